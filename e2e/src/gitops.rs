@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::process::command;
-use crate::stack::{gitopscheck, paths};
+use e2e_stack::process::command;
+use e2e_stack::{gitopscheck, paths};
 
 /// What Argo CD is told about our kind.
 const SETTINGS: &str = "config/argocd/argocd-cm.yaml";

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::pipeline::Settings;
-use crate::stack::paths;
+use e2e_fixtures::pipeline::Settings;
+use e2e_stack::paths;
 
 /// Where they are, below the workspace.
 pub const FOLDER: &str = "config/argocd/testdata";

@@ -4,7 +4,7 @@
 #
 #   files.sh PROGRAM FOLDER
 #
-# The Dockerfiles run it. e2e/src/stack/images.rs makes the same without a container engine, and its tests compare the two.
+# The Dockerfiles run it. e2e/stack/src/images.rs makes the same without a container engine, and its tests compare the two.
 set -eu
 program=$1
 root=$2

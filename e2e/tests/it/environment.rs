@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, Operator};
-use e2e::oracle::Server;
-use e2e::process::Signal;
-use e2e::stack::images::ImageStore;
-use e2e::stack::target::{Resolved, Target};
-use e2e::stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
+use e2e_fixtures::cluster::{Cluster, Operator};
+use e2e_fixtures::oracle::Server;
+use e2e_stack::images::ImageStore;
+use e2e_stack::process::Signal;
+use e2e_stack::target::{Resolved, Target};
+use e2e_stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
 use futures::FutureExt as _;
 
 use crate::scene::Uses;

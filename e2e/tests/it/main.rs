@@ -4,52 +4,82 @@
 //! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
 //! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`turns`).
 
-mod added;
-mod audit;
-mod autoscaled;
-mod bad_spec;
-mod chart;
-mod compression;
-mod definition;
-mod delivers;
-mod drains;
 mod environment;
-mod foreign;
-mod gitops;
-mod gone;
-mod kill;
-mod killed_operator;
-mod lease;
-mod leaving;
-mod life;
-mod malformed;
-mod many;
-mod memory;
-mod mutants;
-mod objects;
-mod odd_values;
-mod only_copies;
-mod orphaned;
-mod outage;
-mod plugin;
-mod pod_monitor;
-mod process;
-mod quotas;
-mod reach;
-mod replaced;
-mod resize;
-mod rollout;
-mod samples;
 mod scene;
-mod schema;
-mod secured;
-mod states;
-mod throughput;
-mod told;
-mod transactions;
 mod turns;
-mod unharmed;
-mod upgraded;
-mod volumes;
-mod waves;
-mod zone;
+
+mod install {
+    pub mod chart;
+    pub mod definition;
+    pub mod samples;
+    pub mod upgraded;
+}
+
+mod spec {
+    pub mod bad_spec;
+    pub mod mutants;
+    pub mod objects;
+    pub mod quotas;
+    pub mod schema;
+    pub mod unharmed;
+}
+
+mod scaling {
+    pub mod autoscaled;
+    pub mod resize;
+}
+
+mod storage {
+    pub mod only_copies;
+    pub mod orphaned;
+    pub mod reach;
+    pub mod replaced;
+    pub mod volumes;
+}
+
+mod rollout {
+    pub mod canary;
+    pub mod leaving;
+}
+
+mod deletion {
+    pub mod drains;
+    pub mod gone;
+    pub mod life;
+}
+
+mod delivery {
+    pub mod added;
+    pub mod audit;
+    pub mod compression;
+    pub mod delivers;
+    pub mod kill;
+    pub mod malformed;
+    pub mod memory;
+    pub mod odd_values;
+    pub mod outage;
+    pub mod process;
+    pub mod throughput;
+    pub mod transactions;
+    pub mod zone;
+}
+
+mod security {
+    pub mod secured;
+}
+
+mod gitops {
+    pub mod health;
+    pub mod states;
+    pub mod waves;
+}
+
+mod operator {
+    pub mod foreign_kinds;
+    pub mod killed_operator;
+    pub mod lease;
+    pub mod many;
+    pub mod plugin;
+    pub mod pod_monitor;
+    pub mod told;
+}

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
-use e2e::cluster::{Evidence, Namespace, Seen, until};
-use e2e::faults::SinkFront;
-use e2e::oracle::{Database, Oracle, Patience, Verdict};
-use e2e::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
-use e2e::produce::{Compression, Feed, Load, Producer, Sent, Topic};
-use e2e::say;
-use e2e::spans::{Encoding, Run, Shape};
-use e2e::stack::kubernetes;
+use e2e_faults::SinkFront;
+use e2e_fixtures::cluster::{Evidence, Namespace, Seen, until};
+use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
+use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
+use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent, Topic};
+use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_stack::kubernetes;
+use e2e_stack::say;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 

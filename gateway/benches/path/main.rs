@@ -44,7 +44,7 @@ mod report;
 mod stages;
 
 // A module that is written inline takes a folder as its path, in which `spans.rs` then finds its own modules.
-#[path = "../../../e2e/src"]
+#[path = "../../../e2e/fixtures/src"]
 #[allow(
     dead_code,
     unused_imports,

@@ -32,7 +32,7 @@ mod rows {
 }
 
 /// The readers of the end-to-end tests, which were written apart from the gateway's writers.
-#[path = "../../../e2e/src/throughput"]
+#[path = "../../../e2e/bench/src/throughput"]
 #[allow(dead_code, reason = "the end-to-end tests use what the targets do not")]
 mod reader {
     pub mod frames;

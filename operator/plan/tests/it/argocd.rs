@@ -1,5 +1,5 @@
 //! The statuses in `config/argocd/testdata`, one for every state of a pipeline: `cargo verify` gives them to Argo CD's health script and
-//! to kstatus (`e2e/src/verify/gitops.rs`). A cluster had each: the end-to-end tests compare what they see with them, and write them with
+//! to kstatus (`e2e/tests/config/argocd.rs`). A cluster had each: the end-to-end tests compare what they see with them, and write them with
 //! `UPDATE_STATES=1`.
 
 use serde_json::Value;

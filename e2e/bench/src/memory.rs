@@ -1,0 +1,233 @@
+//! `e2e memory`: the gateway's memory budget under the kernel's own limit.
+//!
+//! ```text
+//! topic filled with batches of a size -> gateway in a memory group -> front that is slow or gone -> null sink -> counts
+//! ```
+//!
+//! Every scenario runs the real program as a process in a memory group of its own, whose limit is the one in its config; swap is
+//! not allowed, page cache does not count. What must hold: no kill, no end, no span lost or doubled, the resident set under the
+//! limit, and full speed again within 5 s of the sink's return, where the backlog lasts long enough to tell. Topics, groups and
+//! memory groups are removed, also after a failure; configs and logs are kept then.
+
+mod course;
+mod front;
+mod gateway;
+mod group;
+mod load;
+mod pace;
+mod report;
+mod scenario;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use course::Course;
+use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::process::interrupt;
+use e2e_stack::{programs, say};
+use load::Load;
+pub use report::{Outcome, Report};
+use scenario::{Scenario, Size};
+
+/// Spans of the oversized scenarios beside the batch itself: enough that every partition has several batches.
+const OVERSIZED_SPANS: u64 = 500_000;
+
+/// Which scenarios run, and with how much.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct MemoryArgs {
+    /// Only scenarios whose name contains this; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Name the scenarios and run none
+    #[arg(long)]
+    list: bool,
+
+    /// Spans of backlog
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    spans: u64,
+
+    /// Seconds that a sink is slow or gone
+    #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(1..=600))]
+    outage: u64,
+
+    /// Whether blocks may go to a queue volume while the sink is slow or gone
+    #[arg(long, value_enum, default_value_t)]
+    queue: QueueMode,
+
+    /// Write the outcomes to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to run instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+/// The gateway's `queue.mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum QueueMode {
+    /// There is a queue volume, as usual: reading goes on.
+    #[default]
+    Spill,
+    /// There is none: reading stops when the memory's blocks are used up.
+    Disabled,
+}
+
+const AFTER_HELP: &str = "\
+This program must be allowed to make memory control groups, which takes root. A local stack that runs is used and
+left running; else one is brought up, and taken down at the end. Every scenario fills a topic or reads the one before it
+again, starts the gateway in a group whose limit is the one in its config, without swap, takes its sink away once a
+quarter is read, and gives it back.
+
+Columns:
+  peak MiB   the kernel's peak of the resident set, mapped files included
+  anon MiB   the most anonymous memory that was seen, looked at every 20 ms
+  kills      processes that the kernel killed because of the limit
+  lost       spans without a row; in the oversized scenarios the batch that must not pass has some
+  kspans/s   rows inserted before the sink went away, or over the whole of a steady run, in thousands
+  back s     from the sink's return until 0.8 of that again; more than 5 is a failure
+  -          what cannot be known: the rest of the backlog was too short, or the run did not come to its end
+
+Exit codes: 0 everything held in every scenario, 1 otherwise.";
+
+/// Runs the scenarios and prints what came of them.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
+    let chosen = chosen(&args.only);
+    if args.list {
+        for scenario in &chosen {
+            say::line(&format!("{:<18} {}", scenario.name(), scenario.describe()));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    interrupt::watch()?;
+    let program = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => programs::release_gateway()?,
+    };
+    let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
+    let plan = Plan { program, broker, queue: args.queue, spans: args.spans, outage };
+    let report = e2e_stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(plan.run(&chosen))
+    })?;
+    for line in report.table() {
+        say::line(&line);
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn chosen(only: &[String]) -> Vec<Scenario> {
+    let wanted =
+        |scenario: &Scenario| only.is_empty() || only.iter().any(|part| scenario.name().contains(part));
+    Scenario::all().into_iter().filter(wanted).collect()
+}
+
+/// With what the scenarios run.
+#[derive(Debug)]
+pub struct Plan {
+    /// The gateway, in release form.
+    pub program: PathBuf,
+    /// `host:port` of the broker.
+    pub broker: String,
+    /// The queue of every gateway.
+    pub queue: QueueMode,
+    /// Spans of backlog.
+    pub spans: u64,
+    /// How long the sink is gone.
+    pub outage: Duration,
+}
+
+impl Plan {
+    /// Runs the scenarios with exactly these names.
+    ///
+    /// # Errors
+    /// When a scenario could not be run, or its gateway ended by itself.
+    pub async fn check(self, names: &[&str]) -> Result<Report> {
+        let all = Scenario::all().into_iter();
+        let chosen: Vec<Scenario> =
+            all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
+        ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
+        self.run(&chosen).await
+    }
+
+    async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
+        let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let Plan { program, broker, queue, outage, .. } = self;
+        let course = Course { program, broker, queue, folder, outage };
+        let mut laid: Option<(Size, Load)> = None;
+        let outcome = run_all(&course, scenarios, self.spans, &mut laid).await;
+        if let Some((_, load)) = laid {
+            load.topic.delete().await?;
+        }
+        let kept = format!("configs and logs are in {}", course.folder.display());
+        let report = outcome.with_context(|| kept.clone())?;
+        if report.holds() {
+            course::remove(&course.folder)?;
+        } else {
+            say::progress("memory", &kept);
+        }
+        Ok(report)
+    }
+}
+
+async fn run_all(
+    course: &Course,
+    scenarios: &[Scenario],
+    spans: u64,
+    laid: &mut Option<(Size, Load)>,
+) -> Result<Report> {
+    let mut report = Report::default();
+    for scenario in scenarios {
+        let name = scenario.name();
+        let outcome = match scenario {
+            Scenario::Oversized(codec) => course.oversized(&name, codec, OVERSIZED_SPANS).await,
+            Scenario::Backlog(size, outage) => {
+                let load = laid_for(&course.broker, size, (spans, laid)).await?;
+                course.backlog(&name, size, outage, load).await
+            }
+        };
+        interrupt::check()?;
+        let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
+        let said = match outcome.failures.as_slice() {
+            [] => format!("everything held, {:.1} MiB at the most", outcome.peak_rss_mib),
+            failures => format!("FAILED: {}", failures.join("; ")),
+        };
+        say::progress(&name, &said);
+        report.runs.push(outcome);
+    }
+    Ok(report)
+}
+
+/// The topic of a size: the one that there is, or a new one instead.
+async fn laid_for<'a>(
+    broker: &str,
+    size: &Size,
+    (spans, laid): (u64, &'a mut Option<(Size, Load)>),
+) -> Result<&'a Load> {
+    if laid.as_ref().is_none_or(|(other, _)| other != size) {
+        if let Some((_, old)) = laid.take() {
+            old.topic.delete().await?;
+        }
+        let load = Load::create(broker, size.partitions, &size.filling).await?;
+        let (_, load) = laid.insert((*size, load));
+        let spans = (spans / size.spans_divisor).max(1);
+        say::progress(size.name, &format!("{spans} spans to {}", load.topic.name()));
+        load.fill(&size.filling, spans).await?;
+    }
+    laid.as_ref().map(|(_, load)| load).context("there is a topic by now")
+}

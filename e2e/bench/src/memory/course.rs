@@ -1,0 +1,402 @@
+//! One scenario from its start to its end.
+//!
+//! ```text
+//! gateway reads -> a quarter is read, a second of inserts seen: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::QueueMode;
+use super::front::{Behaviour, Front};
+use super::gateway::{Gateway, Orders, Usage};
+use super::load::{Filling, Load};
+use super::pace::Pace;
+use super::report::Outcome;
+use super::scenario::{Outage, SIZES, Size, oversized_mib};
+use crate::throughput::{Columns, NullSink};
+use e2e_fixtures::gateway::metric;
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Time between two looks at the gateway: ten in the window that a rate is taken over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A run that neither reads nor inserts for so long, while the sink is well, has failed. Longer than the first rebalance.
+const STALL: Duration = Duration::from_mins(1);
+
+/// How soon full speed must be back.
+const RECOVERY_MAX_S: f64 = 5.0;
+
+/// What the oversized batch's partition is.
+const OVERSIZED_PARTITION: i32 = 3;
+
+/// How long the other partitions are watched once one has stopped, to see that nothing dies late.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Who runs, and where files go.
+pub struct Course {
+    /// The gateway's program.
+    pub program: PathBuf,
+    /// `host:port` of the broker.
+    pub broker: String,
+    /// Whether it has a queue volume.
+    pub queue: QueueMode,
+    /// A folder for configs and logs.
+    pub folder: PathBuf,
+    /// How long a sink is slow or gone.
+    pub outage: Duration,
+}
+
+/// How far a gateway is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Progress {
+    /// Spans read.
+    read: f64,
+    /// Rows that the sink has acknowledged.
+    inserted: f64,
+}
+
+/// A gateway that runs, and what it writes to.
+struct Scene {
+    gateway: Gateway,
+    front: Front,
+    sink: NullSink,
+    group: String,
+    began: Instant,
+    pace: Pace,
+}
+
+impl Course {
+    /// A backlog is read while something happens to the sink.
+    ///
+    /// # Errors
+    /// When the run could not be made, or the gateway ended by itself.
+    pub async fn backlog(&self, name: &str, size: &Size, outage: &Outage, load: &Load) -> Result<Outcome> {
+        let outcome = self.backlog_in(name, size, outage, load).await;
+        load.topic.delete_group(&group_of(name, load)).await?;
+        outcome
+    }
+
+    async fn backlog_in(&self, name: &str, size: &Size, outage: &Outage, load: &Load) -> Result<Outcome> {
+        let mut scene = self.open(name, size, load)?;
+        let back = match outage.behaviour {
+            None => None,
+            Some(behaviour) if outage.from_start => {
+                scene.until_read(1).await?;
+                self.away(name, &mut scene, behaviour).await?;
+                None
+            }
+            Some(behaviour) => Some(self.outage(name, &mut scene, behaviour, load).await?),
+        };
+        scene.until_committed(load).await?;
+        let Scene { gateway, sink, pace, .. } = scene;
+        let usage = ended(gateway).await?;
+        let mut outcome = counted(name, size, usage, (&sink, load), 0)?;
+        match back {
+            // Speed behind an outage from the start has nothing to be compared with.
+            None if outage.from_start => {}
+            None => outcome.rate = pace.rate_until(Duration::MAX),
+            Some((gone, back)) => {
+                outcome.rate = pace.rate_until(gone);
+                outcome.recovery_s = outcome.rate.and_then(|rate| pace.recovered(back, rate));
+                outcome.failures.extend(slow_return(&outcome, pace.rows_since(back)));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// One batch is larger than the budget allows.
+    ///
+    /// # Errors
+    /// When the run could not be made, or the gateway ended by itself.
+    pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
+        let size = SIZES[0];
+        let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };
+        let mut load = Load::create(&self.broker, size.partitions, &filling).await?;
+        let outcome = self.oversized_in(name, &size, &filling, (&mut load, spans)).await;
+        let group_deleted = load.topic.delete_group(&group_of(name, &load)).await;
+        load.topic.delete().await?;
+        group_deleted?;
+        outcome
+    }
+
+    async fn oversized_in(
+        &self,
+        name: &str,
+        size: &Size,
+        filling: &Filling,
+        (load, spans): (&mut Load, u64),
+    ) -> Result<Outcome> {
+        load.fill(filling, spans / 2).await?;
+        let large = Filling {
+            batch_bytes: oversized_mib(filling.codec) << 20,
+            message_spans: 100,
+            padded: true,
+            codec: filling.codec,
+        };
+        let end = load.spans + large.message_spans;
+        let held = load.batch(&large, OVERSIZED_PARTITION, end).await?;
+        // Behind it, everywhere but in its own partition, where nothing would pass.
+        let others: Vec<i32> = (0..size.partitions).filter(|number| *number != OVERSIZED_PARTITION).collect();
+        let rest = load.spans + spans / 2;
+        load.fill_partitions(filling, &others, rest).await?;
+        let mut scene = self.open(name, size, load)?;
+        scene.until_only_the_stopped_is_left(load).await?;
+        let log = scene.gateway.log()?;
+        let Scene { gateway, sink, .. } = scene;
+        let usage = ended(gateway).await?;
+        let mut outcome = counted(name, size, usage, (&sink, load), held.end - held.start)?;
+        outcome.failures.extend(unexplained(&log, oversized_mib(filling.codec)));
+        Ok(outcome)
+    }
+
+    fn open(&self, name: &str, size: &Size, load: &Load) -> Result<Scene> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let group = group_of(name, load);
+        let mut orders = Orders {
+            size: *size,
+            broker: self.broker.clone(),
+            queue: self.queue,
+            topic: load.topic.name().to_owned(),
+            group: group.clone(),
+            // Printing the table's statement asks nobody.
+            sink: "http://127.0.0.1:1".to_owned(),
+        };
+        let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);
+        let sink = NullSink::start(columns)?;
+        let front = Front::start(sink.url())?;
+        orders.sink = front.url();
+        say::progress(name, &format!("{} spans in {} MiB", load.spans, size.limit_mib));
+        let gateway = Gateway::start(&self.program, &orders, &folder)?;
+        Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
+    }
+
+    /// The sink goes when a quarter is read and inserts were seen for long enough to know their rate, and comes back. Says when, since the
+    /// start.
+    async fn outage(
+        &self,
+        name: &str,
+        scene: &mut Scene,
+        behaviour: Behaviour,
+        load: &Load,
+    ) -> Result<(Duration, Duration)> {
+        scene.until_read(load.spans / 4).await?;
+        while !scene.pace.has_rate() {
+            let inserted = scene.look().await?.inserted;
+            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+            let is_over = inserted >= load.spans as f64;
+            ensure!(
+                !is_over,
+                "all rows were in before a rate of inserts could be told: more spans are needed"
+            );
+            ensure!(scene.began.elapsed() < 2 * STALL, "no rate of inserts was seen within {:?}", 2 * STALL);
+        }
+        let gone = scene.began.elapsed();
+        self.away(name, scene, behaviour).await?;
+        Ok((gone, scene.began.elapsed()))
+    }
+
+    /// The sink goes for as long as an outage is, and comes back.
+    async fn away(&self, name: &str, scene: &mut Scene, behaviour: Behaviour) -> Result<()> {
+        scene.front.behave(behaviour);
+        say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.outage));
+        let since = Instant::now();
+        while since.elapsed() < self.outage {
+            scene.look().await?;
+        }
+        scene.front.behave(Behaviour::Normal);
+        Ok(())
+    }
+}
+
+impl Scene {
+    /// Looks at the gateway after a moment.
+    async fn look(&mut self) -> Result<Progress> {
+        tokio::time::sleep(LOOK).await;
+        interrupt::check()?;
+        self.gateway.check()?;
+        let metrics = self.gateway.metrics().await;
+        let value = |name| metric(&metrics, name).unwrap_or_default();
+        let progress = Progress {
+            read: value("sluice_gateway_spans_total"),
+            inserted: value("sluice_gateway_rows_inserted_total"),
+        };
+        self.pace.look(self.began.elapsed(), progress.inserted);
+        Ok(progress)
+    }
+
+    /// Until so many spans are read.
+    async fn until_read(&mut self, spans: u64) -> Result<()> {
+        let began = Instant::now();
+        #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+        while self.look().await?.read < spans as f64 {
+            ensure!(began.elapsed() < STALL, "it did not read {spans} spans within {STALL:?}");
+        }
+        Ok(())
+    }
+
+    /// Until the group has committed everything.
+    async fn until_committed(&mut self, load: &Load) -> Result<()> {
+        let (mut last, mut moved) = (Progress::default(), Instant::now());
+        loop {
+            let progress = self.look().await?;
+            if progress != last {
+                (last, moved) = (progress, Instant::now());
+            }
+            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+            let all_read = progress.read >= load.spans as f64;
+            // Asking Kafka costs it a connection; before everything is read the answer is known.
+            if all_read && load.topic.lag(&self.group).await?.messages == 0 {
+                return Ok(());
+            }
+            if moved.elapsed() > STALL {
+                let lag = load.topic.lag(&self.group).await?.messages;
+                if lag == 0 {
+                    return Ok(());
+                }
+                bail!("{lag} messages behind and not moving, {} of {} spans read", progress.read, load.spans);
+            }
+        }
+    }
+
+    /// Until one partition stands and all others are committed, and a while longer.
+    async fn until_only_the_stopped_is_left(&mut self, load: &Load) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            self.look().await?;
+            let stopped = metric(&self.gateway.metrics().await, "sluice_gateway_partitions_stopped");
+            // Before it listens, nothing has stopped.
+            let stopped = stopped.unwrap_or_default();
+            let lag = load.topic.lag(&self.group).await?.messages;
+            if (stopped - 1.0).abs() < f64::EPSILON && lag == 1 {
+                break;
+            }
+            ensure!(
+                began.elapsed() < STALL,
+                "after {STALL:?}, {stopped} partitions have stopped instead of 1 and {lag} messages are left instead of 1"
+            );
+        }
+        let stopped = Instant::now();
+        while stopped.elapsed() < WATCH {
+            self.look().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn ended(gateway: Gateway) -> Result<Usage> {
+    let stopped = tokio::task::spawn_blocking(move || gateway.stop());
+    stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
+}
+
+/// The consumer group of a scenario.
+fn group_of(name: &str, load: &Load) -> String {
+    format!("{}-{name}", load.topic.name())
+}
+
+/// What must hold in every run, when `held` spans are those of a batch that must not pass.
+fn counted(
+    name: &str,
+    size: &Size,
+    usage: Usage,
+    (sink, load): (&NullSink, &Load),
+    held: u64,
+) -> Result<Outcome> {
+    let sent = sink.count(load.run, load.spans)?;
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let (lost, doubled, foreign) = (sent.tally.lost(), sent.tally.doubled(), sent.tally.foreign());
+    let mut failures = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            failures.push(what);
+        }
+    };
+    must(usage.kills == 0, format!("the kernel killed {} processes", usage.kills));
+    must(usage.exit_code == 0, format!("it ended with code {}", usage.exit_code));
+    must(lost == held, format!("{lost} spans have no row instead of {held}"));
+    must(doubled == 0, format!("{doubled} rows are doubled"));
+    must(foreign == 0, format!("{foreign} rows are of no span that was produced"));
+    must(
+        usage.resident_peak < size.limit_mib << 20,
+        format!("{:.1} MiB resident in {} MiB", mib(usage.resident_peak), size.limit_mib),
+    );
+    Ok(Outcome {
+        name: name.to_owned(),
+        limit_mib: size.limit_mib,
+        peak_rss_mib: mib(usage.resident_peak),
+        peak_anonymous_mib: mib(usage.anonymous_peak),
+        kills: usage.kills,
+        spans: load.spans,
+        rows: sent.tally.rows(),
+        lost,
+        doubled,
+        rate: None,
+        recovery_s: None,
+        failures,
+    })
+}
+
+/// Full speed must be back in time, where enough was left to tell.
+fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
+    let Some(rate) = outcome.rate else {
+        return Some("inserts before the outage were too few to tell full speed".to_owned());
+    };
+    match outcome.recovery_s {
+        Some(seconds) if seconds <= RECOVERY_MAX_S => None,
+        Some(seconds) => Some(format!("full speed was back only after {seconds:.1} s")),
+        // Two windows of full speed were left, and none of them was at full speed.
+        None if left >= 2.0 * rate => Some("full speed was not back".to_owned()),
+        None => None,
+    }
+}
+
+/// One line must say what stopped and what would do.
+fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("its partition stops")).collect();
+    match lines.as_slice() {
+        [line] if says_what_would_do(line, batch_mib) => {
+            say::line(line);
+            None
+        }
+        [line] => Some(format!("the line does not say what would do: {line}")),
+        others => Some(format!("{} lines say why the partition stopped", others.len())),
+    }
+}
+
+/// The batch's size, or the next MiB where it is only known by an upper bound, and a limit.
+fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
+    let sizes = [batch_mib, batch_mib + 1];
+    let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
+    sizes.into_iter().any(said)
+}
+
+/// Removes a folder that a run left.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::scenario::Scenario;
+
+    #[test]
+    fn a_return_is_slow_or_unknown_unless_full_speed_was_seen_again() {
+        let steady = Scenario::all()[0];
+        let outcome = |rate, recovery_s| Outcome { rate, recovery_s, ..Outcome::ended(&steady, "") };
+        assert!(slow_return(&outcome(None, None), 1e6).is_some(), "there is nothing to compare with");
+        assert!(slow_return(&outcome(Some(100.0), Some(RECOVERY_MAX_S + 1.0)), 1e6).is_some());
+        assert!(slow_return(&outcome(Some(100.0), None), 200.0).is_some());
+        assert_eq!(slow_return(&outcome(Some(100.0), None), 100.0), None, "the rest was too short");
+        assert_eq!(slow_return(&outcome(Some(100.0), Some(1.0)), 1e6), None);
+    }
+}

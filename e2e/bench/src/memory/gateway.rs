@@ -1,0 +1,257 @@
+//! The gateway as a process in a memory group: started, watched, asked and ended.
+//!
+//! Job: one process of the real program, whose memory the kernel bounds. Place in the flow: between load and front. Owner: the run;
+//! a thread of its own looks at the memory. Limits: the process is killed when this is dropped.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::QueueMode;
+use super::group::MemoryGroup;
+use super::scenario::Size;
+use e2e_fixtures::gateway;
+use e2e_fixtures::pipeline::merged;
+use e2e_stack::process::daemon::log_tail;
+
+/// How often the memory is looked at. The kernel's own peak (`VmHWM`) misses nothing in between.
+const SAMPLE: Duration = Duration::from_millis(20);
+
+/// How long the process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
+const END_PATIENCE: Duration = Duration::from_secs(70);
+
+/// How often its end is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a gateway is told.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    /// Limit, batches and partitions.
+    pub size: Size,
+    /// `host:port` of the broker.
+    pub broker: String,
+    /// Topic to read.
+    pub topic: String,
+    /// A consumer group that has read nothing yet.
+    pub group: String,
+    /// URL of the sink.
+    pub sink: String,
+    /// Whether it has a queue volume: a folder beside its config.
+    pub queue: QueueMode,
+}
+
+/// A running gateway.
+pub struct Gateway {
+    child: Child,
+    group: MemoryGroup,
+    log: PathBuf,
+    admin: String,
+    client: Client<HttpConnector, Empty<Bytes>>,
+    peaks: Arc<Peaks>,
+    sampler: Option<JoinHandle<()>>,
+}
+
+/// Largest values that were seen, bytes.
+#[derive(Debug, Default)]
+struct Peaks {
+    over: AtomicBool,
+    resident: AtomicU64,
+    anonymous: AtomicU64,
+}
+
+/// What a run of the process took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The kernel's peak of the resident set, bytes: anonymous memory and mapped files.
+    pub resident_peak: u64,
+    /// The largest anonymous memory of the group, bytes, looked at every 20 ms.
+    pub anonymous_peak: u64,
+    /// Processes killed by the kernel for memory.
+    pub kills: u64,
+    /// Exit code, or 128 and the signal.
+    pub exit_code: i32,
+}
+
+impl Gateway {
+    /// Writes the config and starts the program in a group of its own.
+    ///
+    /// # Errors
+    /// When the group cannot be made or the program not started.
+    pub fn start(program: &Path, orders: &Orders, folder: &Path) -> Result<Gateway> {
+        let (config, admin) = write_config(orders, folder)?;
+        let group = MemoryGroup::create(orders.size.limit_mib << 20)?;
+        let log = folder.join("gateway.log");
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
+        let mut entering = group.inside(&gateway::command(program, &config));
+        entering.stdin(Stdio::null()).stdout(out).stderr(out_too);
+        let child = entering.spawn().context("start the gateway")?;
+        let peaks = Arc::new(Peaks::default());
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let mut gateway = Gateway { child, group, log, admin, client, peaks, sampler: None };
+        gateway.sampler = Some(gateway.sample()?);
+        Ok(gateway)
+    }
+
+    /// The statement with which it would make its table.
+    ///
+    /// # Errors
+    /// When the program cannot be run.
+    pub fn table_statement(program: &Path, orders: &Orders, folder: &Path) -> Result<String> {
+        let (config, _) = write_config(orders, folder)?;
+        gateway::table_statements(program, &config)?.pop().context("the gateway printed no statement")
+    }
+
+    fn sample(&self) -> Result<JoinHandle<()>> {
+        let (peaks, status) = (Arc::clone(&self.peaks), self.status_file());
+        let group = self.group.handle();
+        let sampling = move || {
+            while !peaks.over.load(Ordering::Relaxed) {
+                let text = fs::read_to_string(&status).unwrap_or_default();
+                if let Some(resident) = kib_in(&text, "VmHWM:") {
+                    peaks.resident.fetch_max(resident << 10, Ordering::Relaxed);
+                }
+                if let Ok(anonymous) = group.anonymous_bytes() {
+                    peaks.anonymous.fetch_max(anonymous, Ordering::Relaxed);
+                }
+                std::thread::sleep(SAMPLE);
+            }
+        };
+        std::thread::Builder::new().name("sampler".into()).spawn(sampling).context("start the sampler")
+    }
+
+    fn status_file(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/status", self.child.id()))
+    }
+
+    /// Ends with an error when the process has ended by itself.
+    ///
+    /// # Errors
+    /// That, with the end of its log.
+    pub fn check(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait().context("look for the gateway")? {
+            let kills = self.group.kills().unwrap_or_default();
+            bail!(
+                "it ended by itself ({status}, {kills} memory kills, {} MiB resident at the most){}",
+                self.peaks.resident.load(Ordering::Relaxed) >> 20,
+                log_tail(&self.log)
+            );
+        }
+        Ok(())
+    }
+
+    /// Its metrics, as text; empty while it does not listen yet.
+    pub async fn metrics(&self) -> String {
+        let Ok(uri) = format!("http://{}/metrics", self.admin).parse() else { return String::new() };
+        let Ok(response) = self.client.get(uri).await else { return String::new() };
+        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+        String::from_utf8_lossy(&body.unwrap_or_default()).into_owned()
+    }
+
+    /// What it has written so far.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn log(&self) -> Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
+    }
+
+    /// Sends SIGTERM, waits for the end, and says what it took.
+    ///
+    /// # Errors
+    /// When it does not end within 70 s.
+    pub fn stop(mut self) -> Result<Usage> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().context("wait for the gateway")? {
+                break status;
+            }
+            ensure!(
+                asked.elapsed() < END_PATIENCE,
+                "it did not end within {END_PATIENCE:?} of SIGTERM{}",
+                log_tail(&self.log)
+            );
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        Ok(Usage {
+            resident_peak: self.peaks.resident.load(Ordering::Relaxed),
+            anonymous_peak: self.peaks.anonymous.load(Ordering::Relaxed),
+            kills: self.group.kills()?,
+            exit_code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+        })
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.peaks.over.store(true, Ordering::Relaxed);
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        }
+        if let Some(sampler) = self.sampler.take() {
+            sampler.join().ok();
+        }
+    }
+}
+
+fn kib_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// The config file and the address of the admin server in it.
+fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
+    let admin = gateway::free_address()?;
+    let size = &orders.size;
+    let queue = folder.join("queue");
+    fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+    let mode = match orders.queue {
+        QueueMode::Spill => "Spill",
+        QueueMode::Disabled => "Disabled",
+    };
+    let change = json!({
+        "queue": {"mode": mode, "path": queue},
+        "source": {"kafka": {
+            "partitionsActiveMax": size.active,
+            "recordBatchBytesMax": format!("{}MiB", size.record_batch_mib),
+        }},
+        "memory": {"limit": format!("{}MiB", size.limit_mib)},
+    });
+    let all = gateway::Orders {
+        broker: &orders.broker,
+        topic: &orders.topic,
+        group: &orders.group,
+        sink: &orders.sink,
+        database: "memory",
+        admin: &admin,
+    };
+    let file = folder.join("gateway.yaml");
+    gateway::write_config(&merged(&all.config(), &change), &file)?;
+    Ok((file, admin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_what_the_kernel_says() {
+        assert_eq!(kib_in("VmPeak:\t 9 kB\nVmHWM:\t  1234 kB\n", "VmHWM:"), Some(1234));
+    }
+}

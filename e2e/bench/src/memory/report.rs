@@ -1,0 +1,161 @@
+//! What came of the scenarios: a table for people, JSON for programs.
+
+use serde::Serialize;
+
+use super::scenario::Scenario;
+use e2e_stack::say::aligned;
+
+/// How one scenario went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The scenario.
+    pub name: String,
+    /// The limit of gateway and kernel, MiB.
+    pub limit_mib: u64,
+    /// The kernel's peak of the resident set, MiB.
+    pub peak_rss_mib: f64,
+    /// The largest anonymous memory, MiB.
+    pub peak_anonymous_mib: f64,
+    /// Kills by the kernel.
+    pub kills: u64,
+    /// Spans that must arrive.
+    pub spans: u64,
+    /// Rows at the sink.
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: u64,
+    /// Rows beyond the first of a span.
+    pub doubled: u64,
+    /// Spans a second before the sink went away, or over the whole of a steady run.
+    pub rate: Option<f64>,
+    /// Seconds from the sink's return to full speed.
+    pub recovery_s: Option<f64>,
+    /// What did not hold; nothing when all did.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether its run came to an end at which rows are counted. Without one, only its failure says anything.
+    pub(super) fn was_counted(&self) -> bool {
+        self.spans > 0
+    }
+
+    /// One that could not be counted, because the gateway ended or stood still.
+    pub(super) fn ended(scenario: &Scenario, why: &str) -> Outcome {
+        Outcome {
+            name: scenario.name(),
+            limit_mib: scenario.limit_mib(),
+            peak_rss_mib: 0.0,
+            peak_anonymous_mib: 0.0,
+            kills: 0,
+            spans: 0,
+            rows: 0,
+            lost: 0,
+            doubled: 0,
+            rate: None,
+            recovery_s: None,
+            failures: vec![why.to_owned()],
+        }
+    }
+}
+
+/// All outcomes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// In the order in which they were run.
+    pub runs: Vec<Outcome>,
+}
+
+impl Report {
+    /// Whether everything held everywhere.
+    pub fn holds(&self) -> bool {
+        self.runs.iter().all(|run| run.failures.is_empty())
+    }
+
+    /// The table, line by line.
+    pub fn table(&self) -> Vec<String> {
+        let mut lines = vec![HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().map(cells));
+        let failures = self.runs.iter().flat_map(|run| {
+            run.failures.iter().map(move |failure| format!("{} FAILED: {failure}", run.name))
+        });
+        aligned(&lines, WORDS).into_iter().chain(failures).collect()
+    }
+}
+
+const HEADINGS: [&str; 10] = [
+    "scenario",
+    "limit MiB",
+    "peak MiB",
+    "anon MiB",
+    "kills",
+    "spans",
+    "lost",
+    "doubled",
+    "kspans/s",
+    "back s",
+];
+
+/// Columns of words, which stand to the left.
+const WORDS: usize = 1;
+
+fn cells(run: &Outcome) -> [String; 10] {
+    if !run.was_counted() {
+        let mut unknown = [(); 10].map(|()| "-".to_owned());
+        (unknown[0], unknown[1]) = (run.name.clone(), run.limit_mib.to_string());
+        return unknown;
+    }
+    let optional = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    [
+        run.name.clone(),
+        run.limit_mib.to_string(),
+        format!("{:.1}", run.peak_rss_mib),
+        format!("{:.1}", run.peak_anonymous_mib),
+        run.kills.to_string(),
+        run.spans.to_string(),
+        run.lost.to_string(),
+        run.doubled.to_string(),
+        optional(run.rate.map(|rate| rate / 1_000.0), 0),
+        optional(run.recovery_s, 1),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_line_a_run_and_one_a_failure() {
+        let outcome = Outcome {
+            name: "192-slow".into(),
+            limit_mib: 192,
+            peak_rss_mib: 150.25,
+            peak_anonymous_mib: 140.0,
+            kills: 0,
+            spans: 10,
+            rows: 9,
+            lost: 1,
+            doubled: 0,
+            rate: Some(1_500_000.0),
+            recovery_s: None,
+            failures: vec!["1 span is lost".into()],
+        };
+        let report = Report { runs: vec![outcome] };
+        let table = report.table();
+        assert_eq!(table.len(), 3);
+        assert!(table[1].starts_with("192-slow") && table[1].contains("150.2"), "{}", table[1]);
+        assert_eq!(table[2], "192-slow FAILED: 1 span is lost");
+        assert!(!report.holds());
+    }
+
+    #[test]
+    fn what_was_not_counted_is_no_zero() {
+        let ended = Outcome::ended(&Scenario::Oversized("zstd"), "it ended by itself");
+        let table = Report { runs: vec![ended] }.table();
+        let cells: Vec<&str> = table[1].split_whitespace().collect();
+        assert_eq!(cells[..4], ["oversized-zstd", "192", "-", "-"]);
+        assert_eq!(table[2], "oversized-zstd FAILED: it ended by itself");
+    }
+}

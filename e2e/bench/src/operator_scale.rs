@@ -1,0 +1,337 @@
+//! `e2e operator-scale`: what hundreds of pipelines cost the operator and the API server, and that nothing is written at rest.
+//!
+//! ```text
+//! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted
+//! ```
+//!
+//! The pipelines are not alike (`kinds`): some have Secrets, some are scaled by load, some have queue volumes.
+//!
+//! Job: the figures of one operator with so many pipelines on a real API server. The operator is the real program as a process
+//! with the chart's rights; every request of it passes a front that counts. The pods of its `StatefulSets` are taken by a node
+//! without a kubelet, which says that they are ready, and their volumes have no disk. Real: API server, etcd, all controllers, Kafka. Not
+//! real: the gateways.
+//! Owner: the run. Limits: what was made is removed, also after a failure or Ctrl-C; an operator that looks after all namespaces
+//! must not run meanwhile.
+
+mod kinds;
+mod report;
+mod rest;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+use sluice_crds::status::condition as kind;
+
+use e2e_fixtures::cluster::{Cluster, Namespace, Operator};
+use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Volumes, ensure_definition};
+use e2e_fixtures::pipeline::{Settings, condition, merged};
+use e2e_fixtures::produce::Topic;
+use e2e_stack::TargetArgs;
+use e2e_stack::images::Programs;
+use e2e_stack::process::interrupt;
+use e2e_stack::programs::Form;
+use e2e_stack::say;
+use e2e_stack::target::Resolved;
+use kinds::Kind;
+pub use report::Report;
+
+/// Partitions of the topic that all pipelines read.
+const PARTITIONS: i32 = 4;
+
+/// Pipelines that are made at the same time.
+const CREATES_MAX: usize = 16;
+
+/// How long the pipelines may take: an applied one costs the API server a dozen writes, a Ready one twice as many.
+const PIPELINES_A_SECOND_MIN: f64 = 1.0;
+
+/// Longest time for few of them.
+const PATIENCE_MIN: Duration = Duration::from_mins(3);
+
+/// How often somebody's wish to stop is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How many, and where.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct OperatorScaleArgs {
+    /// Pipelines
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    pipelines: u32,
+
+    /// Seconds of rest that are counted; every pipeline is looked at every 30 s
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(30..=3_600))]
+    quiet: u64,
+
+    /// Write the figures to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// An operator program to run instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    operator: Option<PathBuf>,
+
+    /// Where it runs.
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+const AFTER_HELP: &str = "\
+A local stack that runs is used and left running; else one is brought up, and taken down at the end. No operator that
+looks after all namespaces may run. The operator runs as a
+process under the service account of the chart; a front between it and the API server counts its requests. All else is
+the cluster's own: API server, etcd, StatefulSet controller, Kafka. Gateways are not started: a node without a kubelet
+takes their pods and says that they are ready, and this program answers /metrics for them.
+Every second pipeline has credentials in a Secret of its own, every third has scaling.mode Auto, every fifth a queue
+volume, which is bound by Kubernetes and has no disk: of thirty each combination is there once.
+
+What is printed:
+  created, applied, Ready   seconds from the first pipeline's creation until it holds for all of them
+  requests                  of the operator by verb, until all were Ready and it was at rest
+  at rest                   requests within the quiet time, and objects of the namespace that changed meanwhile
+  memory                    the operator's largest resident set
+
+Exit codes: 0 when nothing but the Lease was written at rest and nothing changed, 1 otherwise.";
+
+/// Runs it and prints the figures.
+///
+/// # Errors
+/// What failed; by then what the command made is removed.
+pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
+    interrupt::watch()?;
+    let program = match &args.operator {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => Programs::compiled(Form::Release)?.operator,
+    };
+    let target = args.target.target()?;
+    let resolved = target.resolve()?;
+    let order = Order { pipelines: args.pipelines, quiet: Duration::from_secs(args.quiet) };
+    let work = || {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(&order, &resolved, &program))
+    };
+    let report = if target.needs_stack() { e2e_stack::session(work) } else { work() }?;
+    for line in report.lines() {
+        say::line(&line);
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(&report).context("write the figures as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// Pipelines.
+    pub pipelines: u32,
+    /// How long the rest is that is counted.
+    pub quiet: Duration,
+}
+
+/// Measures, and removes what was made.
+///
+/// # Errors
+/// When the run could not be made, an operator is in the way, or the pipelines do not become Ready.
+pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result<Report> {
+    let cluster = Cluster::connect(&target.kubeconfig).await?;
+    alone(&cluster).await?;
+    ensure_definition(&cluster).await?;
+    let name = format!("sluice-scale-{:x}", std::process::id());
+    let folder = std::env::temp_dir().join(&name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let namespace = Namespace::create(&cluster, &name).await?;
+    let mut ground = Ground { namespace, topic: None, node: None, volumes: None, folder };
+    let measured = tokio::select! {
+        measured = on(&mut ground, order, target, program) => measured,
+        never = interrupted() => never,
+    };
+    let removed = ground.remove(measured.is_ok()).await;
+    let report = measured?;
+    removed.map(|()| report)
+}
+
+/// An operator that looks after all namespaces would write the same objects.
+async fn alone(cluster: &Cluster) -> Result<()> {
+    let Ok(operator) = Operator::find(cluster).await else { return Ok(()) };
+    let pods = operator.pods().list().await?.len();
+    ensure!(
+        pods == 0,
+        "an operator is installed and would look after the same pipelines: helm uninstall sluice -n sluice-system"
+    );
+    Ok(())
+}
+
+async fn interrupted() -> Result<Report> {
+    while !interrupt::requested() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    bail!("interrupted")
+}
+
+/// What a run makes.
+struct Ground {
+    namespace: Namespace,
+    topic: Option<Topic>,
+    node: Option<Node>,
+    volumes: Option<Volumes>,
+    folder: PathBuf,
+}
+
+impl Ground {
+    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
+    async fn remove(self, with_files: bool) -> Result<()> {
+        say::progress("scale", "removing what was made");
+        // The node last: it lets its pods go.
+        let mut removed = self.namespace.delete().await;
+        if let Some(node) = self.node {
+            removed = removed.and(node.remove().await);
+        }
+        if let Some(volumes) = self.volumes {
+            removed = removed.and(volumes.remove().await);
+        }
+        if let Some(topic) = self.topic {
+            removed = removed.and(topic.delete().await);
+        }
+        if with_files {
+            removed = removed.and(std::fs::remove_dir_all(&self.folder).context("remove the run's files"));
+        } else {
+            say::progress("scale", &format!("the operator's log is kept in {}", self.folder.display()));
+        }
+        removed.context("remove what the run made")
+    }
+}
+
+async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Path) -> Result<Report> {
+    let name = ground.namespace.name().to_owned();
+    ground.topic = Some(Topic::create(&target.kafka.host, &name, PARTITIONS).await?);
+    ground.node = Some(Node::start(&ground.namespace, &target.kubeconfig).await?);
+    let class = ground.volumes.insert(Volumes::start(&ground.namespace).await?).class().to_owned();
+    let orders = Orders {
+        kubeconfig: &target.kubeconfig,
+        namespace: &ground.namespace,
+        program,
+        gateway_image: "sluice.local/none:0",
+        identity: "operator",
+    };
+    let mut operator = LocalOperator::start(orders, &ground.folder).await?;
+    say::progress("scale", &format!("{} pipelines in namespace {name}", order.pipelines));
+    let plain = Plain { manifest: manifest(target, &name), class };
+    let times = become_ready(&ground.namespace, order, &plain).await;
+    operator.program.check()?;
+    let times = times?;
+    let measured = rest::observe(&ground.namespace, &mut operator, order.quiet).await?;
+    operator.program.stop().await?;
+    Ok(Report::new(order, times, measured))
+}
+
+/// What pipelines are made of.
+struct Plain {
+    manifest: Value,
+    /// Storage class of those that have volumes.
+    class: String,
+}
+
+impl Plain {
+    /// The Secret that the pipeline of this number has, and the pipeline.
+    async fn make(&self, namespace: &Namespace, number: u32) -> Result<()> {
+        let (kind, name) = (Kind::of(number), format!("scale-{number}"));
+        if kind.secret {
+            namespace.apply_credentials(&name, "nobody", "none").await?;
+        }
+        let change = json!({"metadata": {"name": name}, "spec": kind.change(&name, &self.class)});
+        let object =
+            serde_json::from_value(merged(&self.manifest, &change)).context("describe a pipeline")?;
+        let made = namespace.api::<TracePipeline>().create(&PostParams::default(), &object).await;
+        made.map(drop).with_context(|| format!("make pipeline {number}"))
+    }
+}
+
+/// A pipeline that needs nothing but Kafka: no table, no volume, no credentials; a group of its own.
+fn manifest(target: &Resolved, topic: &str) -> Value {
+    let settings = Settings {
+        name: String::new(),
+        brokers: vec![target.kafka.host.clone()],
+        topic: topic.to_owned(),
+        clickhouse: target.clickhouse.host.clone(),
+        database: "none".to_owned(),
+        image: "sluice.local/none:0".to_owned(),
+        storage_class: None,
+    };
+    let change = json!({"spec": {
+        "source": {"kafka": {"consumerGroup": null}},
+        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
+        "gateway": {"resources": {"cpuRequest": POD_CORES}},
+        "queue": {"mode": "Disabled", "size": null},
+    }});
+    merged(&settings.manifest(), &change)
+}
+
+/// Seconds from the first pipeline's creation until it held for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// Made.
+    pub created: f64,
+    /// Every object of it was applied.
+    pub applied: f64,
+    /// Ready.
+    pub ready: f64,
+}
+
+async fn become_ready(namespace: &Namespace, order: &Order, plain: &Plain) -> Result<Times> {
+    let began = Instant::now();
+    let patience = Duration::from_secs_f64(f64::from(order.pipelines) / PIPELINES_A_SECOND_MIN);
+    let watched = watch_until_ready(namespace, order.pipelines, began);
+    let watched = tokio::time::timeout(patience.max(PATIENCE_MIN), watched);
+    let (created, watched) = tokio::join!(create(namespace, order.pipelines, plain, began), watched);
+    let (applied, ready) = watched.context("the pipelines do not become Ready in time")??;
+    Ok(Times { created: created?, applied, ready })
+}
+
+async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant) -> Result<f64> {
+    stream::iter(0..count)
+        .map(|number| plain.make(namespace, number))
+        .buffer_unordered(CREATES_MAX)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let seconds = began.elapsed().as_secs_f64();
+    say::progress("scale", "all are made");
+    Ok(seconds)
+}
+
+/// Seconds until all are applied, and until all are Ready. The operator writes the number of gateways into the status once
+/// everything was applied.
+async fn watch_until_ready(namespace: &Namespace, count: u32, began: Instant) -> Result<(f64, f64)> {
+    let pipelines: Api<TracePipeline> = namespace.api();
+    let mut changes =
+        watcher(pipelines, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let (mut seen, mut applied_at) = (BTreeMap::new(), None);
+    let count = usize::try_from(count).context("count the pipelines")?;
+    while let Some(change) = changes.next().await {
+        // A watch that breaks begins anew.
+        let Ok(pipeline) = change else { continue };
+        let status = pipeline.status.clone().unwrap_or_default();
+        let is_ready = condition(&status, kind::READY).is_some_and(|ready| ready.status == "True");
+        seen.insert(pipeline.name_any(), (status.desired_replicas.is_some(), is_ready));
+        let all = |of: fn(&(bool, bool)) -> bool| seen.len() == count && seen.values().all(of);
+        if applied_at.is_none() && all(|(applied, _)| *applied) {
+            applied_at = Some(began.elapsed().as_secs_f64());
+            say::progress("scale", "all are applied");
+        }
+        if let (Some(applied), true) = (applied_at, all(|(_, ready)| *ready)) {
+            say::progress("scale", "all are Ready");
+            return Ok((applied, began.elapsed().as_secs_f64()));
+        }
+    }
+    bail!("the watch of the pipelines ended")
+}

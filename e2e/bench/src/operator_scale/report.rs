@@ -1,0 +1,141 @@
+//! The figures of a run: as lines for people and as JSON for programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::kinds::Kinds;
+use super::rest::{Measured, writes};
+use super::{Order, Times};
+use e2e_fixtures::local_operator::{Calls, Verb};
+
+/// Changed objects that are named; the others are counted.
+const CHANGED_NAMED_MAX: usize = 5;
+
+/// The figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Pipelines.
+    pub pipelines: u32,
+    /// How many of them have what.
+    pub with: Kinds,
+    /// Seconds from the first pipeline's creation until all were made.
+    pub created_s: f64,
+    /// Until everything of all of them was applied.
+    pub applied_s: f64,
+    /// Until all were Ready.
+    pub ready_s: f64,
+    /// The operator's requests until it was at rest, by verb.
+    pub requests: BTreeMap<String, u64>,
+    /// The same by verb and resource.
+    pub requests_by_resource: BTreeMap<String, u64>,
+    /// Seconds of rest that were counted.
+    pub quiet_s: u64,
+    /// Requests at rest, by verb and resource.
+    pub requests_at_rest: BTreeMap<String, u64>,
+    /// Writes at rest, but for those of the Lease: must be 0.
+    pub writes_at_rest: u64,
+    /// Objects that changed at rest: must be none.
+    pub changed_at_rest: BTreeSet<String>,
+    /// The operator's largest resident set, MiB.
+    pub memory_peak_mib: u64,
+    /// CPU time of the operator until the end of the rest, seconds.
+    pub cpu_s: f64,
+}
+
+impl Report {
+    pub(super) fn new(order: &Order, times: Times, measured: Measured) -> Report {
+        let named = |calls: &Calls| calls.iter().map(|(call, count)| (call.to_string(), *count)).collect();
+        Report {
+            pipelines: order.pipelines,
+            with: Kinds::of(order.pipelines),
+            created_s: times.created,
+            applied_s: times.applied,
+            ready_s: times.ready,
+            requests: by_verb(&measured.calls),
+            requests_by_resource: named(&measured.calls),
+            quiet_s: order.quiet.as_secs(),
+            writes_at_rest: writes(&measured.at_rest),
+            requests_at_rest: named(&measured.at_rest),
+            changed_at_rest: measured.changed,
+            memory_peak_mib: measured.usage.resident_peak_bytes >> 20,
+            cpu_s: measured.usage.cpu_seconds,
+        }
+    }
+
+    /// Whether nothing was written at rest but the Lease, and nothing changed.
+    pub fn holds(&self) -> bool {
+        self.writes_at_rest == 0 && self.changed_at_rest.is_empty()
+    }
+
+    /// For people.
+    pub fn lines(&self) -> Vec<String> {
+        let joined = |counts: &BTreeMap<String, u64>| {
+            counts.iter().map(|(what, count)| format!("{what} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        let changed: Vec<_> = self.changed_at_rest.iter().take(CHANGED_NAMED_MAX).cloned().collect();
+        vec![
+            format!(
+                "{} pipelines: created {:.1} s, applied {:.1} s, Ready {:.1} s",
+                self.pipelines, self.created_s, self.applied_s, self.ready_s
+            ),
+            format!(
+                "of these with a Secret {}, scaled by load {}, with queue volumes {}",
+                self.with.secrets, self.with.scaled, self.with.volumes
+            ),
+            format!("requests: {}", joined(&self.requests)),
+            format!("          {}", joined(&self.requests_by_resource)),
+            format!("memory: {} MiB at the most; CPU {:.1} s", self.memory_peak_mib, self.cpu_s),
+            format!(
+                "{} s at rest: {} writes beside the Lease, {} objects changed {changed:?}; {}",
+                self.quiet_s,
+                self.writes_at_rest,
+                self.changed_at_rest.len(),
+                joined(&self.requests_at_rest)
+            ),
+        ]
+    }
+}
+
+fn by_verb(calls: &Calls) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::<Verb, u64>::new();
+    for (call, count) in calls {
+        *sums.entry(call.verb).or_default() += count;
+    }
+    sums.into_iter().map(|(verb, count)| (format!("{verb:?}").to_lowercase(), count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use e2e_fixtures::local_operator::{Call, Usage};
+    use std::time::Duration;
+
+    fn report(at_rest: Calls, changed: &[&str]) -> Report {
+        let call = |verb, resource: &str| Call { verb, resource: resource.to_owned() };
+        let calls = Calls::from([
+            (call(Verb::Apply, "services"), 2),
+            (call(Verb::Apply, "configmaps"), 3),
+            (call(Verb::Watch, "pods"), 1),
+        ]);
+        let changed = changed.iter().map(ToString::to_string).collect();
+        let measured = Measured { calls, at_rest, changed, usage: Usage::default() };
+        Report::new(&Order { pipelines: 2, quiet: Duration::from_mins(1) }, Times::default(), measured)
+    }
+
+    #[test]
+    fn requests_are_summed_by_verb() {
+        let found = report(Calls::new(), &[]);
+        assert_eq!(found.requests, BTreeMap::from([("apply".to_owned(), 5), ("watch".to_owned(), 1)]));
+        assert!(found.holds());
+    }
+
+    #[test]
+    fn a_write_or_a_change_at_rest_is_a_failure() {
+        let write = Call { verb: Verb::Create, resource: "events".to_owned() };
+        assert!(!report(Calls::from([(write, 1)]), &[]).holds());
+        assert!(!report(Calls::new(), &["StatefulSet/a"]).holds());
+        let lease = Call { verb: Verb::Apply, resource: "leases".to_owned() };
+        assert!(report(Calls::from([(lease, 12)]), &[]).holds());
+    }
+}

@@ -1,0 +1,144 @@
+//! The rest after everything is Ready: waits for it, and counts what happens in it.
+//!
+//! Two witnesses that know nothing of each other: the front, through which the operator's requests go, and the versions that the
+//! API server gives to the namespace's objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+use serde::de::DeserializeOwned;
+use sluice_crds::TracePipeline;
+use tokio::time::{Instant, sleep};
+
+use e2e_fixtures::cluster::Namespace;
+use e2e_fixtures::local_operator::{Calls, LocalOperator, Usage};
+use e2e_stack::say;
+
+/// Without a write for so long the operator is at rest: longer than the longest time between two looks at a pipeline that is
+/// Ready, and shorter than two.
+const REST: Duration = Duration::from_secs(40);
+
+/// Longest wait for that. A number that moved is written once a minute at the most.
+const REST_PATIENCE: Duration = Duration::from_mins(5);
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What was counted.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Requests until the operator was at rest.
+    pub calls: Calls,
+    /// Requests in the quiet time.
+    pub at_rest: Calls,
+    /// Objects that changed in the quiet time, by kind and name.
+    pub changed: BTreeSet<String>,
+    /// What the operator used until its end.
+    pub usage: Usage,
+}
+
+/// Waits for rest, and counts for `quiet`.
+///
+/// # Errors
+/// When there is no rest, or the operator ends.
+pub async fn observe(
+    namespace: &Namespace,
+    operator: &mut LocalOperator,
+    quiet: Duration,
+) -> Result<Measured> {
+    await_rest(operator).await?;
+    say::progress("scale", &format!("at rest; counting for {} s", quiet.as_secs()));
+    let (calls, before) = (operator.front.calls(), versions(namespace).await?);
+    let begun = Instant::now();
+    while begun.elapsed() < quiet {
+        sleep(LOOK).await;
+        operator.program.check()?;
+    }
+    let at_rest = difference(&operator.front.calls(), &calls);
+    let after = versions(namespace).await?;
+    let changed = before.keys().chain(after.keys()).filter(|name| before.get(*name) != after.get(*name));
+    let changed = changed.cloned().collect();
+    Ok(Measured { calls, at_rest, changed, usage: operator.program.usage()? })
+}
+
+async fn await_rest(operator: &mut LocalOperator) -> Result<()> {
+    let (mut last, mut since, begun) = (0, Instant::now(), Instant::now());
+    while since.elapsed() < REST {
+        sleep(LOOK).await;
+        operator.program.check()?;
+        let now = writes(&operator.front.calls());
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if begun.elapsed() > REST_PATIENCE {
+            bail!("no {} s without a write within {} min", REST.as_secs(), REST_PATIENCE.as_secs() / 60);
+        }
+    }
+    Ok(())
+}
+
+/// Requests that may change something, but for the Lease.
+pub fn writes(calls: &Calls) -> u64 {
+    let counted = calls.iter().filter(|(call, _)| call.verb.writes() && call.resource != "leases");
+    counted.map(|(_, count)| count).sum()
+}
+
+fn difference(after: &Calls, before: &Calls) -> Calls {
+    let more = after.iter().map(|(call, count)| (call.clone(), count - before.get(call).unwrap_or(&0)));
+    more.filter(|(_, count)| *count > 0).collect()
+}
+
+/// The version of everything that belongs to a pipeline.
+async fn versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
+    let mut all = of_kind::<TracePipeline>(namespace).await?;
+    all.extend(of_kind::<StatefulSet>(namespace).await?);
+    all.extend(of_kind::<ConfigMap>(namespace).await?);
+    all.extend(of_kind::<PersistentVolumeClaim>(namespace).await?);
+    all.extend(of_kind::<Secret>(namespace).await?);
+    all.extend(of_kind::<Service>(namespace).await?);
+    all.extend(of_kind::<ServiceAccount>(namespace).await?);
+    all.extend(of_kind::<PodDisruptionBudget>(namespace).await?);
+    all.extend(of_kind::<NetworkPolicy>(namespace).await?);
+    Ok(all)
+}
+
+async fn of_kind<K>(namespace: &Namespace) -> Result<BTreeMap<String, String>>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()> + DeserializeOwned + Clone + Debug,
+{
+    let kind = K::kind(&());
+    let listed = namespace.api::<K>().list_metadata(&kube::api::ListParams::default()).await;
+    let listed = listed.with_context(|| format!("list {kind} objects"))?;
+    let entry = |object: &PartialObjectMeta<K>| {
+        (format!("{kind}/{}", object.name_any()), object.resource_version().unwrap_or_default())
+    };
+    Ok(listed.iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use e2e_fixtures::local_operator::{Call, Verb};
+
+    #[test]
+    fn the_lease_is_the_only_write_that_does_not_count() {
+        let call = |verb, resource: &str| Call { verb, resource: resource.to_owned() };
+        let before = Calls::from([(call(Verb::Apply, "leases"), 3), (call(Verb::Get, "secrets"), 1)]);
+        let mut after = before.clone();
+        after.insert(call(Verb::Apply, "leases"), 9);
+        after.insert(call(Verb::Apply, "tracepipelines/status"), 2);
+        let more = difference(&after, &before);
+        assert_eq!((writes(&before), writes(&more)), (0, 2));
+        assert_eq!(more[&call(Verb::Apply, "leases")], 6);
+        assert_eq!(more.len(), 2);
+    }
+}

@@ -1,0 +1,286 @@
+//! `cargo run --release -p e2e -- schema-bench`: what each layout of the table and each sorting key costs, and how fast the queries are
+//! that people run.
+//!
+//! ```text
+//! topic made and filled -> for each variant: table made by `ddl print` -> gateway inserts all -> merged -> questions -> removed
+//! ```
+//!
+//! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: a command of its own; a local stack
+//! that does not run is brought up for it; and, with few spans, a step of verify. CPU times are the server's own (`system.query_log`),
+//! since wall times on shared cores say little; merges are not part of an insert's. Every variant gets the same spans, an hour of a web
+//! shop's, from the same topic. Limits: one variant at a time.
+
+mod question;
+mod report;
+mod table;
+mod variant;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use serde_json::json;
+
+use crate::throughput::witness::Watched;
+use e2e_fixtures::gateway::{self, Orders};
+use e2e_fixtures::pipeline::merged;
+use e2e_fixtures::produce::{Compression, Feed, Producer, Topic};
+use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_stack::process::interrupt;
+use e2e_stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
+use e2e_stack::{programs, say};
+use report::{Report, VariantReport};
+use table::Table;
+use variant::{VARIANTS, Variant};
+
+/// Partitions of the topic. Chosen: as many as one gateway has usually.
+const PARTITIONS: i32 = 4;
+
+/// The spans are an hour's, a slice of it after the other: queries that name a time then have something to leave out.
+const SLICES: u64 = 30;
+const SLICE_NS: u64 = 120_000_000_000;
+
+/// Spans of `--short`: a message and a bit of every slice.
+const SHORT_SPANS: u64 = 3_000;
+
+/// Time between two looks at the group's lag.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A gateway that does not move for so long has failed. Chosen: longer than a rebalance (45 s).
+const STALL: Duration = Duration::from_mins(2);
+
+/// How many spans, and what is written.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct SchemaBenchArgs {
+    /// Spans; figures are steady from a million on
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    spans: u64,
+
+    /// Times that each question is asked; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    times: u32,
+
+    /// Only variants whose name contains one of these; may be given several times
+    #[arg(long, value_name = "WORD")]
+    only: Vec<String>,
+
+    /// The gateway's program, instead of that of this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Every variant and every question once, with few spans: fails when a table stays empty or a question finds nothing. The figures mean
+    /// nothing
+    #[arg(long, conflicts_with_all = ["spans", "times", "only", "json"])]
+    short: bool,
+}
+
+const AFTER_HELP: &str = "\
+A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+
+JSON: {spans, server, variants: [{name, layout, orderBy, insertCpuSeconds, insertCpuMicrosPerRow, inserts, bytesPerRow,
+viewBytesPerRow, questions: [{name, milliseconds, cpuMilliseconds, readRows, readBytes}]}]}
+  insertCpuSeconds     user and system CPU time of the server for all inserts, those into views included, without merges
+  bytesPerRow          bytes on disk of the table's parts, merged into one a day, divided by its rows
+  viewBytesPerRow      bytes on disk of the tables that views fill, divided by the rows of the main table
+  milliseconds         of the server, the median of all times that it was asked
+  cpuMilliseconds      CPU time of the server, the median
+  readRows, readBytes  what the server read, uncompressed";
+
+/// Measures and prints.
+///
+/// # Errors
+/// What failed; by then what the command made is removed, but for logs.
+pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
+    interrupt::watch()?;
+    let gateway = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => programs::release_gateway()?,
+    };
+    if args.short {
+        return e2e_stack::session(|| short(&gateway)).map(|()| ExitCode::SUCCESS);
+    }
+    let mut report = Report { spans: args.spans, ..Report::default() };
+    let outcome = e2e_stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(args, &gateway, &mut report))
+    });
+    // A variant that fails does not take the figures of those before it along.
+    report.lines().iter().for_each(|line| say::line(line));
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report).context("write the results as JSON")?;
+        fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn short(gateway: &Path) -> Result<()> {
+    let args = SchemaBenchArgs {
+        spans: SHORT_SPANS,
+        times: 1,
+        only: Vec::new(),
+        gateway: None,
+        json: None,
+        short: true,
+    };
+    let mut report = Report::default();
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    runtime.block_on(measure(&args, gateway, &mut report))?;
+    ensure!(report.variants.len() == VARIANTS.len(), "{} variants were measured", report.variants.len());
+    for variant in &report.variants {
+        ensure!(variant.bytes_per_row > 0.0, "{} has no rows", variant.name);
+        ensure!(variant.insert_cpu_seconds > 0.0, "the inserts of {} cost nothing", variant.name);
+        for name in question::NAMES {
+            let answer = variant.questions.iter().find(|answer| answer.name == name);
+            let rows = answer.map_or(0, |answer| answer.read_rows);
+            ensure!(rows > 0, "{}: {name} read no row", variant.name);
+        }
+    }
+    Ok(())
+}
+
+async fn measure(args: &SchemaBenchArgs, gateway: &Path, report: &mut Report) -> Result<()> {
+    let run = Run::fresh();
+    let name = format!("sluice-schema-bench-{:x}", run.id);
+    let folder = std::env::temp_dir().join(&name);
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let topic = Topic::create(HOST_ADDRESS, &name, PARTITIONS).await?;
+    let bench = Bench { gateway, folder: &folder, topic: &topic, run, args };
+    let outcome = bench.all(report).await;
+    let removed = topic.delete().await;
+    if outcome.is_ok() {
+        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    outcome.with_context(|| format!("configs and logs are in {}", folder.display())).and(removed)
+}
+
+/// What all variants share.
+struct Bench<'a> {
+    gateway: &'a Path,
+    folder: &'a Path,
+    topic: &'a Topic,
+    run: Run,
+    args: &'a SchemaBenchArgs,
+}
+
+impl Bench<'_> {
+    async fn all(&self, report: &mut Report) -> Result<()> {
+        self.fill().await?;
+        let wanted = |variant: &&Variant| {
+            self.args.only.is_empty()
+                || self.args.only.iter().any(|word| variant.name.contains(word.as_str()))
+        };
+        for variant in VARIANTS.iter().filter(wanted) {
+            interrupt::check()?;
+            let measured = self.variant(variant).await.with_context(|| variant.name.to_owned())?;
+            say::progress(variant.name, &measured.summary());
+            report.variants.push(measured);
+        }
+        report.server = table::version().await?;
+        Ok(())
+    }
+
+    /// An hour of spans.
+    async fn fill(&self) -> Result<()> {
+        say::progress("topic", &format!("{} spans to {}", self.args.spans, self.topic.name()));
+        let each = self.args.spans.div_ceil(SLICES).next_multiple_of(Shape::Rich.message_spans());
+        let started = self.run.start_ns - SLICES * SLICE_NS;
+        for slice in 0..SLICES {
+            interrupt::check()?;
+            let numbers = slice * each..((slice + 1) * each).min(self.args.spans);
+            if numbers.is_empty() {
+                break;
+            }
+            let of_slice = Run { start_ns: started + slice * SLICE_NS, ..self.run };
+            let producer = Producer::new(HOST_ADDRESS, Compression::Zstd, of_slice)?;
+            let feed = Feed {
+                topic: self.topic.name().to_owned(),
+                partitions: PARTITIONS,
+                shape: Shape::Rich,
+                encoding: Encoding::OtlpProto,
+                spans_per_second: None,
+            };
+            let wanted = numbers.end - numbers.start;
+            let sent = producer.produce(&feed, numbers).await?;
+            ensure!(sent.acked.count() == wanted, "the broker did not take all: {:?}", sent.failure);
+        }
+        Ok(())
+    }
+
+    async fn variant(&self, variant: &Variant) -> Result<VariantReport> {
+        let folder = self.folder.join(variant.name);
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let database = format!("sluice_schema_bench_{:x}_{}", self.run.id, variant.name.replace('-', "_"));
+        let config = self.config(variant, &database)?;
+        let file = folder.join("gateway.yaml");
+        gateway::write_config(&config, &file)?;
+        let statements = gateway::table_statements(self.gateway, &file)?;
+        let table = Table::create(&database, &statements).await?;
+        let outcome = self.insert_and_ask(variant, &table, &file, &folder).await;
+        table.delete().await;
+        self.topic.delete_group(&group(self.topic, variant)).await.ok();
+        outcome
+    }
+
+    fn config(&self, variant: &Variant, database: &str) -> Result<serde_json::Value> {
+        let admin = gateway::free_address()?;
+        let orders = Orders {
+            broker: HOST_ADDRESS,
+            topic: self.topic.name(),
+            group: &group(self.topic, variant),
+            sink: HOST_URL,
+            database,
+            admin: &admin,
+        };
+        Ok(merged(&orders.config(), &json!({"sink": {"clickhouse": {"schema": variant.schema()}}})))
+    }
+
+    async fn insert_and_ask(
+        &self,
+        variant: &Variant,
+        table: &Table,
+        config: &Path,
+        folder: &Path,
+    ) -> Result<VariantReport> {
+        say::progress(variant.name, "the gateway inserts");
+        self.insert(variant, config, folder).await?;
+        let inserts = table.inserts().await?;
+        ensure!(inserts.rows == self.args.spans, "{} of {} rows", inserts.rows, self.args.spans);
+        table.merge().await?;
+        let sizes = table.sizes().await?;
+        let questions = table.ask(variant, self.args.times).await?;
+        Ok(VariantReport::new(variant, &inserts, &sizes, questions))
+    }
+
+    /// Runs the gateway until its group has committed everything.
+    async fn insert(&self, variant: &Variant, config: &Path, folder: &Path) -> Result<()> {
+        let mut process = Watched::start(&gateway::command(self.gateway, config), folder)?;
+        let (mut last, mut moved) = (i64::MAX, Instant::now());
+        loop {
+            interrupt::check()?;
+            process.check()?;
+            let lag = self.topic.lag(&group(self.topic, variant)).await?.messages;
+            if lag == 0 {
+                break;
+            }
+            if lag < last {
+                (last, moved) = (lag, Instant::now());
+            }
+            ensure!(moved.elapsed() < STALL, "{lag} messages behind, and it did not move for {STALL:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+        let stopped = tokio::task::spawn_blocking(move || process.stop());
+        stopped.await.context("the thread that stops a process ended")?.map(drop)
+    }
+}
+
+fn group(topic: &Topic, variant: &Variant) -> String {
+    format!("{}-{}", topic.name(), variant.name)
+}

@@ -1,0 +1,197 @@
+//! A variant's table on the server: what its inserts cost, how large it is, and how long answers take.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::question::{NAMES, Subjects, TAG, questions};
+use super::report::Answer;
+use super::variant::Variant;
+use e2e_fixtures::oracle::{Database, Server};
+use e2e_fixtures::pipeline::TABLE;
+use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::say;
+
+/// Longest time for the merge of a table into one part a day.
+const MERGE_PATIENCE: Duration = Duration::from_mins(15);
+
+/// Time between two looks at merges.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Cores of the server that a question may use: those of the machine that the figures are from.
+const THREADS: u32 = 2;
+
+/// What the inserts cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inserts {
+    pub count: u64,
+    pub rows: u64,
+    pub cpu_us: u64,
+}
+
+/// Bytes on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub rows: u64,
+    pub table_bytes: u64,
+    pub view_bytes: u64,
+}
+
+/// The server's version.
+pub async fn version() -> Result<String> {
+    let text = server().text("SELECT version()", "TSV").await?;
+    Ok(text.trim().to_owned())
+}
+
+fn server() -> Server {
+    Server::new(HOST_URL, "default", "")
+}
+
+/// The table of a variant.
+pub struct Table {
+    server: Server,
+    database: Database,
+}
+
+impl Table {
+    /// Makes database, table and views.
+    pub async fn create(database: &str, statements: &[String]) -> Result<Table> {
+        let server = server();
+        let database = Database::create(&server, database).await?;
+        for statement in statements {
+            server.execute(statement).await?;
+        }
+        Ok(Table { server, database })
+    }
+
+    /// Removes it, or says that it is left: what was measured is not given up for that.
+    pub async fn delete(&self) {
+        if let Err(error) = self.database.delete().await {
+            say::error(&format!("the database {} is left behind: {error:#}", self.database.name()));
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{}.{TABLE}", self.database.name())
+    }
+
+    async fn numbers<const N: usize>(&self, query: &str) -> Result<[u64; N]> {
+        let mut numbers = [0; N];
+        for (number, cell) in numbers.iter_mut().zip(self.cells::<N>(query).await?) {
+            *number = cell.parse().with_context(|| format!("read the number {cell:?}"))?;
+        }
+        Ok(numbers)
+    }
+
+    /// What the server's log says of the inserts.
+    pub async fn inserts(&self) -> Result<Inserts> {
+        self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
+        let of_log = format!(
+            "SELECT count(), sum(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds']) FROM system.query_log \
+             WHERE type = 'QueryFinish' AND query_kind = 'Insert' AND has(databases, '{}')",
+            self.database.name()
+        );
+        let [count, cpu_us] = self.numbers(&of_log).await?;
+        let [rows] = self.numbers(&format!("SELECT count() FROM {}", self.name())).await?;
+        Ok(Inserts { count, rows, cpu_us })
+    }
+
+    /// Merges the table into one part a day, so that sizes and answers do not depend on how far the server happens to be.
+    pub async fn merge(&self) -> Result<()> {
+        let started = Instant::now();
+        let parts = format!(
+            "SELECT count() - uniqExact(partition), (SELECT count() FROM system.merges WHERE database = '{0}') FROM system.parts \
+             WHERE active AND database = '{0}' AND table = '{TABLE}'",
+            self.database.name()
+        );
+        loop {
+            let [surplus, merges] = self.numbers(&parts).await?;
+            if surplus == 0 && merges == 0 {
+                return Ok(());
+            }
+            // It goes on in the server when the answer takes longer than we wait. Asked again meanwhile, it would merge the one part anew.
+            if merges == 0 {
+                self.server.execute(&format!("OPTIMIZE TABLE {} FINAL", self.name())).await.ok();
+            }
+            ensure!(started.elapsed() < MERGE_PATIENCE, "the table is not merged after {MERGE_PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What the parts take.
+    pub async fn sizes(&self) -> Result<Sizes> {
+        let query = format!(
+            "SELECT sumIf(rows, table = '{TABLE}'), sumIf(bytes_on_disk, table = '{TABLE}'), sumIf(bytes_on_disk, table != '{TABLE}') \
+             FROM system.parts WHERE active AND database = '{}'",
+            self.database.name()
+        );
+        let [rows, table_bytes, view_bytes] = self.numbers(&query).await?;
+        Ok(Sizes { rows, table_bytes, view_bytes })
+    }
+
+    /// Asks every question so many times; the first answer, which fills caches, does not count.
+    pub async fn ask(&self, variant: &Variant, times: u32) -> Result<Vec<Answer>> {
+        let about = self.subjects(variant).await?;
+        for (name, text) in questions(variant, &self.name(), &about) {
+            for time in 0..=times {
+                let comment = if time == 0 { "first".to_owned() } else { self.comment(name) };
+                let settings = format!("SETTINGS max_threads = {THREADS}, log_comment = '{comment}'");
+                self.server.execute(&format!("{text} FORMAT Null {settings}")).await?;
+            }
+        }
+        self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
+        let mut answers = Vec::new();
+        for name in NAMES {
+            answers.push(self.answer(name).await?);
+        }
+        Ok(answers)
+    }
+
+    fn comment(&self, question: &str) -> String {
+        format!("{}-{question}", self.database.name())
+    }
+
+    async fn answer(&self, question: &'static str) -> Result<Answer> {
+        let query = format!(
+            "SELECT toUInt64(quantileExact(query_duration_ms)), \
+             toUInt64(quantileExact(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds'])), \
+             max(read_rows), max(read_bytes) FROM system.query_log WHERE type = 'QueryFinish' AND log_comment = '{}'",
+            self.comment(question)
+        );
+        let [milliseconds, cpu_us, read_rows, read_bytes] = self.numbers(&query).await?;
+        Ok(Answer { name: question, milliseconds, cpu_milliseconds: millis(cpu_us), read_rows, read_bytes })
+    }
+
+    async fn subjects(&self, variant: &Variant) -> Result<Subjects> {
+        let (table, tag) = (self.name(), variant.text(TAG));
+        let counts = format!(
+            "SELECT intDiv(uniqExact(TraceId), 2), intDiv(uniqExact(ServiceName, SpanName), 2), \
+             toUInt64(quantileExact(0.999)(Duration)) FROM {table}"
+        );
+        let [traces, operations, duration] = self.numbers(&counts).await?;
+        let trace = format!("SELECT DISTINCT TraceId FROM {table} ORDER BY TraceId LIMIT 1 OFFSET {traces}");
+        let [trace] = self.cells(&trace).await?;
+        let operation = format!(
+            "SELECT ServiceName, SpanName FROM {table} GROUP BY ALL ORDER BY count(), ServiceName, SpanName \
+             LIMIT 1 OFFSET {operations}"
+        );
+        let [service, operation] = self.cells(&operation).await?;
+        let tag = format!(
+            "SELECT {tag} AS tag FROM {table} WHERE notEmpty(ifNull(tag, '')) GROUP BY tag ORDER BY count(), tag LIMIT 1"
+        );
+        let [tag] = self.cells(&tag).await?;
+        Ok(Subjects { trace, service, operation, tag, duration })
+    }
+
+    /// The one row that a question has for an answer.
+    async fn cells<const N: usize>(&self, query: &str) -> Result<[String; N]> {
+        let text = self.server.text(query, "TSV").await?;
+        let cells: Vec<String> = text.trim_end_matches('\n').split('\t').map(str::to_owned).collect();
+        cells.try_into().map_err(|cells| anyhow::anyhow!("the answer to {query} is {cells:?}, not {N} cells"))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a question are far below 2^52")]
+fn millis(micros: u64) -> f64 {
+    micros as f64 / 1_000.0
+}

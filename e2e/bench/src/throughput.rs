@@ -1,0 +1,343 @@
+//! `cargo throughput`: how many spans a CPU-second the gateway moves, and any other program beside it.
+//!
+//! ```text
+//! topic made and filled -> [ gateway, each peer ] x runs -> table, JSON
+//! ```
+//!
+//! Every run reads the same topic of the real broker from the earliest offset to the end, with a consumer group and a sink of its
+//! own. What counts is the kernel's accounting of the whole process from its start to its end ([`witness`]); wall times on shared
+//! cores say little. The gateway runs with 192 MiB (256 MiB for JSON), two workers and every partition active, and checks every
+//! record's checksum.
+//!
+//! A stack that ran before is left running; topic, groups and databases are removed, also after a failure; configs and logs are
+//! kept then.
+
+mod course;
+mod entrant;
+mod frames;
+mod kind;
+mod report;
+mod rows;
+mod server;
+mod sink;
+mod spool;
+mod tally;
+mod threads;
+pub mod witness;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use sluice_gateway_config::Layout;
+
+use course::{Course, Finish};
+use e2e_fixtures::spans::{Encoding, Shape};
+use e2e_stack::paths::Paths;
+use e2e_stack::process::{Job, command, interrupt};
+use e2e_stack::programs;
+use e2e_stack::say;
+use entrant::{Entrant, InsertFormat, Peer};
+use report::{Report, shape_name};
+pub(crate) use rows::Columns;
+use server::Engine;
+pub(crate) use sink::{NullSink, serve_connection, stored};
+use spool::{Comparison, Spool};
+
+/// What is measured, with what load, and where the rows go.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct ThroughputArgs {
+    /// What the spans look like
+    #[arg(long, value_enum)]
+    shape: LoadShape,
+
+    /// How messages are encoded; a record batch of `otlp-json` is up to three times as large, so the limit is 256 MiB then
+    #[arg(long, value_enum, default_value_t = MessageEncoding::OtlpProto)]
+    encoding: MessageEncoding,
+
+    /// Spans to put into the topic; figures are steady from a million `rich` and four million `loadgen` on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    spans: u64,
+
+    /// Partitions of the topic, all read at the same time
+    #[arg(long, value_name = "P", default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=1024))]
+    partitions: i32,
+
+    /// How the gateway's blocks go over the wire; may be given twice, for both in turn
+    #[arg(long = "format", value_enum, default_values_t = [InsertFormat::RowBinary])]
+    formats: Vec<InsertFormat>,
+
+    /// How attributes lie in the gateway's table; may be given several times, for each in turn
+    #[arg(long = "layout", value_enum, default_values_t = [TableLayout::Json])]
+    layouts: Vec<TableLayout>,
+
+    /// Where the gateway's rows go
+    #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
+    sink: SinkChoice,
+
+    /// Where the peers' rows go: most ask their sink more than inserts, which the null sink does not answer
+    #[arg(long, value_enum, default_value_t = SinkChoice::Clickhouse)]
+    peer_sink: SinkChoice,
+
+    /// A program to measure beside the gateway; may be given several times
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    peers: Vec<Peer>,
+
+    /// Measure the queue volume against the live path, into the null sink
+    #[arg(long, value_enum, conflicts_with_all = ["sink", "peers"])]
+    spool: Option<Spool>,
+
+    /// Times that each is run, in turn
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Print CPU time by thread, too
+    #[arg(long)]
+    threads: bool,
+
+    /// Write the runs to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to measure instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+A run starts a process with a consumer group of its own, lets it read the topic from the earliest offset until the
+group has committed the end of every partition, and ends it by SIGTERM. All runs read one topic, which is filled
+once by an idempotent producer: zstd, record batches of up to 1,000,000 bytes before compression, 20 ms linger.
+A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+
+Sinks:
+  null        a server in this program that takes inserts of RowBinary, keeps the bytes in a temporary file
+              and counts the rows by their numbers after the run; it answers no question but the gateway's
+  clickhouse  the local stack's server, into a table with the Null engine and then one with MergeTree; rows,
+              bytes and CPU time are from the server's query log, and with MergeTree lost and doubled from the
+              table; with --sink null a peer runs into the Null engine alone
+
+With --format native the gateway has 256 MiB, and needs --sink clickhouse: the null sink reads rows alone.
+
+Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
+TABLE and ENGINE, where a table of the gateway's (first) layout is ready. They read TOPIC as GROUP from the earliest
+offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs. A script
+build.sh beside a peer's program is run before anything is measured. Ready to use (e2e/bench/peers/README.md):
+  --peer otelcol=e2e/bench/peers/otel-collector/run.sh
+
+The queue volume (--spool; the volume is a folder beside the run's config, on a real file system): three runs over the
+same spans, each a process of its own, in turn:
+  live        the sink takes everything: read, encoded, inserted
+  spill       the sink refuses every INSERT: read, encoded, appended to the volume. Ended once every span is read;
+              what is still in memory goes to the volume while the process leaves
+  drain       the sink takes everything again, and the same group goes on with that volume; Kafka has nothing that is
+              not on it, but for what was closed by leaving
+CPU time is that of the whole process as in all other runs: the start, what is sent in vain and the leaving are in it,
+the kernel's own writing to the disk is not. Rows are counted after drain: none may be lost or doubled on the way.
+Asked for are, of the live run's spans a CPU-second: spill at least 0.9, drain at least 5.
+
+Columns:
+  wall s        from the start of the process until the end of every partition is committed (spill: until every
+                span is read), to a quarter second
+  CPU s         user and system of the process and all it started, from start to end, by the kernel's accounting;
+                the gateway's start, its waiting for the group and its end are some 20 ms of it
+  B/span        bytes of the inserts' bodies, as compressed
+  peak MiB      the largest resident set of one process
+  switches      times that a thread gave way or was made to
+  server CPU s  user and system of the server's threads for this run's inserts alone, views and the writing of
+                parts included; merges in the background, of which there are none with the Null engine, are not
+  -             what cannot be known
+
+Exit codes: 0 every span arrived in every run, once, and nothing else did, and whoever had committed all of them ended with 0 (a peer
+also by the signal), and with --spool the volume is as fast as is asked; 1 otherwise.";
+
+/// The two encodings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MessageEncoding {
+    /// Protobuf
+    OtlpProto,
+    /// JSON
+    OtlpJson,
+}
+
+/// The three layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TableLayout {
+    /// One column of JSON a set: every value in its type
+    Json,
+    /// One map of text a set
+    Map,
+    /// Groups of keys and values a set, one for each type
+    Nested,
+}
+
+impl TableLayout {
+    fn layout(self) -> Layout {
+        match self {
+            TableLayout::Json => Layout::Json,
+            TableLayout::Map => Layout::Map,
+            TableLayout::Nested => Layout::Nested,
+        }
+    }
+}
+
+/// The two load shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LoadShape {
+    /// A web shop's services: 1,000 spans and 461 KB a message
+    Rich,
+    /// A load generator's: 8,192 spans and 989 KB a message
+    Loadgen,
+}
+
+/// The two kinds of sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SinkChoice {
+    /// Takes inserts, counts rows, keeps nothing
+    Null,
+    /// The real server
+    Clickhouse,
+}
+
+impl ThroughputArgs {
+    fn shape(&self) -> Shape {
+        match self.shape {
+            LoadShape::Rich => Shape::Rich,
+            LoadShape::Loadgen => Shape::Loadgen,
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        match self.encoding {
+            MessageEncoding::OtlpProto => Encoding::OtlpProto,
+            MessageEncoding::OtlpJson => Encoding::OtlpJson,
+        }
+    }
+
+    /// Who runs: the gateway with each layout and format, then the peers.
+    fn entrants(&self, gateway: &Path) -> Vec<Entrant> {
+        let mut entrants = Vec::new();
+        for layout in self.layouts.iter().map(|layout| layout.layout()) {
+            let formats = self.formats.iter();
+            entrants.extend(formats.map(|format| Entrant::Gateway(gateway.to_owned(), *format, layout)));
+        }
+        // One at least: there is a default.
+        if let Some(first) = self.layouts.first() {
+            entrants.extend(self.peers.iter().map(|peer| Entrant::Peer(peer.clone(), first.layout())));
+        }
+        entrants
+    }
+
+    /// Where an entrant's rows go, one run after the other.
+    fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
+        match (entrant, self.sink, self.peer_sink) {
+            (Entrant::Gateway(..), SinkChoice::Null, _) | (Entrant::Peer(..), _, SinkChoice::Null) => {
+                &[Finish::NullSink]
+            }
+            (Entrant::Peer(..), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
+            (_, SinkChoice::Clickhouse, _) => {
+                &[Finish::Server(Engine::Null), Finish::Server(Engine::MergeTree)]
+            }
+        }
+    }
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
+        "--format native needs --sink clickhouse: the null sink reads rows alone"
+    );
+    anyhow::ensure!(
+        args.spool.is_none() || args.layouts.len() == 1,
+        "--spool compares the runs of one layout; give --layout once"
+    );
+    interrupt::watch()?;
+    let gateway = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => programs::release_gateway()?,
+    };
+    args.peers.iter().try_for_each(build)?;
+    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
+    let outcome = e2e_stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(args, &gateway, &mut report))
+    });
+    report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
+    // A run that fails does not take the figures of those before it along.
+    show(args, &report)?;
+    outcome?;
+    Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
+    report.table().iter().for_each(|line| say::line(line));
+    if report.spool.is_some() {
+        say::line("");
+        report.spool_table().iter().for_each(|line| say::line(line));
+    }
+    if args.threads {
+        say::line("");
+        report.threads_table().iter().for_each(|line| say::line(line));
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(report).context("write the runs as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds a peer that comes with a script for it.
+fn build(peer: &Peer) -> anyhow::Result<()> {
+    let Some(script) = peer.build_script() else { return Ok(()) };
+    let log = Paths::from_environment()?.build_log(&peer.name);
+    Job { part: &peer.name, doing: "build, unless it is built already", log }.run(&mut command(script))
+}
+
+async fn measure(args: &ThroughputArgs, gateway: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let mut course =
+        Course::lay(gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
+    let outcome = rounds(args, &args.entrants(gateway), &mut course, report).await;
+    let kept = format!("configs and logs are in {}", course.folder().display());
+    let outcome = outcome.context(kept);
+    let removed = course.remove(outcome.is_ok()).await;
+    outcome?;
+    removed
+}
+
+/// Runs everyone in turn, so that what else the machine does meets all alike.
+async fn rounds(
+    args: &ThroughputArgs,
+    entrants: &[Entrant],
+    course: &mut Course,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for _ in 0..args.runs {
+        for entrant in entrants {
+            if args.spool.is_some() {
+                for run in course.run_spooled(entrant).await? {
+                    say_run(&run.name, &run);
+                    report.runs.push(run);
+                }
+                continue;
+            }
+            for finish in args.finishes(entrant) {
+                let run = course.run(entrant, *finish).await?;
+                say_run(entrant.name(), &run);
+                report.runs.push(run);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn say_run(name: &str, run: &report::RunReport) {
+    let layout = run.layout.map(|layout| format!("{layout}: ")).unwrap_or_default();
+    let figures = format!("{layout}{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s);
+    say::progress(name, &figures);
+}

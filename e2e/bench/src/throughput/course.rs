@@ -1,0 +1,317 @@
+//! One topic that all runs read, and a run from its start to its end.
+//!
+//! ```text
+//! sink made -> process started -> group has committed the end of every partition -> SIGTERM -> usage -> rows counted
+//! ```
+
+mod spooled;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::entrant::{Entrant, Route, table_statements};
+use super::report::{Arrived, RunReport};
+use super::rows::Columns;
+use super::server::{Engine, Sink, TABLE};
+use super::sink::NullSink;
+use super::threads::{ThreadTime, Threads};
+use super::witness::{Usage, Watched};
+use e2e_fixtures::cluster::metric_sum;
+use e2e_fixtures::gateway;
+use e2e_fixtures::produce::{self, Compression, Feed, Producer, Topic};
+use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Time between two looks at the group's lag: short beside the seconds of a run; each look costs the broker a connection.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two lines about how full the topic is.
+const FILL_SAID: Duration = Duration::from_secs(5);
+
+/// A run whose lag does not move for so long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
+const STALL: Duration = Duration::from_mins(2);
+
+/// Where a run's rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// To the null sink of this package.
+    NullSink,
+    /// To the server, into a table of this engine.
+    Server(Engine),
+}
+
+/// What a run waits for before the process is told to end.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    /// The group has committed the end of every partition.
+    Committed,
+    /// So many spans were read: while the sink refuses, nothing is committed.
+    Read(u64),
+}
+
+/// What a process took until it was done, and until its end.
+struct Raced {
+    wall: Duration,
+    usage: Usage,
+    threads: Vec<ThreadTime>,
+    /// What a gateway with a queue volume told of itself when it was done.
+    metrics: Option<String>,
+    /// Whether it ended as one that has done everything.
+    ended_well: bool,
+}
+
+/// A run's own things.
+struct Place {
+    folder: PathBuf,
+    route: Route,
+    statements: Vec<String>,
+    sink: Option<NullSink>,
+}
+
+/// A topic full of spans.
+pub struct Course {
+    gateway: PathBuf,
+    folder: PathBuf,
+    topic: Topic,
+    run: Run,
+    encoding: Encoding,
+    sent: produce::Sent,
+    groups: Vec<String>,
+}
+
+impl Course {
+    /// Makes the topic and produces `spans` spans into it, with zstd.
+    pub async fn lay(
+        gateway: &Path,
+        (shape, encoding): (Shape, Encoding),
+        spans: u64,
+        partitions: i32,
+    ) -> Result<Course> {
+        let run = Run::fresh();
+        let name = format!("sluice-throughput-{:x}", run.id);
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let topic = Topic::create(HOST_ADDRESS, &name, partitions).await?;
+        let gateway = gateway.to_owned();
+        let mut course = Course {
+            gateway,
+            folder,
+            topic,
+            run,
+            encoding,
+            sent: produce::Sent::default(),
+            groups: Vec::new(),
+        };
+        match course.fill(shape, spans).await {
+            Ok(()) => Ok(course),
+            Err(error) => {
+                course.remove(true).await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    async fn fill(&mut self, shape: Shape, spans: u64) -> Result<()> {
+        say::progress("topic", &format!("{spans} spans to {}", self.topic.name()));
+        let producer = Producer::new(HOST_ADDRESS, Compression::Zstd, self.run)?;
+        let (topic, partitions) = (self.topic.name().to_owned(), self.topic.partitions());
+        let feed = Feed { topic, partitions, shape, encoding: self.encoding, spans_per_second: None };
+        let load = produce::Load::start_numbers(&producer, feed, 0..spans);
+        let mut said = Instant::now();
+        while !load.is_finished() {
+            interrupt::check()?;
+            if said.elapsed() >= FILL_SAID {
+                said = Instant::now();
+                say::progress("topic", &format!("{} of {spans} spans", load.acked()));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        self.sent = load.stop().await?;
+        let (acked, failure) =
+            (self.sent.acked.count(), self.sent.failure.as_deref().unwrap_or("no failure"));
+        ensure!(acked == spans, "the broker took {acked} of {spans} spans: {failure}");
+        let (messages, bytes) = (self.sent.messages, self.sent.bytes);
+        say::progress("topic", &format!("{messages} messages, {} MiB before zstd", bytes >> 20));
+        Ok(())
+    }
+
+    /// One run of an entrant over the whole topic.
+    pub async fn run(&mut self, entrant: &Entrant, finish: Finish) -> Result<RunReport> {
+        let mut place = self.place(entrant, finish, false)?;
+        let spans = self.spans();
+        let (raced, arrived) = match finish {
+            Finish::NullSink => {
+                let sink = Self::null_sink(&mut place)?;
+                let raced = self.race(entrant, &place.route, &place.folder, Goal::Committed).await?;
+                (raced, self.counted(&sink)?)
+            }
+            Finish::Server(engine) => {
+                let Place { folder, route, statements, .. } = &place;
+                let sink = Sink::create(&route.database, statements, engine).await?;
+                let outcome = self.race_and_ask(entrant, route, folder, (&sink, engine)).await;
+                sink.delete().await;
+                outcome?
+            }
+        };
+        let mut report =
+            RunReport::new(entrant.name(), spans, raced.wall.as_secs_f64(), raced.usage, arrived);
+        report.threads = raced.threads;
+        report.layout = entrant.told_layout();
+        report.ended_well = raced.ended_well;
+        if let Finish::Server(engine) = finish {
+            report.engine = Some(engine.name());
+        }
+        Ok(report)
+    }
+
+    /// Spans in the topic.
+    fn spans(&self) -> u64 {
+        self.sent.acked.count()
+    }
+
+    /// A folder, a group and a route of its own for a run.
+    fn place(&mut self, entrant: &Entrant, finish: Finish, with_volume: bool) -> Result<Place> {
+        let number = self.groups.len();
+        let group = format!("{}-{number}", self.topic.name());
+        self.groups.push(group.clone());
+        let folder = self.folder.join(number.to_string());
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let route = Route {
+            brokers: HOST_ADDRESS.to_owned(),
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            group,
+            encoding: self.encoding,
+            sink: e2e_stack::clickhouse::HOST_URL.to_owned(),
+            database: format!("sluice_throughput_{:x}_{number}", self.run.id),
+            table: TABLE.to_owned(),
+            layout: entrant.layout(),
+            engine: match finish {
+                Finish::NullSink => Engine::Null.name(),
+                Finish::Server(engine) => engine.name(),
+            },
+            admin: gateway::free_address()?,
+            volume: with_volume.then(|| folder.join("queue")),
+        };
+        if let Some(volume) = &route.volume {
+            fs::create_dir_all(volume).with_context(|| format!("create {}", volume.display()))?;
+        }
+        let statements = table_statements(&self.gateway, &route, &folder)?;
+        Ok(Place { folder, route, statements, sink: None })
+    }
+
+    /// The null sink of a run, which is started when it has none yet.
+    fn null_sink(place: &mut Place) -> Result<NullSink> {
+        if let Some(sink) = place.sink.take() {
+            return Ok(sink);
+        }
+        let columns = place.statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
+        let sink = NullSink::start(columns)?;
+        place.route.sink = sink.url();
+        Ok(sink)
+    }
+
+    async fn race_and_ask(
+        &self,
+        entrant: &Entrant,
+        route: &Route,
+        folder: &Path,
+        (sink, engine): (&Sink, Engine),
+    ) -> Result<(Raced, Arrived)> {
+        let raced = self.race(entrant, route, folder, Goal::Committed).await?;
+        Ok((raced, sink.arrived((self.run, &self.sent), engine, route.layout).await?))
+    }
+
+    /// Runs the process until it is done; says how long that took and what it cost.
+    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path, goal: Goal) -> Result<Raced> {
+        let name = entrant.name();
+        say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
+        let command = entrant.command(route, folder)?;
+        let mut process = Watched::start(&command, folder)?;
+        let (mut last, mut moved, mut threads) = (u64::MAX, Instant::now(), Threads::default());
+        let wall = loop {
+            interrupt::check()?;
+            process.check().with_context(|| format!("run {name}"))?;
+            let left = self.left(route, goal).await?;
+            threads.look(process.id());
+            if left == 0 {
+                break process.elapsed();
+            }
+            if left < last {
+                (last, moved) = (left, Instant::now());
+            }
+            ensure!(
+                moved.elapsed() < STALL,
+                "{name} is {left} behind and did not move for {STALL:?}; see {}",
+                folder.display()
+            );
+            tokio::time::sleep(LOOK).await;
+        };
+        let metrics = match &route.volume {
+            Some(_) => gateway::metrics_text(&route.admin).await,
+            None => None,
+        };
+        let usage = tokio::task::spawn_blocking(move || process.stop());
+        let usage = usage.await.context("the thread that stops a process ended")?;
+        let usage = usage.with_context(|| format!("stop {name}"))?;
+        // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
+        let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
+        if !ended_well {
+            say::error(&format!("{name} had committed everything and ended with code {}", usage.exit_code));
+        }
+        Ok(Raced { wall, usage, threads: threads.by_name(), metrics, ended_well })
+    }
+
+    /// Messages or spans that a run has still before it.
+    async fn left(&self, route: &Route, goal: Goal) -> Result<u64> {
+        match goal {
+            Goal::Committed => Ok(self.topic.lag(&route.group).await?.messages.unsigned_abs()),
+            Goal::Read(spans) => {
+                // A process that does not answer yet has read nothing.
+                let text = gateway::metrics_text(&route.admin).await.unwrap_or_default();
+                let read = metric_sum(&text, "sluice_gateway_spans_total").map_or(0, spooled::whole);
+                Ok(spans.saturating_sub(read))
+            }
+        }
+    }
+
+    fn counted(&self, sink: &NullSink) -> Result<Arrived> {
+        let sent = sink.count(self.run, self.sent.acked.count())?;
+        if sent.tally.foreign() > 0 {
+            say::error(&format!("{} rows are of no span that was produced", sent.tally.foreign()));
+        }
+        Ok(Arrived {
+            format: sent.format,
+            rows: sent.tally.rows(),
+            lost: Some(sent.tally.lost()),
+            doubled: Some(sent.tally.doubled()),
+            foreign: Some(sent.tally.foreign()),
+            bytes: sent.bytes,
+            server_cpu_us: None,
+        })
+    }
+
+    /// Where configs and logs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes topic and groups, and the files where nobody needs them; goes on after a failure and gives the first.
+    pub async fn remove(self, with_files: bool) -> Result<()> {
+        let mut removed = Ok(());
+        for group in &self.groups {
+            removed = removed.and(self.topic.delete_group(group).await);
+        }
+        removed = removed.and(self.topic.delete().await);
+        if with_files {
+            let files = fs::remove_dir_all(&self.folder);
+            removed = removed.and(files.with_context(|| format!("remove {}", self.folder.display())));
+        }
+        removed
+    }
+}

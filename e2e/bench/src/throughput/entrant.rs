@@ -1,0 +1,245 @@
+//! Who is measured: the gateway or a peer, as a command that reads a topic and writes to a sink.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde_json::json;
+use sluice_gateway_config::Layout;
+
+use super::report::layout_name;
+use e2e_fixtures::gateway::{self, Orders};
+use e2e_fixtures::pipeline::merged;
+use e2e_fixtures::spans::Encoding;
+
+/// The gateway's memory limit in every figure of protobuf, and the largest record batch.
+const MEMORY_LIMIT: &str = "192MiB";
+const RECORD_BATCH_MAX: &str = "1MiB";
+
+/// The same for JSON, whose messages are up to three times as large: one of `loadgen` is 2.8 MB.
+const JSON_MEMORY_LIMIT: &str = "256MiB";
+const JSON_RECORD_BATCH_MAX: &str = "4MiB";
+
+/// How long a gateway with a queue volume may take to leave: what the sink has not taken goes to the volume 3 s before.
+const LEAVE_DEADLINE: &str = "8s";
+
+/// 128 and the signal's number.
+const ENDED_BY_SIGTERM: i32 = 128 + 15;
+
+/// The script that builds a peer, beside its program.
+const BUILD_SCRIPT: &str = "build.sh";
+
+/// The memory that a gateway needs beside that for blocks as columns.
+const NATIVE_MEMORY_LIMIT: &str = "256MiB";
+const NATIVE_JSON_MEMORY_LIMIT: &str = "320MiB";
+
+/// How the gateway's blocks go over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InsertFormat {
+    /// As rows
+    RowBinary,
+    /// As columns
+    Native,
+}
+
+/// A peer by its name and the command that runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name in the report.
+    pub name: String,
+    /// What `sh -c` runs.
+    pub command: String,
+}
+
+impl Peer {
+    /// The script `build.sh` beside the program that the command names, if there is one. It is run before anything is
+    /// measured, since what a command does counts as the peer's.
+    pub fn build_script(&self) -> Option<PathBuf> {
+        let program =
+            self.command.split_ascii_whitespace().find(|word| word.contains('/') && !word.contains('='))?;
+        let script = Path::new(program).parent()?.join(BUILD_SCRIPT);
+        script.is_file().then_some(script)
+    }
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        match text.split_once('=') {
+            Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
+                Ok(Peer { name: name.to_owned(), command: command.to_owned() })
+            }
+            _ => Err("it is NAME=COMMAND".to_owned()),
+        }
+    }
+}
+
+/// Who runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entrant {
+    /// The gateway, by its program, with blocks in this format and a table of this layout.
+    Gateway(PathBuf, InsertFormat, Layout),
+    /// Another program, for which a table of this layout is ready.
+    Peer(Peer, Layout),
+}
+
+/// What is read and where it goes.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// `host:port` of the broker.
+    pub brokers: String,
+    /// The topic.
+    pub topic: String,
+    /// Its partitions, all of which are read at the same time.
+    pub partitions: i32,
+    /// A consumer group that has read nothing yet.
+    pub group: String,
+    /// How its messages are encoded.
+    pub encoding: Encoding,
+    /// URL of the sink.
+    pub sink: String,
+    /// Database of the table.
+    pub database: String,
+    /// The table.
+    pub table: String,
+    /// How attributes lie in it.
+    pub layout: Layout,
+    /// The engine that a peer should give to a table that it makes itself.
+    pub engine: &'static str,
+    /// Where the gateway tells of itself.
+    pub admin: String,
+    /// The gateway's queue volume, a folder; absent without one.
+    pub volume: Option<PathBuf>,
+}
+
+impl Entrant {
+    /// Its name in the report.
+    pub fn name(&self) -> &str {
+        match self {
+            Entrant::Gateway(..) => "gateway",
+            Entrant::Peer(peer, _) => &peer.name,
+        }
+    }
+
+    /// How attributes lie in the table that is made for it.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Entrant::Gateway(_, _, layout) | Entrant::Peer(_, layout) => *layout,
+        }
+    }
+
+    /// The layout as the report names it; a peer may make a table of its own.
+    pub fn told_layout(&self) -> Option<&'static str> {
+        match self {
+            Entrant::Gateway(_, _, layout) => Some(layout_name(*layout)),
+            Entrant::Peer(..) => None,
+        }
+    }
+
+    /// Whether an exit code is that of an end on SIGTERM. The gateway ends by itself then; a shell around a peer may be ended by
+    /// the signal, while the peer does what it has to.
+    pub fn ends_well(&self, exit_code: i32) -> bool {
+        exit_code == 0 || matches!(self, Entrant::Peer(..)) && exit_code == ENDED_BY_SIGTERM
+    }
+
+    /// The command for a run; files that it needs go to `folder`.
+    pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
+        match self {
+            Entrant::Gateway(program, format, _) => {
+                Ok(gateway::command(program, &write_config(route, *format, folder)?))
+            }
+            Entrant::Peer(Peer { command: text, .. }, _) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", text]);
+                command.env("BROKERS", &route.brokers).env("TOPIC", &route.topic).env("GROUP", &route.group);
+                command.env("SINK", &route.sink).env("DATABASE", &route.database).env("TABLE", &route.table);
+                command.env("ENGINE", route.engine);
+                Ok(command)
+            }
+        }
+    }
+}
+
+/// The statements with which the gateway would make the table of a route.
+pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<Vec<String>> {
+    gateway::table_statements(program, &write_config(route, InsertFormat::RowBinary, folder)?)
+}
+
+fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Result<PathBuf> {
+    let (format, record_batch_max) = match route.encoding {
+        Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX),
+        Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX),
+    };
+    let (insert, memory_limit) = match (insert_format, route.encoding) {
+        (InsertFormat::RowBinary, Encoding::OtlpProto) => ("RowBinary", MEMORY_LIMIT),
+        (InsertFormat::RowBinary, Encoding::OtlpJson) => ("RowBinary", JSON_MEMORY_LIMIT),
+        (InsertFormat::Native, Encoding::OtlpProto) => ("Native", NATIVE_MEMORY_LIMIT),
+        (InsertFormat::Native, Encoding::OtlpJson) => ("Native", NATIVE_JSON_MEMORY_LIMIT),
+    };
+    let orders = Orders {
+        broker: &route.brokers,
+        topic: &route.topic,
+        group: &route.group,
+        sink: &route.sink,
+        database: &route.database,
+        admin: &route.admin,
+    };
+    let mut change = json!({
+        "source": {"kafka": {
+            "partitionsActiveMax": route.partitions,
+            "format": format,
+            "recordBatchBytesMax": record_batch_max,
+        }},
+        "sink": {"clickhouse": {
+            "table": route.table,
+            "insert": {"format": insert},
+            "schema": {"layout": route.layout},
+        }},
+        "memory": {"limit": memory_limit},
+    });
+    if let Some(volume) = &route.volume {
+        let spools = json!({
+            "queue": {"mode": "Spill", "path": volume},
+            "shutdown": {"deadline": LEAVE_DEADLINE},
+        });
+        change = merged(&change, &spools);
+    }
+    let file = folder.join("gateway.yaml");
+    gateway::write_config(&merged(&orders.config(), &change), &file)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_a_name_and_a_command_that_may_hold_equal_signs() {
+        let peer: Peer = "rotel=A=1 exec rotel".parse().unwrap();
+        assert_eq!((peer.name.as_str(), peer.command.as_str()), ("rotel", "A=1 exec rotel"));
+        assert!("rotel".parse::<Peer>().is_err());
+        assert!("=x".parse::<Peer>().is_err());
+        assert!("x= ".parse::<Peer>().is_err());
+    }
+
+    #[test]
+    fn a_peer_is_built_by_the_script_beside_its_program() {
+        let peers = e2e_stack::paths::workspace().join("e2e/bench/peers/otel-collector");
+        let peer = |program: &str| Peer { name: "x".to_owned(), command: format!("A=1 exec {program} -v") };
+        let script = peer(peers.join("run.sh").to_str().unwrap()).build_script();
+        assert_eq!(script, Some(peers.join("build.sh")));
+        assert_eq!(peer("/bin/true").build_script(), None);
+        assert_eq!(peer("rotel").build_script(), None);
+    }
+
+    #[test]
+    fn only_a_peer_may_be_ended_by_the_signal() {
+        let peer = Entrant::Peer("x=y".parse().unwrap(), Layout::Map);
+        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native, Layout::Json);
+        assert!(peer.ends_well(143) && peer.ends_well(0) && !peer.ends_well(1));
+        assert!(gateway.ends_well(0) && !gateway.ends_well(143));
+    }
+}

@@ -1,0 +1,330 @@
+//! What was measured, as a table and as JSON.
+
+use e2e_stack::say::aligned;
+use serde::Serialize;
+use sluice_gateway_config::Layout;
+
+use super::spool::{Comparison, Counts, Phase};
+use super::threads::ThreadTime;
+use super::witness::Usage;
+use e2e_fixtures::spans::Shape;
+
+/// One run of the gateway or a peer. What cannot be known is absent in the table and null in the JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// `gateway`, or the peer's name.
+    pub name: String,
+    /// The server's table engine; absent with the null sink.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<&'static str>,
+    /// How attributes lie in the gateway's table; absent for a peer, which may make its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<&'static str>,
+    /// The format of its inserts.
+    pub format: String,
+    /// Spans in the topic.
+    pub spans: u64,
+    /// Rows that the sink was given.
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: Option<u64>,
+    /// Rows beyond the first of a span.
+    pub doubled: Option<u64>,
+    /// Rows of no span that was produced; not part of the report file, whose fields are fixed.
+    #[serde(skip)]
+    pub foreign: Option<u64>,
+    /// From the start of the process until its group had committed the end of every partition, seconds.
+    pub wall_s: f64,
+    /// User and system CPU time of the process from its start to its end, seconds.
+    pub cpu_s: f64,
+    /// Spans a CPU-second.
+    pub spans_per_cpu_s: f64,
+    /// Bytes of the inserts, as compressed, a span.
+    pub bytes_per_span: f64,
+    /// Peak resident set, MiB.
+    pub peak_rss_mib: f64,
+    /// CPU time of the server for the inserts, seconds.
+    pub server_cpu_s: Option<f64>,
+    /// What a run of `--spool` did with the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool: Option<Counts>,
+    /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
+    #[serde(skip)]
+    pub context_switches: i64,
+    /// Whether its process, told to end once everything was committed, ended as one that has done everything; not part of the report
+    /// file either.
+    #[serde(skip)]
+    pub ended_well: bool,
+    /// CPU time by thread; not part of the report file either.
+    #[serde(skip)]
+    pub threads: Vec<ThreadTime>,
+}
+
+/// All runs on one topic.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `rich` or `loadgen`.
+    pub shape: &'static str,
+    /// In the order in which they ran.
+    pub runs: Vec<RunReport>,
+    /// How the queue volume compares with the live path, with `--spool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool: Option<Comparison>,
+}
+
+/// What the sink knows of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arrived {
+    /// The format of the inserts.
+    pub format: String,
+    /// Rows given.
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: Option<u64>,
+    /// Rows beyond the first of a span.
+    pub doubled: Option<u64>,
+    /// Rows of no span that was produced.
+    pub foreign: Option<u64>,
+    /// Bytes of the inserts.
+    pub bytes: u64,
+    /// CPU time of the server, microseconds.
+    pub server_cpu_us: Option<u64>,
+}
+
+/// The shape's name on the command line and in the report.
+pub fn shape_name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Numbered => "numbered",
+        Shape::Rich => "rich",
+        Shape::Loadgen => "loadgen",
+    }
+}
+
+/// A layout's name on the command line and in the report.
+pub fn layout_name(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Json => "json",
+        Layout::Map => "map",
+        Layout::Nested => "nested",
+    }
+}
+
+/// Microseconds, bytes and counts as far as a report needs them: exact to 2^53.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a report's figures are rounded to three digits behind the point anyway"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn seconds(microseconds: u64) -> f64 {
+    float(microseconds) / 1e6
+}
+
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+pub(super) fn ratio(of: f64, to: f64) -> f64 {
+    if to > 0.0 { of / to } else { 0.0 }
+}
+
+impl RunReport {
+    /// Puts together what the kernel, the sink and the clock say of a run over `spans` spans.
+    pub fn new(name: &str, spans: u64, wall_s: f64, usage: Usage, arrived: Arrived) -> RunReport {
+        let cpu_s = seconds((usage.user_us + usage.system_us).unsigned_abs());
+        RunReport {
+            name: name.to_owned(),
+            engine: None,
+            layout: None,
+            format: arrived.format,
+            spans,
+            rows: arrived.rows,
+            lost: arrived.lost,
+            doubled: arrived.doubled,
+            foreign: arrived.foreign,
+            wall_s: rounded(wall_s),
+            cpu_s: rounded(cpu_s),
+            spans_per_cpu_s: ratio(float(spans), cpu_s).round(),
+            bytes_per_span: rounded(ratio(float(arrived.bytes), float(spans))),
+            peak_rss_mib: rounded(float(usage.peak_rss_kib.unsigned_abs()) / 1024.0),
+            server_cpu_s: arrived.server_cpu_us.map(seconds).map(rounded),
+            spool: None,
+            context_switches: usage.context_switches,
+            ended_well: true,
+            threads: Vec::new(),
+        }
+    }
+
+    /// Whether everything that can be known says that every span arrived, once, and nothing else, and that its process knew it.
+    pub fn is_whole(&self) -> bool {
+        if !self.ended_well {
+            return false;
+        }
+        if self.spool.is_some_and(|counts| counts.phase == Phase::Spill) {
+            // Its rows are counted when they leave the volume.
+            return true;
+        }
+        self.rows >= self.spans
+            && [self.lost, self.doubled, self.foreign].into_iter().all(|count| count.unwrap_or(0) == 0)
+    }
+
+    fn thread_cells(&self) -> impl Iterator<Item = [String; 5]> {
+        self.threads.iter().map(|thread| {
+            let nanoseconds = float(thread.user_us + thread.system_us) * 1e3;
+            [
+                self.name.clone(),
+                thread.name.clone(),
+                format!("{:.2}", seconds(thread.user_us)),
+                format!("{:.2}", seconds(thread.system_us)),
+                format!("{:.1}", ratio(nanoseconds, float(self.spans))),
+            ]
+        })
+    }
+
+    fn cells(&self) -> [String; 15] {
+        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        [
+            self.name.clone(),
+            self.engine.unwrap_or("null sink").to_owned(),
+            self.layout.unwrap_or("-").to_owned(),
+            self.format.clone(),
+            self.spans.to_string(),
+            self.rows.to_string(),
+            known(self.lost.map(|count| count.to_string())),
+            known(self.doubled.map(|count| count.to_string())),
+            format!("{:.1}", self.wall_s),
+            format!("{:.2}", self.cpu_s),
+            format!("{:.0}", self.spans_per_cpu_s),
+            format!("{:.1}", self.bytes_per_span),
+            format!("{:.1}", self.peak_rss_mib),
+            self.context_switches.to_string(),
+            known(self.server_cpu_s.map(|seconds| format!("{seconds:.2}"))),
+        ]
+    }
+}
+
+const HEADINGS: [&str; 15] = [
+    "name",
+    "sink",
+    "layout",
+    "format",
+    "spans",
+    "rows",
+    "lost",
+    "doubled",
+    "wall s",
+    "CPU s",
+    "spans/CPU s",
+    "B/span",
+    "peak MiB",
+    "switches",
+    "server CPU s",
+];
+
+/// Columns of words, which stand to the left; numbers stand to the right.
+const WORDS: usize = 4;
+
+const SPOOL_HEADINGS: [&str; 5] =
+    ["name", "spans read from Kafka", "blocks to the volume", "blocks from it", "volume MiB"];
+
+const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/span"];
+
+/// Columns of words in the table of threads.
+const THREAD_WORDS: usize = 2;
+
+impl Report {
+    /// Whether nothing is missing, and the volume is as fast as it is asked to be, where that was asked.
+    pub fn is_reached(&self) -> bool {
+        self.runs.iter().all(RunReport::is_whole) && self.spool.is_none_or(|comparison| comparison.is_met)
+    }
+
+    /// The runs as lines of a table.
+    pub fn table(&self) -> Vec<String> {
+        let mut lines = vec![HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().map(RunReport::cells));
+        aligned(&lines, WORDS)
+    }
+
+    /// What the runs of `--spool` did with the volume as lines of a table; none without.
+    pub fn spool_table(&self) -> Vec<String> {
+        let Some(comparison) = self.spool else { return Vec::new() };
+        let mut lines = vec![SPOOL_HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().filter_map(|run| {
+            let Counts { phase, read, appended_blocks, drained_blocks, volume_bytes } = run.spool?;
+            let mib = format!("{:.1}", float(volume_bytes) / f64::from(1 << 20));
+            let [read, appended, drained] = [read, appended_blocks, drained_blocks].map(|n| n.to_string());
+            Some([phase.name().to_owned(), read, appended, drained, mib])
+        }));
+        let mut lines = aligned(&lines, 1);
+        lines.extend(comparison.lines());
+        lines
+    }
+
+    /// The threads of every run as lines of a table.
+    pub fn threads_table(&self) -> Vec<String> {
+        let mut lines = vec![THREAD_HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().flat_map(RunReport::thread_cells));
+        aligned(&lines, THREAD_WORDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> RunReport {
+        let usage =
+            Usage { user_us: 1_500_000, system_us: 500_000, peak_rss_kib: 102_400, ..Usage::default() };
+        let arrived = Arrived {
+            format: "RowBinary".to_owned(),
+            rows: 1_000_000,
+            lost: Some(0),
+            doubled: Some(0),
+            foreign: Some(0),
+            bytes: 98_500_000,
+            server_cpu_us: None,
+        };
+        let run = RunReport::new("gateway", 1_000_000, 2.25, usage, arrived);
+        RunReport { layout: Some(layout_name(Layout::Map)), ..run }
+    }
+
+    #[test]
+    fn the_report_has_these_fields() {
+        let report = Report { shape: "rich", runs: vec![run()], spool: None };
+        assert_eq!(
+            serde_json::to_string(&report).unwrap(),
+            r#"{"shape":"rich","runs":[{"name":"gateway","layout":"map","format":"RowBinary","spans":1000000,"rows":1000000,"lost":0,"doubled":0,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
+        );
+    }
+
+    #[test]
+    fn a_run_is_whole_unless_something_says_that_it_is_not() {
+        assert!(run().is_whole());
+        assert!(RunReport { lost: None, doubled: None, ..run() }.is_whole());
+        assert!(!RunReport { lost: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 1_000_001, doubled: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 1_000_001, foreign: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 999_999, lost: None, ..run() }.is_whole());
+        assert!(!RunReport { ended_well: false, ..run() }.is_whole());
+    }
+
+    #[test]
+    fn the_columns_of_the_table_are_aligned() {
+        let table = Report { shape: "rich", runs: vec![run(), run()], spool: None }.table();
+        assert_eq!(table.len(), 3);
+        assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
+    }
+
+    #[test]
+    fn a_thread_is_a_line_with_its_time_a_span() {
+        let io = ThreadTime { name: "io".to_owned(), user_us: 40_000, system_us: 60_000 };
+        let report =
+            Report { shape: "rich", runs: vec![RunReport { threads: vec![io], ..run() }], spool: None };
+        assert_eq!(
+            report.threads_table(),
+            ["name     thread  user s  system s  ns/span", "gateway  io        0.04      0.06    100.0"]
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! The real server as the sink of a run: a database for it, and what the server's own log says of its inserts.
+//!
+//! Limits: the log counts rows and not numbers, so that lost and doubled are known only where a table keeps the rows. Merges in
+//! the background are not inserts and are not counted.
+
+use std::fmt;
+
+use anyhow::{Context as _, Result};
+use sluice_gateway_config::Layout;
+
+use super::report::Arrived;
+use e2e_fixtures::oracle::{Database, Server};
+use e2e_fixtures::produce;
+use e2e_fixtures::spans::Run;
+use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::say;
+
+/// The table of every run.
+pub const TABLE: &str = "otel_traces";
+
+/// Times that the server is asked to remove a database; it may take 30 s over each answer. Chosen: two minutes, several times
+/// what the merges of a run of millions of spans were seen to take on busy cores.
+const DELETE_TRIES: u32 = 4;
+
+/// The two engines that runs are measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Rows are read and dropped: the cost of the format.
+    Null,
+    /// Rows are kept: the cost of all.
+    MergeTree,
+}
+
+impl Engine {
+    /// Its name as the server knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Null => "Null",
+            Engine::MergeTree => "MergeTree",
+        }
+    }
+
+    /// The statement that makes a table, made for this engine.
+    fn statement(self, merge_tree: &str) -> String {
+        match self {
+            Engine::MergeTree => merge_tree.to_owned(),
+            Engine::Null => null_statement(merge_tree),
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A table without order, indexes and settings, of the same columns.
+fn null_statement(merge_tree: &str) -> String {
+    let body = merge_tree.split("\nENGINE = ").next().unwrap_or(merge_tree);
+    let kept: Vec<_> = body.lines().filter(|line| !line.trim_start().starts_with("INDEX ")).collect();
+    let kept = kept.join("\n").replace(",\n)", "\n)");
+    format!("{kept}\nENGINE = Null")
+}
+
+/// A database of one run.
+pub struct Sink {
+    server: Server,
+    database: Database,
+}
+
+impl Sink {
+    /// Makes the database and in it the table of `statements` with `engine`.
+    pub async fn create(database: &str, statements: &[String], engine: Engine) -> Result<Sink> {
+        let server = Server::new(HOST_URL, "default", "");
+        let database = Database::create(&server, database).await?;
+        for statement in statements {
+            server.execute(&engine.statement(statement)).await?;
+        }
+        Ok(Sink { server, database })
+    }
+
+    /// What arrived: all from the server's log, lost and doubled from the table where it keeps rows.
+    pub async fn arrived(
+        &self,
+        (run, sent): (Run, &produce::Sent),
+        engine: Engine,
+        layout: Layout,
+    ) -> Result<Arrived> {
+        self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
+        let logged = self.server.text(&log_query(self.database.name()), "TSV").await?;
+        let mut arrived = read_log(&logged)?;
+        if engine == Engine::MergeTree
+            // A peer that makes a table of another layout is counted by the log alone.
+            && let Ok(count) = self.database.oracle(TABLE, run).laid_out(layout).count(sent).await
+        {
+            arrived.rows = count.rows + count.foreign;
+            arrived.lost = Some(sent.acked.count() - count.unique_acked);
+            arrived.doubled = Some(count.rows - count.unique);
+        }
+        Ok(arrived)
+    }
+
+    /// Removes the database, or says that it is left: what was measured is not given up for that.
+    pub async fn delete(&self) {
+        let name = self.database.name();
+        // A merge of large parts is not left at once; no new one begins.
+        self.server.execute(&format!("SYSTEM STOP MERGES `{name}`.`{TABLE}`")).await.ok();
+        for tried in 1..=DELETE_TRIES {
+            match self.database.delete().await {
+                Ok(()) => return,
+                Err(error) if tried == DELETE_TRIES => {
+                    say::error(&format!("the database {name} is left behind: {error:#}"));
+                }
+                Err(_) => say::progress("clickhouse", &format!("the database {name} is still being removed")),
+            }
+        }
+    }
+}
+
+/// Format, rows, bytes and CPU time of the inserts into a database. Of the two counters of bytes that of the network misses what
+/// came with the headers, and that of compressed frames what is not made of frames.
+fn log_query(database: &str) -> String {
+    format!(
+        "SELECT any(extract(query, 'FORMAT\\s+(\\w+)')), sum(written_rows), \
+         sum(greatest(ProfileEvents['NetworkReceiveBytes'], ProfileEvents['ReadCompressedBytes'])), \
+         sum(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds']) \
+         FROM system.query_log WHERE type = 'QueryFinish' AND query_kind IN ('Insert', 'AsyncInsertFlush') \
+         AND has(databases, '{database}')"
+    )
+}
+
+fn read_log(line: &str) -> Result<Arrived> {
+    let cells: Vec<&str> = line.trim_end_matches('\n').split('\t').collect();
+    let [format, rows, bytes, cpu] = cells[..] else {
+        anyhow::bail!("the server's log answered {line:?}");
+    };
+    let number =
+        |cell: &str| cell.parse::<u64>().with_context(|| format!("read {cell:?} of the server's log"));
+    Ok(Arrived {
+        format: format.to_owned(),
+        rows: number(rows)?,
+        bytes: number(bytes)?,
+        server_cpu_us: Some(number(cpu)?),
+        ..Arrived::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_table_keeps_the_columns_only() {
+        let merge_tree = "CREATE TABLE `d`.`t`\n(\n    `a` String,\n    INDEX i a TYPE minmax\n)\nENGINE = MergeTree\n\
+                          ORDER BY a\nSETTINGS x = 1";
+        assert_eq!(null_statement(merge_tree), "CREATE TABLE `d`.`t`\n(\n    `a` String\n)\nENGINE = Null");
+    }
+
+    #[test]
+    fn a_statement_without_engine_is_left_alone() {
+        assert_eq!(Engine::MergeTree.statement("CREATE DATABASE d"), "CREATE DATABASE d");
+    }
+
+    #[test]
+    fn the_log_is_read_cell_by_cell() {
+        let arrived = read_log("RowBinary\t10\t980\t4200\n").unwrap();
+        assert_eq!((arrived.rows, arrived.bytes, arrived.server_cpu_us), (10, 980, Some(4_200)));
+        assert_eq!((arrived.format.as_str(), arrived.lost), ("RowBinary", None));
+        assert!(read_log("x").is_err());
+    }
+}

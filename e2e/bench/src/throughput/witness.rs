@@ -1,0 +1,179 @@
+//! What a process and all that it starts cost, by the kernel's own accounting at their end.
+//!
+//! Job: run one command as the only child of a process of its own (the witness, this same program), which asks the kernel for
+//! the usage of its children when the last one has ended and writes it to a file. A witness for each run, because the kernel
+//! keeps the peak of memory over all children that a process ever had. Place in the flow: around the gateway and each peer.
+//! Limits: the peak is that of the largest single process, not their sum.
+
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use e2e_stack::process::daemon::log_tail;
+
+/// How long a process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
+const END_PATIENCE: Duration = Duration::from_secs(70);
+
+/// How often the end of a process is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a process and its descendants used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time in user space, microseconds.
+    pub user_us: i64,
+    /// CPU time in the kernel, microseconds.
+    pub system_us: i64,
+    /// Largest resident set of one process, KiB.
+    pub peak_rss_kib: i64,
+    /// Times that a thread gave way or was made to.
+    pub context_switches: i64,
+    /// Exit code, or 128 and the signal, of the command itself.
+    pub exit_code: i32,
+}
+
+/// What the witness is told.
+#[derive(Args, Clone, Debug)]
+pub struct WitnessArgs {
+    /// Where the usage goes
+    #[arg(long, value_name = "FILE")]
+    report: PathBuf,
+
+    /// The command to run
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Runs the command to its end, waits for everything it started, and reports.
+///
+/// # Errors
+/// When the command cannot be started, or the report not written.
+pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
+    // SIGTERM goes to the whole group. The command ends by it; the witness stays to the end, without a thread of its own.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().context("watch signals")?;
+    let entered = runtime.enter();
+    let _terminate = signal(SignalKind::terminate()).context("watch SIGTERM")?;
+    let _interrupt = signal(SignalKind::interrupt()).context("watch SIGINT")?;
+    drop(entered);
+    // What a shell leaves behind becomes ours, so that its usage is counted.
+    set_child_subreaper(Some(getpid())).context("become the parent of orphans")?;
+    let (program, arguments) = args.command.split_first().context("there is no command")?;
+    let mut child =
+        Command::new(program).args(arguments).spawn().with_context(|| format!("start {program}"))?;
+    let status = child.wait().with_context(|| format!("wait for {program}"))?;
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CHILD) => break,
+            Err(error) => return Err(error).context("wait for what the command started"),
+        }
+    }
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
+    let usage = Usage {
+        user_us: used.user_time().num_microseconds(),
+        system_us: used.system_time().num_microseconds(),
+        peak_rss_kib: used.max_rss(),
+        context_switches: used.voluntary_context_switches() + used.involuntary_context_switches(),
+        exit_code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+    };
+    let text = serde_json::to_string(&usage).context("write the usage as JSON")?;
+    fs::write(&args.report, text).with_context(|| format!("write {}", args.report.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A command under a witness. What is left of both is killed when it is dropped.
+pub struct Watched {
+    witness: Child,
+    report: PathBuf,
+    log: PathBuf,
+    since: Instant,
+}
+
+impl Watched {
+    /// Starts `command` with its files in `folder`, which must exist.
+    ///
+    /// # Errors
+    /// When the witness cannot be started.
+    pub fn start(command: &Command, folder: &Path) -> Result<Watched> {
+        let (report, log) = (folder.join("usage.json"), folder.join("output.log"));
+        let program = std::env::current_exe().context("find this program's file")?;
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
+        let mut witness = Command::new(program);
+        witness.arg("witness").arg("--report").arg(&report).arg("--");
+        witness.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => witness.env(name, value),
+                None => witness.env_remove(name),
+            };
+        }
+        witness.stdin(Stdio::null()).stdout(out).stderr(out_too).process_group(0);
+        let witness = witness.spawn().context("start the witness")?;
+        Ok(Watched { witness, report, log, since: Instant::now() })
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The process id of the witness, under which the command and all that it starts are found.
+    pub fn id(&self) -> u32 {
+        self.witness.id()
+    }
+
+    /// Ends with an error when the command has ended by itself.
+    ///
+    /// # Errors
+    /// That, with the end of its output.
+    pub fn check(&mut self) -> Result<()> {
+        if self.witness.try_wait().context("look for the witness")?.is_some() {
+            bail!("it ended by itself{}", log_tail(&self.log));
+        }
+        Ok(())
+    }
+
+    /// Sends SIGTERM, waits for the end, and says what was used.
+    ///
+    /// # Errors
+    /// When it does not end within 70 s.
+    pub fn stop(mut self) -> Result<Usage> {
+        kill_process_group(self.group(), Signal::TERM).context("send SIGTERM")?;
+        let asked = Instant::now();
+        while self.witness.try_wait().context("wait for the witness")?.is_none() {
+            if asked.elapsed() > END_PATIENCE {
+                bail!("it did not end within {END_PATIENCE:?} of SIGTERM{}", log_tail(&self.log));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let text = fs::read_to_string(&self.report)
+            .with_context(|| format!("the witness left no usage{}", log_tail(&self.log)))?;
+        serde_json::from_str(&text).with_context(|| format!("understand {}", self.report.display()))
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_child(&self.witness)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // While the witness is not waited for, its id names its group and nobody else's.
+        if matches!(self.witness.try_wait(), Ok(None)) {
+            kill_process_group(self.group(), Signal::KILL).ok();
+            self.witness.wait().ok();
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Waiting that can be watched: one line when something changes, one every two seconds while spans flow.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use kube::api::Api;
+use sluice_crds::TracePipeline;
+use tokio::time::Instant;
+
+use e2e_fixtures::cluster::Namespace;
+use e2e_fixtures::oracle::{Count, Oracle, Patience, Verdict};
+use e2e_fixtures::pipeline::condition;
+use e2e_fixtures::produce::{Load, Topic};
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two lines while spans flow.
+const LINE: Duration = Duration::from_secs(2);
+
+/// How long to wait for rows: in all, and without a new one.
+const PATIENCE: Patience = Patience { deadline: Duration::from_mins(30), stall: Duration::from_mins(2) };
+
+/// The demo's topic, made unless it is there.
+pub async fn topic(brokers: &str, name: &str, partitions: i32) -> anyhow::Result<Topic> {
+    let topic = Topic::ensure(brokers, name, partitions).await?;
+    say::progress("kafka", &format!("topic {} with {} partitions", topic.name(), topic.partitions()));
+    Ok(topic)
+}
+
+/// Waits until the pipeline is ready, and says what it says on the way.
+pub async fn until_ready(namespace: &Namespace, name: &str, deadline: Duration) -> anyhow::Result<()> {
+    let api: Api<TracePipeline> = namespace.api();
+    let (started, mut last) = (Instant::now(), String::new());
+    loop {
+        interrupt::check()?;
+        let object = api.get(name).await?;
+        let generation = object.metadata.generation;
+        if let Some(status) = object.status.filter(|status| status.observed_generation == generation)
+            && let Some(ready) = condition(&status, sluice_crds::status::condition::READY)
+        {
+            let said = format!("Ready={} {}: {}", ready.status, ready.reason, ready.message);
+            if said != last {
+                say::progress("pipeline", &said);
+                last = said;
+            }
+            if ready.status == "True" {
+                return Ok(());
+            }
+        }
+        if started.elapsed() > deadline {
+            bail!("the pipeline is not ready after {deadline:?}; it says {last:?}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Shows rate, lag and rows until every span that the load brings is counted.
+pub async fn counted(load: Load, oracle: &Oracle) -> anyhow::Result<Verdict> {
+    let started = Instant::now();
+    let mut shown = Progress::default();
+    while !load.is_finished() {
+        interrupt::check()?;
+        let rows = oracle.rows_of_run().await.unwrap_or_default();
+        shown.line(started, load.acked(), rows);
+        tokio::time::sleep(LOOK).await;
+    }
+    let sent = load.stop().await?;
+    let produced = sent.acked.count();
+    let mut rows = 0;
+    let verdict = oracle.wait_until_complete(&sent, PATIENCE, |count: &Count| {
+        rows = count.rows;
+        shown.line(started, produced, rows);
+    });
+    let verdict = verdict.await?;
+    Ok(Verdict { seconds: started.elapsed().as_secs_f64(), ..verdict })
+}
+
+/// What was said last, to tell the rate.
+#[derive(Default)]
+struct Progress {
+    at: Option<Instant>,
+    rows: u64,
+}
+
+impl Progress {
+    fn line(&mut self, started: Instant, produced: u64, rows: u64) {
+        if let Some(rate) = self.rate(started, rows) {
+            let behind = produced.saturating_sub(rows);
+            say::progress(
+                "spans",
+                &format!("{produced} produced, {rows} rows, {rate:.0} rows/s, {behind} behind"),
+            );
+        }
+    }
+
+    /// Rows a second since the last line; `None` while that is too fresh.
+    fn rate(&mut self, started: Instant, rows: u64) -> Option<f64> {
+        let since = self.at.unwrap_or(started).elapsed();
+        if since < LINE {
+            return None;
+        }
+        let new = u32::try_from(rows.saturating_sub(self.rows)).unwrap_or(u32::MAX);
+        (self.at, self.rows) = (Some(Instant::now()), rows);
+        Some(f64::from(new) / since.as_secs_f64())
+    }
+}
+
+/// Waits for Ctrl-C.
+pub async fn until_interrupted() {
+    while !interrupt::requested() {
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! What is asked of a gateway over HTTP: its metrics, and to leave its group and come back.
+//!
+//! Place in the flow: courses call it on the address of a gateway of the scene. Owner: the course. Limits: a request has
+//! [`REQUEST_TIMEOUT`], as the operator's have.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+
+use e2e_fixtures::gateway::metric;
+
+/// Longest request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// `/drainz`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub struct Remaining {
+    /// Blocks that are not inserted.
+    pub blocks: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// Messages that are not committed.
+    pub uncommitted: u64,
+}
+
+/// A gateway's admin server.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    address: String,
+    client: Client<HttpConnector, Empty<Bytes>>,
+}
+
+impl Admin {
+    /// At this address.
+    pub fn new(address: &str) -> Admin {
+        Admin {
+            address: address.to_owned(),
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+        }
+    }
+
+    /// Tells it to leave its group; gives what is left.
+    ///
+    /// # Errors
+    /// When it does not answer well.
+    pub async fn drain(&self) -> Result<Remaining> {
+        self.remaining(Method::POST, "/drain").await
+    }
+
+    /// Tells it to take part; gives what is left.
+    ///
+    /// # Errors
+    /// When it does not answer well.
+    pub async fn resume(&self) -> Result<Remaining> {
+        self.remaining(Method::POST, "/resume").await
+    }
+
+    /// What is left.
+    ///
+    /// # Errors
+    /// When it does not answer well.
+    pub async fn drainz(&self) -> Result<Remaining> {
+        self.remaining(Method::GET, "/drainz").await
+    }
+
+    /// Partitions that it owns.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub async fn partitions(&self) -> Result<f64> {
+        self.metric("sluice_gateway_partitions_owned").await
+    }
+
+    /// The value of one of its metrics.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let (_, text) = self.ask(Method::GET, "/metrics").await?;
+        metric(&text, name).with_context(|| format!("there is no {name}"))
+    }
+
+    /// Whether it says that it is ready.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn is_ready(&self) -> Result<bool> {
+        Ok(self.unready().await?.is_none())
+    }
+
+    /// Why it says that it is not ready; none when it is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn unready(&self) -> Result<Option<String>> {
+        let (status, words) = self.ask(Method::GET, "/readyz").await?;
+        Ok((status != 200).then_some(words))
+    }
+
+    async fn remaining(&self, method: Method, path: &str) -> Result<Remaining> {
+        let (status, body) = self.ask(method, path).await?;
+        ensure!(status == 200, "{path} is answered with {status}: {body}");
+        serde_json::from_str(&body).with_context(|| format!("read {body:?}"))
+    }
+
+    async fn ask(&self, method: Method, path: &str) -> Result<(u16, String)> {
+        let uri = format!("http://{}{path}", self.address);
+        let request =
+            Request::builder().method(method).uri(&uri).body(Empty::new()).context("make a request")?;
+        let exchange = async {
+            let response = self.client.request(request).await.with_context(|| format!("ask {uri}"))?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.with_context(|| format!("read {uri}"))?;
+            Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+        };
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
+        answer.with_context(|| format!("{uri} does not answer"))?
+    }
+}

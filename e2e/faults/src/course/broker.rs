@@ -1,0 +1,327 @@
+//! What brokers do to a gateway: die, move, fall silent, lose answers, forget messages.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::damage::refusing;
+use super::spooled::is_same;
+use super::volume::{SPANS_READ, as_real};
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::kafka_front::{Leg, Passage, Verdict, Way};
+use crate::kafka_wire::{FETCH, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT};
+use crate::report::Ends;
+use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::produce::Topic;
+use e2e_fixtures::spans::Shape;
+use e2e_stack::process::Signal;
+
+/// Spans while a broker is silent: three seconds of load, within the session.
+const SPANS_SILENT_SHORT: u64 = 15_000;
+
+/// Nine seconds of load, over the session.
+const SPANS_SILENT_LONG: u64 = 45_000;
+
+/// Answers that are lost in a row.
+const ANSWERS_LOST: u32 = 4;
+
+/// Spans before and behind what Kafka forgets.
+const SPANS_STORED: u64 = 16_000;
+
+/// Spans of a topic that is made again: so many that the new one is not as long before it is noticed, half a minute of load later.
+const SPANS_OLD: u64 = 160_000;
+
+/// Partitions that forget messages, and how many messages each: behind the committed position.
+const PARTITIONS_FORGOTTEN: i32 = 4;
+const MESSAGES_FORGOTTEN: i64 = 10;
+
+/// What a gateway ends with that asks to be started again.
+pub(super) const EXIT_NEW_START: i32 = 69;
+
+/// The gateway's metric of messages that went before it could read them.
+pub(super) const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
+
+/// The same, before they are counted there.
+const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
+
+/// The gateway's metric of the time until more would.
+const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
+
+/// The gateway's metric of partitions that began without knowing what was in flight.
+const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broker {
+    /// SIGKILL, and a start.
+    Kill,
+    /// SIGKILL of the one of three that keeps the group.
+    CoordinatorMove,
+    /// Nothing passes, shorter than the session.
+    SilentShort,
+    /// Longer.
+    SilentLong,
+    /// Answers to commits are lost, which were done.
+    CommitAnswersLost,
+    /// Answers with messages are lost.
+    FetchAnswersLost,
+    /// Answers to who wants to join are lost.
+    JoinAnswersLost,
+    /// A heartbeat is lost.
+    HeartbeatLost,
+    /// The group knows the member no more, and cannot be asked, for longer than a rebalance takes.
+    GroupAway,
+    /// Messages behind the position are deleted.
+    RetentionPasses,
+    /// The same under a running gateway, whose blocks wait for the sink.
+    RetentionPassesRunning,
+    /// The topic is deleted and made again.
+    TopicRecreated,
+    /// It is, and grows beyond the old position, all while the gateway stands still.
+    TopicRecreatedLonger,
+}
+
+impl Broker {
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a server could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        match self {
+            Broker::RetentionPasses => return retention_passes(scene).await,
+            Broker::RetentionPassesRunning => return retention_passes_running(scene).await,
+            Broker::TopicRecreated => return topic_recreated(scene).await,
+            Broker::TopicRecreatedLonger => return topic_recreated_longer(scene).await,
+            Broker::GroupAway => return group_away(scene).await,
+            _ => {}
+        }
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let since = match self {
+            Broker::Kill => kill(scene, 1).await?,
+            Broker::CoordinatorMove => coordinator_move(scene).await?,
+            Broker::SilentShort => silent(scene, SPANS_SILENT_SHORT).await?,
+            Broker::SilentLong => silent(scene, SPANS_SILENT_LONG).await?,
+            Broker::CommitAnswersLost => answers_lost(scene, OFFSET_COMMIT, ANSWERS_LOST).await?,
+            Broker::FetchAnswersLost => answers_lost(scene, FETCH, ANSWERS_LOST).await?,
+            Broker::JoinAnswersLost => {
+                scene.start_gateway(Some("gateway-1"))?;
+                answers_lost(scene, JOIN_GROUP, 2).await?
+            }
+            Broker::HeartbeatLost => heartbeat_lost(scene).await?,
+            Broker::GroupAway
+            | Broker::RetentionPasses
+            | Broker::RetentionPassesRunning
+            | Broker::TopicRecreated
+            | Broker::TopicRecreatedLonger => Instant::now(),
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn kill(scene: &Scene<'_>, broker: u32) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    servers.kill_broker(broker).await?;
+    servers.start_broker(broker).await?;
+    Ok(Instant::now())
+}
+
+/// The broker that answers commits keeps the group. It comes back only once another one does.
+async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    let commit = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == OFFSET_COMMIT;
+    let caught = servers.kafka_gate().trap("commit", commit).caught(PATIENCE).await?;
+    let coordinator = caught.passage.broker;
+    drop(caught);
+    servers.kill_broker(coordinator).await?;
+    let killed = Instant::now();
+    let elsewhere = move |passage: &Passage| commit(passage) && passage.broker != coordinator;
+    let moved = servers.kafka_gate().trap("commit to another coordinator", elsewhere).caught(PATIENCE).await;
+    servers.start_broker(coordinator).await?;
+    moved.map(|_| killed)
+}
+
+async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Instant> {
+    scene.stage.servers.kafka_goes(Way::Blackhole);
+    let waited = scene.wait_acked(spans).await;
+    scene.stage.servers.kafka_goes(Way::Open);
+    waited.map(|()| Instant::now())
+}
+
+/// The broker has done what was asked; its answer never arrives, nor does anything else on that connection.
+async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Instant> {
+    let lost = move |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == api;
+    let rule = scene.stage.servers.kafka_gate().rule(times, Verdict::Reset, lost);
+    scene
+        .wait("lost answers", PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= times { Seen::Done(()) } else { Seen::NotYet(format!("{applied} of {times}")) })
+        })
+        .await?;
+    Ok(Instant::now())
+}
+
+/// The client waits for its answer and sends no other: the group gives it up.
+async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
+    let gate = scene.stage.servers.kafka_gate();
+    let heartbeat = |passage: &Passage| passage.leg == Leg::Asked && passage.request.api == HEARTBEAT;
+    gate.trap("heartbeat", heartbeat).caught(PATIENCE).await?.decide(Verdict::Drop);
+    let joins = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == JOIN_GROUP;
+    gate.trap("member that joins again", joins).caught(PATIENCE).await?;
+    Ok(Instant::now())
+}
+
+/// Brokers answer, and what is sent to the coordinator ends its connection: nothing is read, and nothing stands still. The gateway says so
+/// by not being ready.
+async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    // Minutes of load would leave a backlog, which is not what this is about.
+    scene.stop_load().await?;
+    let to_group = |passage: &Passage| {
+        passage.leg == Leg::Asked && [HEARTBEAT, JOIN_GROUP].contains(&passage.request.api)
+    };
+    let away = scene.stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, to_group);
+    scene.produce(SPANS_AFTER).await?;
+    let words = scene.wait_ready(false).await?.unwrap_or_default();
+    ensure!(words.contains("out of the consumer group"), "it is not ready for another reason: {words}");
+    drop(away);
+    let back = Instant::now();
+    scene.wait_ready(true).await?;
+    let recovery_s = Some(back.elapsed().as_secs_f64());
+    scene.produce(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
+}
+
+/// Kafka deletes messages that nobody has read: what they held is lost, exactly.
+async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    ensure!(code == 0, "a gateway with nothing in flight ended with code {code}");
+    let messages = forget_next(scene).await?;
+    let refusing = refusing(scene.stage);
+    scene.start_again(0, Some("gateway-0"))?;
+    // It has not seen when the messages came that wait now.
+    scene.wait_metric(0, SECONDS_LEFT, |seconds| seconds > 0.0).await?;
+    drop(refusing);
+    let recovery = scene.recovered(Instant::now()).await?;
+    lost(scene, messages, recovery).await
+}
+
+/// More comes behind what is there, and Kafka deletes the first messages of it in some partitions; gives how many.
+async fn forget_next(scene: &mut Scene<'_>) -> Result<u32> {
+    let read = scene.topic.watermarks().await?;
+    scene.produce(SPANS_STORED).await?;
+    let forgotten = read.iter().filter(|found| found.partition < PARTITIONS_FORGOTTEN);
+    let before: Vec<(i32, i64)> =
+        forgotten.map(|found| (found.partition, found.high + MESSAGES_FORGOTTEN)).collect();
+    scene.topic.delete_records(&before).await?;
+    Ok(u32::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?)
+}
+
+/// So many messages are lost, and the gateway has counted them.
+async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Expected> {
+    scene.wait_metric(0, MESSAGES_LOST, |lost| is_same(lost, f64::from(messages))).await?;
+    Ok(Expected {
+        lost: u64::from(messages) * Shape::Numbered.message_spans(),
+        recovery_s: Some(recovery),
+        ..Expected::default()
+    })
+}
+
+/// ClickHouse is away, and the gateway has blocks that Kafka deletes the messages of, and those in front of it as well.
+async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    let stage = scene.stage;
+    stage.servers.sink.go(Way::Refused);
+    let overtaken = overtake(scene).await;
+    stage.servers.sink.go(Way::Open);
+    let messages = overtaken?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    let expected = lost(scene, messages, recovery).await?;
+    // Everything else went on where it was.
+    scene.wait_metric(0, FRESH_STARTS, |starts| starts == 0.0).await?;
+    Ok(expected)
+}
+
+/// The gateway reads nothing while messages in front of it come and go; gives how many have gone. What it has read is nowhere else by then.
+async fn overtake(scene: &mut Scene<'_>) -> Result<u32> {
+    scene.produce(SPANS_STORED).await?;
+    let read = as_real(2 * SPANS_STORED);
+    scene.wait_metric(0, SPANS_READ, |spans| spans >= read).await?;
+    let stage = scene.stage;
+    let fetched = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == FETCH;
+    let silent = stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, fetched);
+    let messages = forget_next(scene).await?;
+    drop(silent);
+    // The other partitions are read on; these wait for their blocks, and what is missing in front of them is known.
+    let others =
+        read + as_real(SPANS_STORED) * f64::from(PARTITIONS - PARTITIONS_FORGOTTEN) / f64::from(PARTITIONS);
+    scene.wait_metric(0, SPANS_READ, |spans| spans >= others).await?;
+    scene.wait_metric(0, MESSAGES_OVERTAKEN, |overtaken| is_same(overtaken, f64::from(messages))).await?;
+    let counted = scene.wait_metric(0, MESSAGES_LOST, |_| true).await?;
+    ensure!(counted == 0.0, "{counted} messages are counted that the next owner would count again");
+    Ok(messages)
+}
+
+/// Offsets begin at 0 again, with other messages.
+async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_OLD).await?;
+    scene.wait_committed(0).await?;
+    make_topic_again(scene).await?;
+    let recreated = Instant::now();
+    scene.start_load();
+    let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    // Where the brokers are asked for its id before it begins anew, since it lacks the offset that is read next.
+    let ends = Ends::PerhapsWith(&[EXIT_NEW_START]);
+    Ok(Expected { recovery_s: Some(recovery), ends, ..Expected::default() })
+}
+
+/// The offset that is read next is one of the new topic too: only the topic's id tells. The gateway ends when it sees another one; what it
+/// has read of the new topic until then, behind the old position, is read again.
+async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    let before: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    scene.gateway(0).signal(Signal::STOP)?;
+    make_topic_again(scene).await?;
+    scene.produce(2 * SPANS_STORED).await?;
+    scene.gateway(0).signal(Signal::CONT)?;
+    let woken = Instant::now();
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    ensure!(code == EXIT_NEW_START, "the gateway ended with {code}, not with {EXIT_NEW_START}");
+    let after = scene.committed().await?;
+    let read = |(partition, offset): &(i32, i64)| offset - before.get(partition).unwrap_or(offset);
+    let messages = u64::try_from(after.iter().map(read).sum::<i64>())?;
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(woken).await.context("nothing is read of the new topic")?;
+    scene.wait_stored().await?;
+    Ok(Expected {
+        doubled: messages * Shape::Numbered.message_spans(),
+        recovery_s: Some(recovery),
+        ..Expected::default()
+    })
+}
+
+async fn make_topic_again(scene: &mut Scene<'_>) -> Result<()> {
+    scene.topic.delete().await?;
+    let (brokers, name) = (scene.stage.servers.kafka(), scene.topic.name().to_owned());
+    scene.topic = until("the topic made again", PATIENCE, async || {
+        // Deleting goes on after the answer.
+        Ok(match Topic::create_replicated(&brokers, &name, PARTITIONS, scene.stage.servers.brokers()).await {
+            Ok(topic) => Seen::Done(topic),
+            Err(error) => Seen::NotYet(format!("{error:#}")),
+        })
+    })
+    .await?;
+    scene.renew_producer()
+}

@@ -1,0 +1,198 @@
+//! The table's columns change while the queue volume has the only copy of blocks that were encoded for those of before.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::broker::EXIT_NEW_START;
+use super::only_copy::wait_enqueued;
+use super::spooled;
+use super::volume::{
+    self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real, run_drain_of,
+};
+use crate::kafka_front::Way;
+use crate::report::Ends;
+use crate::scene::{Expected, Scene};
+use crate::segments;
+use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::pipeline::TABLE;
+
+/// The gateway's metric of blocks that wait for someone to act.
+const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
+
+/// What a gateway says that ends because the table has others than it encodes for.
+const SAYS_CHANGED: &str = "has other columns now";
+
+/// How often a gateway comes back while its blocks wait.
+const RESTARTS: u32 = 2;
+
+/// What happens to the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// A column has a type of another name, of which the same bytes are read.
+    Renamed,
+    /// A column has another type, and then that of before again.
+    Replaced,
+    /// The same where Kafka no longer has the messages, over restarts and a `drain`.
+    Forgotten,
+}
+
+/// A statement's end that gives the links' attributes another type.
+const LINKS_AS_MAP: &str = "Array(Map(LowCardinality(String), String))";
+
+impl Columns {
+    /// All of them, with a scenario's name and words.
+    pub const ALL: [(Columns, &'static str, &'static str); 3] = [
+        (
+            Columns::Renamed,
+            "volume-column-renamed",
+            "commit: AfterEnqueue; a column's type has another name by the time that blocks on the volume are inserted",
+        ),
+        (
+            Columns::Replaced,
+            "volume-column-replaced",
+            "the same with another type: they wait, new rows do not, and they go in once the column is as it was",
+        ),
+        (
+            Columns::Forgotten,
+            "volume-column-replaced-retention-passes",
+            "blocks that Kafka has forgotten wait for a column; offsets behind them are committed, and they outlive restarts and a `drain`",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        volume::change(self != Columns::Forgotten)
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let played = match self {
+            Columns::Renamed | Columns::Replaced => self.change_table(scene).await,
+            Columns::Forgotten => forget(scene).await,
+        };
+        scene.stage.servers.sink.go(Way::Open);
+        played
+    }
+
+    async fn change_table(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        spooled::begin(scene).await?;
+        // What is in is committed: what is committed from now on is on the volume.
+        scene.wait_committed(0).await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        let left = leave_only_copies(scene).await;
+        scene.stage.servers.sink.go(Way::Open);
+        let measures = vec![("blocks on the volume", as_real(left?))];
+        let since = Instant::now();
+        let (recovery_s, ends) = if self == Columns::Renamed {
+            alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
+            scene.start_again(0, Some("gateway-0"))?;
+            (Some(scene.recovered(since).await?), Ends::default())
+        } else {
+            let before = links_type(scene).await?;
+            replace_links(scene, LINKS_AS_MAP).await?;
+            scene.start_again(0, Some("gateway-0"))?;
+            scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+            // New rows are not held up by them.
+            scene.produce(SPANS_AFTER).await?;
+            scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+            wait_for_table_alone(scene).await?;
+            replace_links(scene, &before).await?;
+            // Those of the columns that are gone are not committed: the next start reads them again.
+            scene.produce(SPANS_AFTER).await?;
+            scene.wait_logged(SAYS_CHANGED).await?;
+            scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+            (None, Ends::With(&[EXIT_NEW_START]))
+        };
+        spooled::drained(scene).await?;
+        Ok(Expected { ends, recovery_s, measures, ..Expected::default() })
+    }
+}
+
+/// That blocks are only copies was found while nobody had committed behind them. Whoever asks Kafka later would take them for settled.
+async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
+    spooled::read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    let deleted = spooled::delete_heads(scene).await?;
+    let before = links_type(scene).await?;
+    replace_links(scene, LINKS_AS_MAP).await?;
+    scene.stage.servers.sink.go(Way::Open);
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+    wait_for_table_alone(scene).await?;
+    let blocks = scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+    for _ in 0..RESTARTS {
+        scene.gateway(0).kill().await?;
+        scene.start_again(0, Some("gateway-0"))?;
+        scene.wait_metric(0, WAITING, |waiting| spooled::is_same(waiting, blocks)).await?;
+    }
+    scene.gateway(0).kill().await?;
+    let (code, report) = run_drain_of(scene, 0, "5s").await?;
+    let left = report["left"]["blocks"].as_f64().context("no blocks in the report of drain")?;
+    ensure!(code == 1 && spooled::is_same(left, blocks), "{blocks} blocks wait, and drain says: {report}");
+    replace_links(scene, &before).await?;
+    let (code, report) = run_drain_of(scene, 0, "60s").await?;
+    let inserted = report["inserted"]["blocks"].as_f64().context("no blocks in the report of drain")?;
+    ensure!(
+        code == 0 && spooled::is_same(inserted, blocks),
+        "{blocks} blocks waited, and drain says: {report}"
+    );
+    scene.start_again(0, Some("gateway-0"))?;
+    spooled::drained(scene).await?;
+    let measures =
+        vec![("messages on the volume alone", as_real(deleted.messages)), ("blocks that waited", blocks)];
+    Ok(Expected { measures, ..Expected::default() })
+}
+
+/// Everything is read and on the volume, or committed there, when the gateway dies. Gives how many blocks are left.
+async fn leave_only_copies(scene: &mut Scene<'_>) -> Result<u64> {
+    let before = scene.committed_messages().await?;
+    scene.produce(SPANS_AWAY).await?;
+    let spans = as_real(scene.stop_load().await?.acked.count());
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
+    wait_enqueued(scene, before).await?;
+    scene.gateway(0).kill().await?;
+    let blocks = segments::left(&scene.volume(0))?.len();
+    ensure!(blocks > 0, "no block was on the volume");
+    Ok(u64::try_from(blocks)?)
+}
+
+/// Waits until nothing is on the volume but blocks that wait for the table.
+async fn wait_for_table_alone(scene: &mut Scene<'_>) -> Result<()> {
+    scene
+        .wait("only blocks on the volume that wait for the table", DRAIN_PATIENCE, async |scene| {
+            let seen = scene.gateway(0).metrics([WAITING, SPOOL_BLOCKS]).await;
+            Ok(match seen {
+                Some([waiting, blocks]) if waiting > 0.0 && spooled::is_same(waiting, blocks) => {
+                    Seen::Done(())
+                }
+                seen => Seen::NotYet(format!("{seen:?} wait and are there")),
+            })
+        })
+        .await
+}
+
+async fn alter(scene: &Scene<'_>, change: &str) -> Result<()> {
+    let statement = format!("ALTER TABLE `{}`.`{TABLE}` {change}", scene.database.name());
+    scene.stage.servers.server.execute(&statement).await
+}
+
+async fn links_type(scene: &Scene<'_>) -> Result<String> {
+    let question = format!(
+        "SELECT type FROM system.columns WHERE database = '{}' AND table = '{TABLE}' AND name = 'Links.Attributes'",
+        scene.database.name()
+    );
+    Ok(scene.stage.servers.server.text(&question, "TSV").await?.trim().to_owned())
+}
+
+/// Spans of the load have no links, so that no value is lost.
+async fn replace_links(scene: &Scene<'_>, type_name: &str) -> Result<()> {
+    alter(scene, "DROP COLUMN `Links.Attributes`").await?;
+    alter(scene, &format!("ADD COLUMN `Links.Attributes` {type_name}")).await
+}

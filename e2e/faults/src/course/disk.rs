@@ -1,0 +1,100 @@
+//! The disk of a queue volume fails to make durable what is on it, or to read it, while blocks wait there: the gateway must not go on with
+//! it, and not take what it cannot read for damaged.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::INSERTS_BEFORE;
+use super::spooled;
+use super::volume::{self, BLOCKS, SPANS_AWAY, SPOOL_BLOCKS};
+use crate::failing_disk::{Call, FailingDisk};
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PATIENCE, Scene};
+
+/// How a gateway ends whose volume has failed: something is wrong with what it runs on, and another start may find it mended.
+const EXIT_FAILED: i32 = 1;
+
+/// What it says then.
+const SAYS_FAILED: &str = "the queue volume has failed";
+
+/// A disk, and a gateway that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// What it fails to do.
+    fails: Call,
+    /// Offsets are committed once rows are on it (`delivery.commit`).
+    enqueues: bool,
+}
+
+/// Each with a scenario's name and words.
+pub const ALL: [(Disk, &str, &str); 4] = [
+    (
+        Disk { fails: Call::Sync, enqueues: false },
+        "volume-sync-fails",
+        "EIO of every fsync on the volume while blocks are there: the gateway ends, and the next start goes on",
+    ),
+    (
+        Disk { fails: Call::Sync, enqueues: true },
+        "volume-sync-fails-after-enqueue",
+        "the same with commit: AfterEnqueue",
+    ),
+    (
+        Disk { fails: Call::Read, enqueues: false },
+        "volume-read-fails",
+        "EIO of every read of the volume while blocks are there: the gateway ends, and the next start goes on",
+    ),
+    (
+        Disk { fails: Call::Read, enqueues: true },
+        "volume-read-fails-after-enqueue",
+        "the same with commit: AfterEnqueue: no only copy is taken for damaged",
+    ),
+];
+
+impl Disk {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        volume::change(self.enqueues)
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When the gateway goes on, or what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let queue = scene.volume(0);
+        std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+        let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
+        scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        // What is produced at once goes on with the numbers of the load.
+        scene.stop_load().await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        let failed = fail(scene, &disk, self.fails).await;
+        scene.stage.servers.sink.go(Way::Open);
+        failed?;
+        let since = Instant::now();
+        scene.start_again(0, Some("gateway-0"))?;
+        let recovery = scene.recovered(since).await?;
+        spooled::drained(scene).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+/// The disk fails while blocks come to it; the gateway ends by itself.
+async fn fail(scene: &mut Scene<'_>, disk: &FailingDisk, call: Call) -> Result<()> {
+    scene.produce(SPANS_AWAY).await?;
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
+    disk.set(Some(call))?;
+    // With AfterInsert a block is synced when it is next marked as sent, and any is read when it is sent: the server must be there for
+    // that.
+    scene.stage.servers.sink.go(Way::Open);
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    disk.set(None)?;
+    ensure!(code == EXIT_FAILED, "it ended with code {code} after the disk had failed");
+    let log = std::fs::read_to_string(scene.gateway(0).log()).context("read the gateway's log")?;
+    ensure!(log.contains(SAYS_FAILED), "it does not say why it ended");
+    Ok(())
+}

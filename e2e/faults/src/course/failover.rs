@@ -1,0 +1,50 @@
+//! A shard has two endpoints, and one of them goes away with an INSERT on its way: the other one gets it under the same token.
+//!
+//! Both are fronts of one server: what its table knows of tokens both of them know, as replicas of a replicated table do. That those share
+//! it is by design, and not shown here.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PATIENCE, Scene};
+use crate::sink_front::{Leg, Verdict};
+
+/// Where the INSERT is, by the round.
+const LEGS: [Leg; 3] = [Leg::Answered, Leg::Middle, Leg::Head];
+
+/// Inserts by the other endpoint that show that everything goes there.
+const INSERTS_OF_OTHER: u64 = 24;
+
+/// Plays it.
+///
+/// # Errors
+/// When what is waited for does not come.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    let other = scene.stage.servers.sink.beside().await?;
+    let endpoints = [scene.stage.servers.sink.url(), other.url()];
+    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": endpoints}}}))?;
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+
+    let leg = LEGS[usize::try_from(scene.round)? % LEGS.len()];
+    let sink = &scene.stage.servers.sink;
+    let caught = sink.gate().trap("insert", move |passage| passage.leg == leg).caught(PATIENCE).await?;
+    sink.go(Way::Refused);
+    let since = Instant::now();
+    caught.decide(Verdict::Reset);
+    let gone = async {
+        scene.wait_inserts_at(&other, 1).await?;
+        let recovery = since.elapsed().as_secs_f64();
+        scene.wait_inserts_at(&other, INSERTS_OF_OTHER).await.map(|()| recovery)
+    };
+    let gone = gone.await;
+    scene.stage.servers.sink.go(Way::Open);
+    let recovery = gone?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}

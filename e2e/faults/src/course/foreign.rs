@@ -1,0 +1,94 @@
+//! Between two lives of a gateway somebody else commits the offsets of its group, with metadata that is no plan: each such partition
+//! begins anew at the committed offset, which is said and counted, and goes on under a plan of its own.
+//!
+//! Nothing was in flight, so that nothing is doubled; what is produced meanwhile stands behind the offsets, so that nothing is lost.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::foreign_commit::ForeignCommit;
+use crate::kafka_front::{Leg, Passage};
+use crate::kafka_wire::OFFSET_COMMIT;
+use crate::scene::{Expected, PATIENCE, Scene};
+use e2e_fixtures::cluster::Seen;
+use e2e_stack::process::Signal;
+
+/// Spans that come while no gateway is there: two messages in each partition.
+const SPANS_AWAY: u64 = 1_600;
+
+/// The gateway's metric of partitions that began without knowing what was in flight.
+const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
+
+/// Partitions that somebody else commits, from 0 on: half of them.
+const FOREIGN: u32 = 4;
+
+/// What stands beside their offsets: text beyond ASCII, bytes that are no text, the first half of a plan, and nothing, as most tools
+/// commit.
+fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
+    let half = &plan.as_bytes()[..plan.len() / 2];
+    ["é".as_bytes().to_vec(), vec![0xff, 0xfe, 0x80], half.to_vec(), Vec::new()]
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When what is waited for does not come, or other partitions began anew than were committed by somebody else.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    // A static member would stay in the group, which takes no commits of others then.
+    scene.start_gateway(None)?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let plan = plan(scene).await?;
+    scene.stop_load().await?;
+    scene.wait_committed(0).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    ensure!(code == 0, "a gateway with nothing in flight ended with code {code}");
+    scene.retire(0)?;
+    commit(scene, &plan).await?;
+    scene.produce(SPANS_AWAY).await?;
+
+    scene.start_again(0, None)?;
+    let started = Instant::now();
+    let recovery = scene.recovered(started).await?;
+    scene.start_load();
+    scene.wait_acked(SPANS_AFTER).await?;
+    scene.stop_load().await?;
+    // Once everything is committed every partition has begun, and under a plan.
+    scene.wait_committed(0).await?;
+    let wanted = f64::from(FOREIGN);
+    scene.wait_metric(0, FRESH_STARTS, |starts| (starts - wanted).abs() < 0.5).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// What the gateway commits beside an offset.
+async fn plan(scene: &Scene<'_>) -> Result<String> {
+    let topic = scene.topic.name().to_owned();
+    let wanted = topic.clone();
+    let is_commit = move |passage: &Passage| {
+        let is_answered = passage.leg == Leg::Answered && passage.request.api == OFFSET_COMMIT;
+        is_answered && passage.request.commits.iter().any(|commit| commit.topic == wanted)
+    };
+    let caught = scene.stage.servers.kafka_gate().trap("commit", is_commit).caught(PATIENCE).await?;
+    let own = caught.passage.request.commits.iter().find(|commit| commit.topic == topic);
+    Ok(own.context("such a commit has a partition of the topic")?.metadata.clone())
+}
+
+/// Commits the offsets that are committed already.
+async fn commit(scene: &mut Scene<'_>, plan: &str) -> Result<()> {
+    let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let mut commits = Vec::new();
+    for (partition, metadata) in (0_i32..).zip(metadata(plan)) {
+        let offset = committed.get(&partition).context("every partition is committed")?;
+        commits.push(ForeignCommit { partition, offset: *offset, metadata });
+    }
+    scene
+        .wait("a commit of somebody else", PATIENCE, async |scene| {
+            // Refused for as long as the group has its member.
+            scene.commit_as_other(&commits).await.map(Seen::Done)
+        })
+        .await
+}

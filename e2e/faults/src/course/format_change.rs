@@ -1,0 +1,63 @@
+//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another `insert.format`: what it
+//! had in flight is sent again under the same tokens, as columns where it went as rows, or the other way around.
+//!
+//! ClickHouse drops what it has only when it takes both for the same block; it makes that of the token and of how many blocks an INSERT
+//! comes in, and says so nowhere.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::kill::{self, Step};
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::scene::{Expected, Scene};
+
+/// What a gateway needs for columns and has for rows, too.
+const MEMORY: &str = "256MiB";
+
+/// The two formats, in the order of even rounds.
+const FORMATS: [&str; 2] = ["Native", "RowBinary"];
+
+/// The member that comes back.
+const MEMBER: &str = "gateway-0";
+
+/// What a gateway is told otherwise than usual.
+fn change(format: &str) -> Value {
+    json!({"sink": {"clickhouse": {"insert": {"format": format}}}, "memory": {"limit": MEMORY}})
+}
+
+/// Asks the server's log whether it has seen the table's rows in either format.
+async fn both_formats(scene: &Scene<'_>) -> Result<()> {
+    let server = &scene.stage.servers.server;
+    server.execute("SYSTEM FLUSH LOGS query_log").await?;
+    let question = format!(
+        "SELECT count(DISTINCT extract(query, 'FORMAT (\\\\w+)')) FROM system.query_log \
+         WHERE type = 'QueryFinish' AND query_kind = 'Insert' AND query LIKE '%{}%'",
+        scene.database.name()
+    );
+    let formats = server.text(&question, "TSV").await?;
+    ensure!(formats.trim() == "2", "blocks went in {} formats instead of both", formats.trim());
+    Ok(())
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When the step was not seen, or a process could not be handled.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    let [mut before, mut after] = FORMATS;
+    if !scene.round.is_multiple_of(2) {
+        std::mem::swap(&mut before, &mut after);
+    }
+    scene.reconfigure(&change(before))?;
+    scene.start_gateway(Some(MEMBER))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let killed = kill::at(scene, Step::AfterServerCommit).await?;
+    scene.retire(0)?;
+    scene.reconfigure(&change(after))?;
+    scene.start_gateway(Some(MEMBER))?;
+    let recovery = scene.recovered(killed).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    both_formats(scene).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}

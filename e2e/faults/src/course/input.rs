@@ -1,0 +1,269 @@
+//! Bad input: messages that nobody can read among good ones, the wrong encoding, a table that changes under a running gateway.
+
+mod letter_answers;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use serde_json::{Value, json};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::scene::{Expected, Scene};
+use e2e_fixtures::letters::Place;
+use e2e_fixtures::pipeline::TABLE;
+use e2e_fixtures::produce::Topic;
+use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
+
+/// How long the broker may take for a message.
+const SEND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A length of a field, as a varint, that no message has: 2^62.
+const LENGTH_TOO_LARGE: [u8; 9] = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
+
+/// Nested groups: more than any reader that calls itself survives.
+const NESTED_GROUPS: usize = 100_000;
+
+/// Messages with spans as JSON for a gateway that reads protobuf.
+const MESSAGES_WRONG: i32 = 16;
+
+/// A column that is renamed and renamed back.
+const COLUMN: &str = "StatusMessage";
+
+/// The gateway's metric of whether the table's columns are those that rows are encoded for.
+const TABLE_FITS: &str = "sluice_gateway_table_fits";
+
+/// What it says when they are not.
+const SAYS_UNFIT: &str = "rows wait: ";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Bad messages in every partition become letters.
+    BadLettered,
+    /// The same, and the gateway is killed meanwhile.
+    BadKill,
+    /// There is nowhere to put them, and they are passed over.
+    BadSkipped,
+    /// There is nowhere to put one, and it stops its partition, alone.
+    BadStops,
+    /// The same for so long that it is not ready, until there is.
+    StopsUnready,
+    /// The same, until there is.
+    LettersRefused,
+    /// Answers to letters are lost that the broker has.
+    LetterAnswersLost,
+    /// Messages in another encoding become letters.
+    WrongEncoding,
+    /// A column is renamed, and back.
+    TableChanged,
+    /// A column is added.
+    ColumnAdded,
+}
+
+impl Input {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        match self {
+            Input::BadSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
+            _ => json!({}),
+        }
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a server refuses.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        match self {
+            Input::BadLettered => bad_lettered(scene, false).await,
+            Input::BadKill => bad_lettered(scene, true).await,
+            Input::StopsUnready => stops_unready(scene).await,
+            Input::LettersRefused => letters_refused(scene).await,
+            Input::LetterAnswersLost => letter_answers::lost(scene).await,
+            Input::BadSkipped => bad_skipped(scene).await,
+            Input::BadStops => bad_stops(scene).await,
+            Input::WrongEncoding => wrong_encoding(scene).await,
+            Input::TableChanged => table_changed(scene).await,
+            Input::ColumnAdded => column_added(scene).await,
+        }
+    }
+}
+
+/// Messages that are no spans; the last two are read and hold none.
+fn bad_messages() -> Vec<Option<Vec<u8>>> {
+    let good = Generator::new(Shape::Numbered, Run::fresh()).message(0..1).to_vec();
+    let truncated = good[..good.len() - 3].to_vec();
+    vec![
+        Some(b"{\"resourceSpans\":[]}".to_vec()),
+        Some(truncated),
+        Some([&[0x0a][..], &LENGTH_TOO_LARGE].concat()),
+        Some(vec![0x0b; NESTED_GROUPS]),
+        Some(vec![0xff; 4_096]),
+        Some(Vec::new()),
+        None,
+    ]
+}
+
+async fn send(producer: &FutureProducer, topic: &str, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+    let mut record = FutureRecord::<(), [u8]>::to(topic).partition(partition);
+    record.payload = value;
+    let sent = producer.send(record, SEND_PATIENCE).await;
+    Ok(sent.map_err(|(error, _)| error).context("produce a bad message")?.offset)
+}
+
+pub(super) fn producer(scene: &Scene<'_>) -> Result<FutureProducer> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", scene.stage.servers.kafka());
+    config.create().context("make a producer of bad messages")
+}
+
+/// Sends all of them to every partition, and says where those are that cannot be read.
+async fn send_bad(scene: &Scene<'_>) -> Result<BTreeSet<Place>> {
+    let producer = producer(scene)?;
+    let mut places = BTreeSet::new();
+    for partition in 0..scene.topic.partitions() {
+        for message in bad_messages() {
+            let offset = send(&producer, scene.topic.name(), partition, message.as_deref()).await?;
+            // What is empty, or has no value, holds no spans.
+            if message.is_some_and(|message| !message.is_empty()) {
+                places.insert((partition, offset));
+            }
+        }
+    }
+    Ok(places)
+}
+
+async fn bad_lettered(scene: &mut Scene<'_>, kill: bool) -> Result<Expected> {
+    let places = send_bad(scene).await?;
+    if kill {
+        scene.gateway(0).kill().await?;
+    }
+    let expected = recover(scene).await?;
+    ensure_letters(scene, &places, kill).await?;
+    Ok(expected)
+}
+
+/// Ends the load, and looks at the letters once everything is committed.
+async fn ensure_letters(scene: &mut Scene<'_>, places: &BTreeSet<Place>, may_double: bool) -> Result<()> {
+    scene.stop_load().await?;
+    scene.wait_committed(0).await?;
+    let letters = scene.letters().await?;
+    letters.ensure_exactly(&scene.topic, "malformed", places)?;
+    ensure!(may_double || letters.doubled() == 0, "{} letters are there again", letters.doubled());
+    Ok(())
+}
+
+async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.topic.refuse_dead_letters().await?;
+    send_bad(scene).await?;
+    let expected = recover(scene).await?;
+    ensure_letters(scene, &BTreeSet::new(), false).await?;
+    Ok(expected)
+}
+
+/// A message that is no spans, for which there is no dead-letter topic; waits until its partition stands.
+async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
+    let taken = scene.topic.refuse_dead_letters().await?;
+    let bad = send(&producer(scene)?, scene.topic.name(), 0, Some(b"{}")).await?;
+    scene.wait_logged("its dead letter is refused").await?;
+    Ok((taken, bad))
+}
+
+/// The one partition stands; what is in it from the bad message on is not read, and nothing else is missing.
+async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
+    let (_, bad) = stop_partition(scene).await?;
+    let expected = recover(scene).await?;
+    scene.stop_load().await?;
+    let ends = scene.topic.watermarks().await?;
+    let end = ends.iter().find(|found| found.partition == 0).context("the topic has a partition 0")?;
+    let messages_left = end.high - bad;
+    let lost = u64::try_from(messages_left - 1)? * Shape::Numbered.message_spans();
+    Ok(Expected { lost, messages_left, ..expected })
+}
+
+/// The partition stands until the broker lets the topic be made, and goes on by itself.
+async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
+    let (taken, bad) = stop_partition(scene).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    taken.delete().await?;
+    let healed = Instant::now();
+    scene.wait_logged("the partition goes on").await?;
+    let recovery_s = Some(healed.elapsed().as_secs_f64());
+    scene.wait_acked(SPANS_AFTER).await?;
+    ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
+}
+
+/// The watchdog names the partition and why it stands; the others go on all the while, and it is ready again once that one does.
+async fn stops_unready(scene: &mut Scene<'_>) -> Result<Expected> {
+    let (taken, bad) = stop_partition(scene).await?;
+    let words = scene.wait_ready(false).await?.unwrap_or_default();
+    let named = format!("{}/0 stands still", scene.topic.name());
+    ensure!(
+        words.contains(&named) && words.contains("dead letter"),
+        "it is not ready for another reason: {words}"
+    );
+    ensure!(!words.contains("; partition"), "other partitions stand still, too: {words}");
+    taken.delete().await?;
+    let healed = Instant::now();
+    scene.wait_ready(true).await?;
+    let recovery_s = Some(healed.elapsed().as_secs_f64());
+    scene.wait_acked(SPANS_AFTER).await?;
+    ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
+}
+
+async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
+    // Of a run of their own: those of the load are counted in the table.
+    let mut wrong = Generator::new(Shape::Numbered, Run::fresh()).encoded_as(Encoding::OtlpJson);
+    let (producer, mut places) = (producer(scene)?, BTreeSet::new());
+    for number in 0..MESSAGES_WRONG {
+        let partition = number % scene.topic.partitions();
+        let first = u64::try_from(number)? * Shape::Numbered.message_spans();
+        let message = wrong.message(first..first + Shape::Numbered.message_spans());
+        places.insert((partition, send(&producer, scene.topic.name(), partition, Some(message)).await?));
+    }
+    let expected = recover(scene).await?;
+    ensure_letters(scene, &places, false).await?;
+    Ok(expected)
+}
+
+/// Rows wait while a column of theirs is missing, which is said; whoever mends the table need do nothing else.
+async fn table_changed(scene: &mut Scene<'_>) -> Result<Expected> {
+    let told = scene.stage.servers.sink.stored();
+    alter(scene, &format!("RENAME COLUMN {COLUMN} TO {COLUMN}Away")).await?;
+    // What was on its way to the table as it was may still be told to be in.
+    scene.wait_acked(SPANS_AFTER).await?;
+    scene.wait_metric(0, TABLE_FITS, |fits| fits == 0.0).await?;
+    scene.wait_logged(SAYS_UNFIT).await?;
+    let before = told.borrow().inserts;
+    scene.wait_acked(SPANS_AFTER).await?;
+    let inserts = told.borrow().inserts - before;
+    ensure!(inserts == 0, "{inserts} inserts went into a table that lacks a column of theirs");
+    alter(scene, &format!("RENAME COLUMN {COLUMN}Away TO {COLUMN}")).await?;
+    let expected = recover(scene).await?;
+    scene.wait_metric(0, TABLE_FITS, |fits| fits > 0.0).await?;
+    Ok(expected)
+}
+
+async fn column_added(scene: &mut Scene<'_>) -> Result<Expected> {
+    alter(scene, "ADD COLUMN Extra String DEFAULT 'none'").await?;
+    recover(scene).await
+}
+
+async fn alter(scene: &Scene<'_>, change: &str) -> Result<()> {
+    let table = format!("`{}`.`{TABLE}`", scene.database.name());
+    scene.stage.servers.server.execute(&format!("ALTER TABLE {table} {change}")).await
+}
+
+async fn recover(scene: &mut Scene<'_>) -> Result<Expected> {
+    let recovery = scene.recovered(Instant::now()).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}

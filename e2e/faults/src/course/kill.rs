@@ -1,0 +1,234 @@
+//! A gateway is killed at a step of a range, seen by what passes the fronts, and started again.
+//!
+//! ```text
+//! plan commit ------> broker    INSERT head, half, whole ------> server    offset commit ------> broker
+//!   ^ before   after ^            ^ before   ^ in the middle  after ^        ^ before     after ^
+//! ```
+//!
+//! What was caught never goes on: a request that was not forwarded died with its sender. Every fourth round another member takes over,
+//! once the group has given the dead one up.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::gate;
+use crate::kafka_front::{self, Leg};
+use crate::kafka_wire::{Commit, OFFSET_COMMIT};
+use crate::scene::{Expected, Scene};
+use crate::sink_front;
+
+/// How long a step may take to be seen: commits are a second apart.
+const STEP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Of so many rounds, one has another member take over.
+const OTHER_MEMBER_EVERY: u32 = 4;
+
+/// How many passages of a step the later rounds let go by, in turn, so that rounds differ.
+pub(super) const SKIPS: u32 = 5;
+
+/// Where the gateway dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A commit with a new planned cut is on its way to the broker.
+    BeforePlanCommit,
+    /// The broker has stored it, and its answer is on its way back.
+    AfterPlanCommit,
+    /// An INSERT is on its way to the server.
+    BeforeSend,
+    /// The server has the first half of it.
+    MiddleOfSend,
+    /// The server has stored it, and its answer is on its way back.
+    AfterServerCommit,
+    /// A commit that moves an offset is on its way to the broker.
+    BeforeOffsetCommit,
+    /// The broker has stored it, and its answer is on its way back.
+    AfterOffsetCommit,
+}
+
+impl Step {
+    /// All of them, with the names of a scenario with the classic protocol of groups and of one with KIP-848's, and words.
+    pub const ALL: [(Step, [&'static str; 2], &'static str); 7] = [
+        (
+            Step::BeforePlanCommit,
+            ["kill-before-plan-commit", "kip-848-kill-before-plan-commit"],
+            "SIGKILL while a commit with a new planned cut is on its way",
+        ),
+        (
+            Step::AfterPlanCommit,
+            ["kill-after-plan-commit", "kip-848-kill-after-plan-commit"],
+            "SIGKILL once the broker has stored a new planned cut",
+        ),
+        (
+            Step::BeforeSend,
+            ["kill-before-send", "kip-848-kill-before-send"],
+            "SIGKILL before the first byte of an INSERT arrives",
+        ),
+        (
+            Step::MiddleOfSend,
+            ["kill-in-the-middle", "kip-848-kill-in-the-middle"],
+            "SIGKILL when the server has half of an INSERT",
+        ),
+        (
+            Step::AfterServerCommit,
+            ["kill-after-server-commit", "kip-848-kill-after-server-commit"],
+            "SIGKILL when the server has stored an INSERT and its answer is on its way",
+        ),
+        (
+            Step::BeforeOffsetCommit,
+            ["kill-before-offset-commit", "kip-848-kill-before-offset-commit"],
+            "SIGKILL while a commit that moves an offset is on its way",
+        ),
+        (
+            Step::AfterOffsetCommit,
+            ["kill-after-offset-commit", "kip-848-kill-after-offset-commit"],
+            "SIGKILL once the broker has stored a moved offset",
+        ),
+    ];
+
+    /// Sets the trap, which lets so many passages of the step go by.
+    pub(super) fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
+        let servers = &scene.stage.servers;
+        let commits = |leg: Leg, is_wanted: fn(&mut Seen, &Commit) -> bool| {
+            let mut seen = Seen::default();
+            let mut left = skips;
+            let topic = scene.topic.name().to_owned();
+            let wants = move |passage: &kafka_front::Passage| {
+                // The other leg says the same once more, and would be remembered as seen.
+                if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
+                    return false;
+                }
+                let mut found = false;
+                for commit in passage.request.commits.iter().filter(|commit| commit.topic == topic) {
+                    // Each is looked at, also behind the first that is wanted: `seen` remembers all.
+                    found |= is_wanted(&mut seen, commit);
+                }
+                found && count_down(&mut left)
+            };
+            Trap::Kafka(servers.kafka_gate().trap("such commit", wants))
+        };
+        let inserts = |leg: sink_front::Leg| {
+            let mut left = skips;
+            let wants = move |passage: &sink_front::Passage| passage.leg == leg && count_down(&mut left);
+            Trap::Sink(servers.sink.gate().trap("such insert", wants))
+        };
+        match self {
+            Step::BeforePlanCommit => commits(Leg::Asked, Seen::plans),
+            Step::AfterPlanCommit => commits(Leg::Answered, Seen::plans),
+            Step::BeforeSend => inserts(sink_front::Leg::Head),
+            Step::MiddleOfSend => inserts(sink_front::Leg::Middle),
+            Step::AfterServerCommit => inserts(sink_front::Leg::Answered),
+            Step::BeforeOffsetCommit => commits(Leg::Asked, Seen::moves),
+            Step::AfterOffsetCommit => commits(Leg::Answered, Seen::moves),
+        }
+    }
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When the step was not seen, or a process could not be handled.
+pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let killed = at(scene, step).await?;
+    let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
+    scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
+    let recovery = scene.recovered(killed).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// Kills gateway 0 at a step, another one each round, and says when.
+///
+/// # Errors
+/// When the step was not seen, or the process could not be handled.
+pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
+    let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
+    scene.gateway(0).kill().await?;
+    let killed = Instant::now();
+    caught.cut();
+    Ok(killed)
+}
+
+/// What commits have said so far, by partition.
+#[derive(Default)]
+struct Seen {
+    offsets: HashMap<i32, i64>,
+    cuts: HashMap<i32, i64>,
+}
+
+impl Seen {
+    /// Whether it has a cut behind all that were seen.
+    fn plans(&mut self, commit: &Commit) -> bool {
+        let Some(cut) = commit.last_planned_cut() else { return false };
+        self.cuts.insert(commit.partition, cut).is_none_or(|before| cut > before)
+    }
+
+    /// Whether its offset is behind the one that was seen before.
+    fn moves(&mut self, commit: &Commit) -> bool {
+        self.offsets.insert(commit.partition, commit.offset).is_some_and(|before| commit.offset > before)
+    }
+}
+
+/// True once `left` have gone by.
+fn count_down(left: &mut u32) -> bool {
+    let over = *left == 0;
+    *left = left.saturating_sub(1);
+    over
+}
+
+/// A trap for a step.
+pub(super) enum Trap {
+    Kafka(gate::Trap<kafka_front::Passage, kafka_front::Verdict>),
+    Sink(gate::Trap<sink_front::Passage, sink_front::Verdict>),
+}
+
+/// What a trap has caught.
+pub(super) enum Caught {
+    Kafka(gate::Caught<kafka_front::Passage, kafka_front::Verdict>),
+    Sink(gate::Caught<sink_front::Passage, sink_front::Verdict>),
+}
+
+impl Trap {
+    /// Waits until something is caught.
+    pub(super) async fn caught(self) -> Result<Caught> {
+        Ok(match self {
+            Trap::Kafka(trap) => Caught::Kafka(trap.caught(STEP_PATIENCE).await?),
+            Trap::Sink(trap) => Caught::Sink(trap.caught(STEP_PATIENCE).await?),
+        })
+    }
+}
+
+impl Caught {
+    /// It never goes on.
+    pub(super) fn cut(self) {
+        match self {
+            Caught::Kafka(caught) => caught.decide(kafka_front::Verdict::Reset),
+            Caught::Sink(caught) => caught.decide(sink_front::Verdict::Reset),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_moves_once_it_is_behind_the_one_before() {
+        let commit = |offset| Commit { topic: "t".into(), partition: 1, offset, metadata: String::new() };
+        let mut seen = Seen::default();
+        let moved: Vec<bool> = [5, 5, 9, 9, 10].map(|offset| seen.moves(&commit(offset))).to_vec();
+        assert_eq!(moved, [false, false, true, false, true]);
+        assert!(!seen.plans(&commit(11)), "it has no plan");
+    }
+
+    #[test]
+    fn so_many_go_by() {
+        let mut left = 2;
+        assert_eq!([(); 4].map(|()| count_down(&mut left)), [false, false, true, true]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Gateways leave: told to over HTTP, and told to end, with the sink and the brokers well, slow and gone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::volume::{self, LEAVE_SOON, SPANS_AWAY, SPANS_READ, as_real};
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::admin::{Admin, Remaining};
+use crate::gate::Rule;
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::segments;
+use crate::sink_front::{Leg, Passage, Verdict};
+use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::pipeline::merged;
+use e2e_stack::process::Signal;
+
+/// How long a gateway gives its blocks in flight when it leaves.
+const SHUTDOWN_DEADLINE: &str = "6s";
+
+/// The same while the server is slow: it has held up so many blocks by then that they take half of this on a busy machine.
+const SHUTDOWN_DEADLINE_SLOW: &str = "30s";
+
+/// By when a gateway must have ended that nothing can go in for: its deadline, and less than a grace period leaves behind it.
+pub(super) const END_MAX: Duration = Duration::from_secs(10);
+
+/// The same for one that has the longer deadline, within which everything goes in.
+const END_SLOW_MAX: Duration = Duration::from_secs(30);
+
+/// The same for one that leaves on its volume what does not go in, 3 s before its deadline.
+const END_VOLUME_MAX: Duration = Duration::from_secs(12);
+
+/// What a gateway ends with when something was not in, or not committed, by its deadline.
+pub(super) const NOT_LEFT: i32 = 1;
+
+/// How late a slow server's answers are.
+const SLOW: Duration = Duration::from_millis(400);
+
+/// How often a gateway is told to leave and to stay, without waiting for either.
+const CHANGES: u32 = 6;
+
+/// Spans while the sink or the broker is gone.
+const SPANS_GONE: u64 = 10_000;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// One of two is told to drain, and to resume, and both again and again.
+    Drain,
+    /// One of two is told to drain while the sink refuses connections.
+    DrainDeadSink,
+    /// SIGTERM while the sink is slow.
+    TermSlowSink,
+    /// The same with a queue volume and so little time that not everything goes in.
+    TermSlowSinkVolume,
+    /// SIGTERM while nothing passes to or from the broker.
+    TermSilentBroker,
+}
+
+impl Leave {
+    /// All of them, with a scenario's name and words.
+    pub const ALL: [(Leave, &'static str, &'static str); 5] = [
+        (
+            Leave::Drain,
+            "drain-and-resume",
+            "one of two static members is told to drain, and to resume, also in the middle of it",
+        ),
+        (
+            Leave::DrainDeadSink,
+            "drain-dead-sink",
+            "one of two is told to drain while connections to the sink are refused",
+        ),
+        (
+            Leave::TermSlowSink,
+            "term-slow-sink",
+            "SIGTERM while answers are 400 ms late: all that was read goes in by the deadline",
+        ),
+        (
+            Leave::TermSlowSinkVolume,
+            "term-slow-sink-volume",
+            "the same with a queue volume and a short deadline: what does not go in by then is on the volume",
+        ),
+        (Leave::TermSilentBroker, "term-silent-broker", "SIGTERM while nothing passes to or from the broker"),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let deadline = match self {
+            Leave::TermSlowSink => SHUTDOWN_DEADLINE_SLOW,
+            Leave::TermSlowSinkVolume => LEAVE_SOON,
+            Leave::Drain | Leave::DrainDeadSink | Leave::TermSilentBroker => SHUTDOWN_DEADLINE,
+        };
+        let own = json!({"shutdown": {"deadline": deadline}});
+        if self == Leave::TermSlowSinkVolume { merged(&volume::change(false), &own) } else { own }
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a process could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        if matches!(self, Leave::Drain | Leave::DrainDeadSink) {
+            scene.start_gateway(Some("gateway-1"))?;
+        }
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let since = match self {
+            Leave::Drain => drain(scene).await?,
+            Leave::DrainDeadSink => drain_dead_sink(scene).await?,
+            Leave::TermSlowSink => term_slow_sink(scene).await?,
+            Leave::TermSlowSinkVolume => term_slow_sink_volume(scene).await?,
+            Leave::TermSilentBroker => term_silent_broker(scene).await?,
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn drain(scene: &mut Scene<'_>) -> Result<Instant> {
+    let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
+    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    let told = leaving.drain().await?;
+    ensure!(told.uncommitted > 0, "it has said that it was empty before it had left: {told:?}");
+    wait_empty(scene, &leaving).await?;
+    ensure!(!leaving.is_ready().await?, "it says that it is ready, and takes no part");
+    // Its process lives, and so would its session: that another one has them shows that it has left the group.
+    wait_share(scene, &staying, f64::from(PARTITIONS)).await?;
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    leaving.resume().await?;
+    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    ensure!(leaving.is_ready().await?, "it takes part and says that it is not ready");
+    for _ in 0..CHANGES {
+        leaving.drain().await?;
+        scene.wait_inserts(1).await?;
+        leaving.resume().await?;
+        scene.wait_inserts(1).await?;
+    }
+    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    Ok(Instant::now())
+}
+
+/// What it holds cannot go in: after its time to leave it is given up, and inserted by the other one.
+async fn drain_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
+    let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
+    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    let gone = async {
+        scene.wait_acked(SPANS_GONE).await?;
+        let told = leaving.drain().await?;
+        ensure!(told.blocks > 0, "it holds no blocks while the sink is away: {told:?}");
+        wait_empty(scene, &leaving).await?;
+        wait_share(scene, &staying, f64::from(PARTITIONS)).await
+    };
+    let gone = gone.await;
+    scene.stage.servers.sink.go(Way::Open);
+    gone.map(|()| Instant::now())
+}
+
+async fn term_slow_sink(scene: &mut Scene<'_>) -> Result<Instant> {
+    let rule = slow(scene).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(END_SLOW_MAX).await?;
+    ensure!(code == 0, "it ended with code {code} though the sink answered within its time");
+    drop(rule);
+    scene.start_again(0, Some("gateway-0"))?;
+    Ok(Instant::now())
+}
+
+/// From now on answers are late, of which one has been.
+async fn slow<'a>(scene: &mut Scene<'a>) -> Result<Rule<'a, Passage, Verdict>> {
+    let gate = scene.stage.servers.sink.gate();
+    let rule = gate.rule(u32::MAX, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
+    scene
+        .wait("a slow insert", PATIENCE, async |_| {
+            Ok(if rule.applied() > 0 { Seen::Done(()) } else { Seen::NotYet("none".to_owned()) })
+        })
+        .await?;
+    Ok(rule)
+}
+
+/// More comes at once than goes in by the deadline; each of its blocks is in the table or on the volume when the gateway has ended.
+async fn term_slow_sink_volume(scene: &mut Scene<'_>) -> Result<Instant> {
+    let rule = slow(scene).await?;
+    // What is produced at once goes on with the numbers of the load.
+    scene.stop_load().await?;
+    scene.produce(SPANS_AWAY).await?;
+    let sent = scene.stop_load().await?.clone();
+    let spans = sent.acked.count();
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(END_VOLUME_MAX).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left on its volume what did not go in");
+    drop(rule);
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    ensure!(inserted < spans, "all {spans} spans went in by the deadline: it shows nothing");
+    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
+    scene.start_again(0, Some("gateway-0"))?;
+    let back = Instant::now();
+    scene.start_load();
+    Ok(back)
+}
+
+/// Offsets cannot be committed: that must not keep it longer than it may take.
+async fn term_silent_broker(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.stage.servers.kafka_goes(Way::Blackhole);
+    scene.gateway(0).signal(Signal::TERM)?;
+    let ended = scene.gateway(0).end_within(END_MAX).await;
+    scene.stage.servers.kafka_goes(Way::Open);
+    let code = ended?;
+    ensure!(code == NOT_LEFT, "it ended with code {code} though nothing could be committed");
+    scene.start_again(0, Some("gateway-0"))?;
+    Ok(Instant::now())
+}
+
+async fn wait_share(scene: &mut Scene<'_>, admin: &Admin, partitions: f64) -> Result<()> {
+    scene
+        .wait("its share of the partitions", PATIENCE, async |_| {
+            let owned = admin.partitions().await?;
+            // Whole numbers, so small that they are exact.
+            let has_them = (owned - partitions).abs() < 0.5;
+            Ok(if has_them { Seen::Done(()) } else { Seen::NotYet(format!("{owned} of {partitions}")) })
+        })
+        .await
+}
+
+async fn wait_empty(scene: &mut Scene<'_>, admin: &Admin) -> Result<()> {
+    scene
+        .wait("nothing left", PATIENCE, async |_| {
+            let left = admin.drainz().await?;
+            Ok(if left == Remaining::default() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        })
+        .await
+}

@@ -1,0 +1,289 @@
+//! Queue volumes with blocks on them whose gateway dies, loses its partitions or is taken away, while ClickHouse is away; with both
+//! `delivery.commit`, so that the volume is a cache or the only copy.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::INSERTS_BEFORE;
+use super::volume::{
+    BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS,
+    Volume, as_real, run_drain_of,
+};
+use crate::kafka_front::{self, Leg, Way};
+use crate::kafka_wire::OFFSET_COMMIT;
+use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::segments;
+use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::pipeline::merged;
+use e2e_fixtures::spans::Shape;
+use e2e_stack::process::Signal;
+
+/// The gateway's metric of blocks that an earlier run has left and that it goes on with.
+const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
+
+/// The gateway's metric of blocks on its volume that it has given up.
+const DROPPED: &str = "sluice_gateway_spool_dropped_blocks_total";
+
+/// The gateway's metric of partitions that it owns.
+pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
+
+/// The gateway's metric of rows that may be there twice.
+pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnlyCopy {
+    /// SIGKILL between the sync of blocks and the commit of their offsets.
+    KillBeforeCommit,
+    /// SIGKILL; another gateway has the partitions by the time that it comes back.
+    Moved {
+        /// Whether offsets are committed once rows are on the volume.
+        enqueues: bool,
+    },
+    /// One of two is told to leave, cannot get empty, and is taken away; its volume is drained once the sink is back.
+    ScaledIn {
+        /// Whether offsets are committed once rows are on the volume.
+        enqueues: bool,
+    },
+}
+
+impl OnlyCopy {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(OnlyCopy, &'static str, u32, &'static str); 5] = [
+        (
+            OnlyCopy::KillBeforeCommit,
+            "enqueue-kill-before-commit",
+            u32::MAX,
+            "commit: AfterEnqueue; SIGKILL while blocks are synced and the commit of their offsets is on its way",
+        ),
+        (
+            OnlyCopy::Moved { enqueues: false },
+            "pod-moved",
+            3,
+            "SIGKILL while blocks wait on the volume; it comes back when another gateway has its partitions",
+        ),
+        (
+            OnlyCopy::Moved { enqueues: true },
+            "pod-moved-after-enqueue",
+            3,
+            "the same with commit: AfterEnqueue",
+        ),
+        (
+            OnlyCopy::ScaledIn { enqueues: false },
+            "scale-in-full-spool",
+            3,
+            "one of two gateways is told to drain while the sink is away, and taken away; `drain` empties its volume",
+        ),
+        (
+            OnlyCopy::ScaledIn { enqueues: true },
+            "scale-in-full-spool-after-enqueue",
+            3,
+            "the same with commit: AfterEnqueue",
+        ),
+    ];
+
+    fn enqueues(self) -> bool {
+        match self {
+            OnlyCopy::KillBeforeCommit => true,
+            OnlyCopy::Moved { enqueues } | OnlyCopy::ScaledIn { enqueues } => enqueues,
+        }
+    }
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let commit = if self.enqueues() { "AfterEnqueue" } else { "AfterInsert" };
+        let own = json!({"delivery": {"commit": commit}, "shutdown": {"deadline": LEAVE_SOON}});
+        merged(&Volume::Outage.change(), &own)
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        let is_alone = self == OnlyCopy::KillBeforeCommit;
+        if !is_alone {
+            scene.start_gateway(Some("gateway-1"))?;
+            let half = f64::from(PARTITIONS) / 2.0;
+            scene.wait_metric(1, PARTITIONS_OWNED, |owned| owned >= half).await?;
+        }
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.stop_load().await?;
+        // What is in is committed: what is committed from now on is on a volume.
+        scene.wait_committed(0).await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        let played = match self {
+            OnlyCopy::KillBeforeCommit => kill_before_commit(scene).await,
+            OnlyCopy::Moved { enqueues } => kill_until_moved(scene, enqueues).await,
+            OnlyCopy::ScaledIn { enqueues } => take_away(scene, enqueues).await,
+        };
+        scene.stage.servers.sink.go(Way::Open);
+        played?;
+        let since = Instant::now();
+        match self {
+            OnlyCopy::KillBeforeCommit => come_back(scene, since).await,
+            OnlyCopy::Moved { enqueues } => come_back_elsewhere(scene, enqueues, since).await,
+            OnlyCopy::ScaledIn { enqueues } => drain(scene, enqueues, since).await,
+        }
+    }
+}
+
+/// Both gateways, or the one there is, have blocks on their volumes.
+async fn fill(scene: &mut Scene<'_>, gateways: usize) -> Result<()> {
+    let each = u64::try_from(gateways).context("count gateways")?;
+    scene.produce(each * SPANS_AWAY).await?;
+    for number in 0..gateways {
+        scene.wait_metric(number, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
+    }
+    Ok(())
+}
+
+/// Offsets of what is on a volume alone are committed.
+pub(super) async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -> Result<()> {
+    scene
+        .wait("commits of what is on the volume", PATIENCE, async |scene| {
+            let committed = scene.committed_messages().await?;
+            Ok(if committed > messages_before {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{committed} messages, as before"))
+            })
+        })
+        .await
+}
+
+async fn kill_before_commit(scene: &mut Scene<'_>) -> Result<()> {
+    let before = scene.committed_messages().await?;
+    fill(scene, 1).await?;
+    wait_enqueued(scene, before).await?;
+    let topic = scene.topic.name().to_owned();
+    let commits = move |passage: &kafka_front::Passage| {
+        let is_asked = passage.leg == Leg::Asked && passage.request.api == OFFSET_COMMIT;
+        is_asked && passage.request.commits.iter().any(|commit| commit.topic == topic)
+    };
+    let trap = scene.stage.servers.kafka_gate().trap("a commit", commits);
+    scene.produce(SPANS_AWAY / 2).await?;
+    let caught = trap.caught(PATIENCE).await?;
+    let on_volume = scene.gateway(0).metric(SPOOL_BLOCKS).await.unwrap_or(0.0);
+    let more = on_volume + BLOCKS;
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= more).await?;
+    scene.gateway(0).kill().await?;
+    caught.decide(kafka_front::Verdict::Reset);
+    Ok(())
+}
+
+/// It goes on behind what is on its volume.
+async fn come_back(scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
+    let committed = u64::try_from(scene.committed_messages().await?).context("count messages")?;
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(since).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed(0).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    let acked = scene.stop_load().await?.acked.count();
+    let read = scene.wait_metric(0, SPANS_READ, |_| true).await?;
+    let taken = scene.wait_metric(0, TAKEN_OVER, |blocks| blocks >= BLOCKS).await?;
+    // A block is a message here.
+    let message = Shape::Numbered.message_spans();
+    let behind = as_real(acked - committed * message) - taken * as_real(message);
+    let diff = read - behind;
+    ensure!(diff.abs() < 1.0, "it has read {read} spans; {behind} are behind what it has on its volume");
+    let doubled = scene.wait_metric(0, MAY_BE_DOUBLED, |_| true).await?;
+    ensure!(
+        doubled == 0.0,
+        "{doubled} rows are said to be doubled perhaps, though every token is remembered"
+    );
+    Ok(Expected {
+        recovery_s: Some(recovery),
+        measures: vec![("blocks taken over", taken), ("spans read again or new", read)],
+        ..Expected::default()
+    })
+}
+
+/// Gateway 0 dies with blocks on its volume, and gateway 1 gets all partitions.
+async fn kill_until_moved(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
+    let before = scene.committed_messages().await?;
+    fill(scene, 2).await?;
+    if enqueues {
+        wait_enqueued(scene, before).await?;
+    }
+    scene.gateway(0).kill().await?;
+    // It is down for as long as it takes.
+    scene.retire(0)?;
+    let all = f64::from(PARTITIONS);
+    scene.wait_metric(1, PARTITIONS_OWNED, |owned| owned >= all).await?;
+    Ok(())
+}
+
+/// Kafka has what is on its volume, or it is committed: what does not go on with a partition that has come back is dropped, and nothing
+/// else becomes of any block. Partitions that stay with gateway 1 it would be given only after ten minutes, so that this one leaves.
+async fn dropped_or_gone_on_with(scene: &mut Scene<'_>, left: u64) -> Result<()> {
+    scene.gateway(1).signal(Signal::TERM)?;
+    let code = scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
+    ensure!(code == 0, "gateway 1 ended with code {code}");
+    scene.retire(1)?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    let taken = scene.wait_metric(0, TAKEN_OVER, |_| true).await?;
+    let dropped = scene.wait_metric(0, DROPPED, |dropped| dropped + taken >= as_real(left)).await;
+    dropped.map(drop).with_context(|| format!("{taken} of {left} blocks were gone on with"))
+}
+
+async fn come_back_elsewhere(scene: &mut Scene<'_>, enqueues: bool, since: Instant) -> Result<Expected> {
+    let left = u64::try_from(segments::left(&scene.volume(0))?.len())?;
+    ensure!(left > 0, "no block was on the volume");
+    let recovery = scene.recovered(since).await?;
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+    scene.wait_metric_within(1, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    if enqueues {
+        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    } else {
+        dropped_or_gone_on_with(scene, left).await?;
+    }
+    let measures = vec![("blocks on its volume", as_real(left))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Gateway 1 is told to leave, and taken away though it holds blocks.
+async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
+    let before = scene.committed_messages().await?;
+    fill(scene, 2).await?;
+    if enqueues {
+        wait_enqueued(scene, before).await?;
+    }
+    let left = scene.gateway(1).admin().drain().await?;
+    ensure!(left.blocks > 0, "it says that it holds nothing: {left:?}");
+    let all = f64::from(PARTITIONS);
+    scene.wait_metric(0, PARTITIONS_OWNED, |owned| owned >= all).await?;
+    scene.gateway(1).signal(Signal::TERM)?;
+    let code = scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    scene.retire(1)?;
+    if enqueues {
+        let (code, report) = run_drain_of(scene, 1, "1s").await?;
+        ensure!(code == 69, "drain ended with {code} while ClickHouse is away: {report}");
+        ensure!(report["left"]["blocks"].as_u64() > Some(0), "it says that nothing is left: {report}");
+    }
+    Ok(())
+}
+
+/// The volume of gateway 1 is emptied as a Job would.
+async fn drain(scene: &mut Scene<'_>, enqueues: bool, since: Instant) -> Result<Expected> {
+    let recovery = scene.recovered(since).await?;
+    let (code, report) = run_drain_of(scene, 1, "60s").await?;
+    ensure!(code == 0, "drain ended with {code}: {report}");
+    let inserted = report["inserted"]["rows"].as_f64().context("no rows in the report of drain")?;
+    ensure!(enqueues == (inserted > 0.0), "the only copy, and nothing else, is to be inserted: {report}");
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    Ok(Expected {
+        recovery_s: Some(recovery),
+        measures: vec![("drained rows", inserted)],
+        ..Expected::default()
+    })
+}

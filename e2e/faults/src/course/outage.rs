@@ -1,0 +1,106 @@
+//! ClickHouse is away for minutes under full load; then the backlog leaves the volume beside what goes on coming.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::volume::{DRAIN_PATIENCE, SPANS_READ, SPOOL_BLOCKS, as_real};
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::kafka_front::Way;
+use crate::scene::{Expected, Scene};
+use e2e_fixtures::cluster::Seen;
+
+/// Load, spans a second: what both workers can read and encode on two busy cores in a debug build, and a hundred blocks a minute.
+const SPANS_PER_SECOND: u64 = 20_000;
+
+/// Spans that may be produced and not read at any moment of the outage, and have to be again at the end: fifteen seconds of load. Chosen: what
+/// a machine that does something else as well falls behind with, and a fortieth of what waits when nothing is read in ten minutes.
+const SPANS_BEHIND_MAX: f64 = 300_000.0;
+
+/// Tries that failed in a way that leaves open whether the block is in the table.
+const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_doubt\"}";
+
+/// How long a gateway may take to say once more what it has read.
+const SAY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What gateways are told otherwise than usual: blocks of two seconds, so that those of ten minutes fit the volume's index.
+pub fn change() -> Value {
+    json!({
+        "queue": {"mode": "Spill", "maxBytes": "4GiB"},
+        "sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "2s"}}},
+    })
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When what is waited for does not come.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load_of(SPANS_PER_SECOND);
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    let waited = wait_out(scene).await;
+    scene.stage.servers.sink.go(Way::Open);
+    let behind = waited?;
+    let since = Instant::now();
+    let rows = scene.wait_metric(0, "sluice_gateway_spool_rows", |rows| rows > 0.0).await?;
+    let recovery = scene.recovered(since).await?;
+    // The load goes on while the volume is emptied.
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    let drained = since.elapsed().as_secs_f64();
+    scene.wait_acked(SPANS_AFTER).await?;
+    wait_up_with_load(scene).await?;
+    let measures = vec![
+        ("rows on the volume", rows),
+        ("spans not read, at the most", behind),
+        ("volume empty after s", drained),
+        ("rows drained a second", rows / drained),
+    ];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Until the outage is over, all the time of which the gateway must read on. Gives how many spans it was behind with, at the most.
+async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
+    let until = Instant::now() + scene.stage.outage;
+    let patience = scene.stage.outage + SAY_PATIENCE;
+    let mut most = 0.0_f64;
+    scene
+        .wait("the end of the outage", patience, async |scene| {
+            most = most.max(behind(scene).await?);
+            let left = until.saturating_duration_since(Instant::now());
+            let is_over = left.is_zero() || most > SPANS_BEHIND_MAX;
+            Ok(if is_over { Seen::Done(()) } else { Seen::NotYet(format!("{left:?} are left")) })
+        })
+        .await?;
+    ensure!(
+        most <= SPANS_BEHIND_MAX,
+        "{most} spans were not read while ClickHouse was away: reading does not go on"
+    );
+    still_fails(scene).await?;
+    Ok(most)
+}
+
+/// However long it is away, tries go on being counted as failed: alerts, and what the operator says of the sink, go by that.
+async fn still_fails(scene: &mut Scene<'_>) -> Result<()> {
+    let before = scene.wait_labelled(0, FAILED_IN_DOUBT, |_| true).await?;
+    scene.wait_labelled(0, FAILED_IN_DOUBT, |failed| failed > before).await.map(drop)
+}
+
+/// Waits until the gateway is as far behind again as it may be during the outage.
+async fn wait_up_with_load(scene: &mut Scene<'_>) -> Result<()> {
+    scene
+        .wait("a gateway that is up with its load", DRAIN_PATIENCE, async |scene| {
+            let behind = behind(scene).await?;
+            let is_up = behind <= SPANS_BEHIND_MAX;
+            Ok(if is_up { Seen::Done(()) } else { Seen::NotYet(format!("{behind} spans are not read")) })
+        })
+        .await
+}
+
+/// Spans that were produced and not read.
+async fn behind(scene: &mut Scene<'_>) -> Result<f64> {
+    let read = scene.gateway(0).metric(SPANS_READ).await.context("it does not say what it has read")?;
+    Ok((as_real(scene.acked()) - read).max(0.0))
+}

@@ -1,0 +1,54 @@
+//! Faults of a group whose coordinator divides the partitions (KIP-848), in which every member is a dynamic one.
+//!
+//! Each begins by seeing a `ConsumerGroupHeartbeat`, so that none passes on the other protocol by mistake.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::kill::{self, Step};
+use super::process::Process;
+use crate::kafka_front::Leg;
+use crate::kafka_wire::CONSUMER_GROUP_HEARTBEAT;
+use crate::scene::{Expected, PATIENCE, Scene};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// SIGKILL at a step of a range.
+    Kill(Step),
+    /// Three members come and go.
+    Storm,
+    /// A member is stopped for longer than its session, with an INSERT on its way; its commits come under an epoch that is over.
+    Stop,
+}
+
+impl Protocol {
+    /// What gateways are told otherwise than usual.
+    pub fn change() -> Value {
+        json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a process could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let wanted = |api: i16, leg: Leg| api == CONSUMER_GROUP_HEARTBEAT && leg == Leg::Asked;
+        let gate = scene.stage.servers.kafka_gate();
+        let heartbeat = gate
+            .trap("heartbeat of the new protocol", move |passage| wanted(passage.request.api, passage.leg));
+        let (played, seen) = tokio::join!(
+            async {
+                match self {
+                    Protocol::Kill(step) => kill::play(scene, step).await,
+                    Protocol::Storm => Process::Storm.play(scene).await,
+                    Protocol::Stop => Process::StopLong.play(scene).await,
+                }
+            },
+            // What was caught goes on when it is dropped.
+            async { heartbeat.caught(PATIENCE).await.map(drop) },
+        );
+        seen?;
+        played
+    }
+}

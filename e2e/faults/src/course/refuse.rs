@@ -1,0 +1,261 @@
+//! The server refuses inserts, or seems to: an answer is replaced, before the server has seen the rows or after it has stored them.
+//!
+//! What a gateway does about it is looked at where it is more than to send again: where someone must act it says who, for as long as it
+//! lasts; and a server that has too much to do is asked far less often.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::gate::Rule;
+use crate::scene::{Expected, PATIENCE, Scene};
+use crate::sink_front::{Answer, Leg, Passage, Verdict};
+use e2e_fixtures::cluster::Seen;
+
+/// How many inserts in a row are answered like that: enough that some are tried more than once, and little of a second each.
+const TIMES: u32 = 6;
+
+/// Spans while it is measured how often the server is asked that has too much to do, and before: two seconds of load, in which every block
+/// that is refused would be tried a few times more if each waited for itself, and five.
+const SPANS_BEFORE: u64 = 10_000;
+const SPANS_REFUSED: u64 = 25_000;
+
+/// How often it may be asked then, of how often it was told rows before. Measured on a busy machine: a quarter to a third, since one is asked
+/// at a time and waits of half a second double. Blocks that each try for themselves make several times what was told before.
+const TRIES_OF_INSERTS_MAX: f64 = 0.5;
+
+/// What is answered, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `MEMORY_LIMIT_EXCEEDED`.
+    Memory,
+    /// `TOO_MANY_PARTS` of a partition.
+    Parts,
+    /// `TOO_MANY_PARTS` of the table.
+    PartsInTotal,
+    /// `TOO_MANY_PARTS` for too many partitions in one block.
+    PartitionsInBlock,
+    /// `TOO_MANY_SIMULTANEOUS_QUERIES`.
+    Queries,
+    /// `TABLE_IS_READ_ONLY`.
+    ReadOnly,
+    /// `UNKNOWN_STATUS_OF_INSERT`, after the rows were stored.
+    UnknownStatus,
+    /// `TIMEOUT_EXCEEDED`, before.
+    Timeout,
+    /// `TIMEOUT_EXCEEDED`, after.
+    TimeoutStored,
+    /// `KEEPER_EXCEPTION`, before.
+    Keeper,
+    /// `KEEPER_EXCEPTION`, after.
+    KeeperStored,
+    /// A proxy's 502, after.
+    BadGateway,
+    /// Connections are reset, before.
+    ResetHead,
+    /// In the middle.
+    ResetMiddle,
+    /// After.
+    ResetStored,
+    /// The server gets half of the body, and the gateway a proxy's 502.
+    Truncated,
+    /// A proxy says 200 itself, and passes nothing on.
+    OkFromProxy,
+}
+
+/// What a gateway must do about it for as long as it lasts, beside sending again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    /// Nothing: it is over after [`TIMES`].
+    None,
+    /// Count blocks as waiting for this actor.
+    Name(&'static str),
+    /// Ask the server less often.
+    Slow,
+}
+
+impl Refusal {
+    /// All of them, with a scenario's name and words.
+    pub const ALL: [(Refusal, &'static str, &'static str); 17] = [
+        (
+            Refusal::Memory,
+            "refuse-241",
+            "inserts are refused with 241, memory limit: the server is asked less often",
+        ),
+        (Refusal::Parts, "refuse-252-parts", "six are refused with 252, too many parts in a partition"),
+        (
+            Refusal::PartsInTotal,
+            "refuse-252-total",
+            "with 252, too many parts in total, until the gateway says that blocks wait for the server",
+        ),
+        (Refusal::PartitionsInBlock, "refuse-252-block", "with 252, too many partitions in one block"),
+        (Refusal::Queries, "refuse-202", "with 202, too many queries: the server is asked less often"),
+        (Refusal::ReadOnly, "refuse-242", "with 242, a table that is read-only"),
+        (Refusal::UnknownStatus, "refuse-319-stored", "with 319, unknown status; the rows are stored"),
+        (Refusal::Timeout, "refuse-159", "with 159, timeout; the rows are not stored"),
+        (Refusal::TimeoutStored, "refuse-159-stored", "with 159, timeout; the rows are stored"),
+        (Refusal::Keeper, "refuse-999", "with 999, Keeper; the rows are not stored"),
+        (Refusal::KeeperStored, "refuse-999-stored", "with 999, Keeper; the rows are stored"),
+        (Refusal::BadGateway, "bad-gateway-after-commit", "a proxy says 502; the rows are stored"),
+        (Refusal::ResetHead, "reset-before-send", "connections are reset before the first byte arrives"),
+        (Refusal::ResetMiddle, "reset-in-the-middle", "connections are reset when the server has half"),
+        (Refusal::ResetStored, "reset-after-commit", "connections are reset when the rows are stored"),
+        (Refusal::Truncated, "truncated", "the server gets half of the body, and a proxy says 502"),
+        (
+            Refusal::OkFromProxy,
+            "ok-from-a-proxy",
+            "a proxy says 200 and passes nothing on, until the gateway says that blocks wait for the network",
+        ),
+    ];
+
+    fn duty(self) -> Duty {
+        match self {
+            Refusal::PartsInTotal => Duty::Name("server"),
+            Refusal::OkFromProxy => Duty::Name("network"),
+            Refusal::Memory | Refusal::Queries => Duty::Slow,
+            _ => Duty::None,
+        }
+    }
+
+    /// Where it is said, and what.
+    fn verdict(self) -> (Leg, Verdict) {
+        let (leg, answer) = match self {
+            Refusal::ResetHead => return (Leg::Head, Verdict::Reset),
+            Refusal::ResetMiddle => return (Leg::Middle, Verdict::Reset),
+            Refusal::ResetStored => return (Leg::Answered, Verdict::Reset),
+            Refusal::Truncated => (Leg::Middle, bad_gateway()),
+            Refusal::BadGateway => (Leg::Answered, bad_gateway()),
+            Refusal::OkFromProxy => (Leg::Head, Answer { status: 200, code: None, text: String::new() }),
+            Refusal::UnknownStatus | Refusal::TimeoutStored | Refusal::KeeperStored => {
+                (Leg::Answered, self.exception())
+            }
+            _ => (Leg::Head, self.exception()),
+        };
+        (leg, Verdict::Answer(answer))
+    }
+
+    /// As the server says it. Texts: ClickHouse's sources, unchanged for years.
+    fn exception(self) -> Answer {
+        let parts = |message: &str| Answer::exception(500, 252, "TOO_MANY_PARTS", message);
+        match self {
+            Refusal::Parts => parts(
+                "Too many parts (3001 with average size of 1.00 MiB) in table 'a.b' in partition '20261121'. \
+                 Merges are processing significantly slower than inserts.",
+            ),
+            Refusal::PartsInTotal => {
+                parts("Too many parts (100001) in all partitions in total in table 'a.b'.")
+            }
+            Refusal::PartitionsInBlock => {
+                parts("Too many partitions for single INSERT block (more than 100).")
+            }
+            Refusal::Queries => Answer::exception(
+                500,
+                202,
+                "TOO_MANY_SIMULTANEOUS_QUERIES",
+                "Too many simultaneous queries. Maximum: 100.",
+            ),
+            Refusal::ReadOnly => {
+                Answer::exception(500, 242, "TABLE_IS_READ_ONLY", "Table is in readonly mode.")
+            }
+            Refusal::UnknownStatus => Answer::exception(
+                500,
+                319,
+                "UNKNOWN_STATUS_OF_INSERT",
+                "Unknown status, client must retry. Reason: quorum timeout.",
+            ),
+            Refusal::Timeout | Refusal::TimeoutStored => {
+                Answer::exception(408, 159, "TIMEOUT_EXCEEDED", "Timeout exceeded: elapsed 9.1 seconds.")
+            }
+            Refusal::Keeper | Refusal::KeeperStored => {
+                Answer::exception(500, 999, "KEEPER_EXCEPTION", "Coordination error: Connection loss.")
+            }
+            _ => Answer::exception(500, 241, "MEMORY_LIMIT_EXCEEDED", "Memory limit (total) exceeded."),
+        }
+    }
+}
+
+fn bad_gateway() -> Answer {
+    Answer { status: 502, code: None, text: "<html><h1>502 Bad Gateway</h1></html>".to_owned() }
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When too few inserts came to be refused, the gateway does not do its duty, or a process could not be handled.
+pub async fn play(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let (over, measures) = match refusal.duty() {
+        Duty::None => refuse_some(scene, refusal).await?,
+        Duty::Name(actor) => refuse_until_named(scene, refusal, actor).await?,
+        Duty::Slow => refuse_for_a_while(scene, refusal).await?,
+    };
+    let recovery = scene.recovered(over).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// From now on so many inserts are refused.
+fn refuse<'a>(scene: &Scene<'a>, refusal: Refusal, times: u32) -> Rule<'a, Passage, Verdict> {
+    let (leg, verdict) = refusal.verdict();
+    scene.stage.servers.sink.gate().rule(times, verdict, move |passage| passage.leg == leg)
+}
+
+/// When it was over, and what was measured.
+type Refused = (Instant, Vec<(&'static str, f64)>);
+
+async fn refuse_some(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
+    let rule = refuse(scene, refusal, TIMES);
+    wait_refused(scene, &rule, TIMES).await?;
+    ensure!(rule.applied() == TIMES, "{} inserts were refused instead of {TIMES}", rule.applied());
+    Ok((Instant::now(), Vec::new()))
+}
+
+async fn wait_refused(scene: &mut Scene<'_>, rule: &Rule<'_, Passage, Verdict>, times: u32) -> Result<()> {
+    scene
+        .wait("refused inserts", PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= times { Seen::Done(()) } else { Seen::NotYet(format!("{applied} of {times}")) })
+        })
+        .await
+}
+
+/// Until the gateway says who must act; then nobody need any more.
+async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str) -> Result<Refused> {
+    let waiting = format!("sluice_gateway_blocks_waiting_for_action{{actor=\"{actor}\"}}");
+    let told = scene.stage.servers.sink.stored();
+    let rule = refuse(scene, refusal, u32::MAX);
+    wait_refused(scene, &rule, TIMES).await?;
+    let blocks = scene.wait_labelled(0, &waiting, |blocks| blocks > 0.0).await?;
+    scene.wait_logged(&format!("actor=\"{actor}\"")).await?;
+    let inserts = told.borrow().inserts;
+    let tries = rule.applied();
+    wait_refused(scene, &rule, tries + 1).await?;
+    ensure!(told.borrow().inserts == inserts, "inserts went in though all are refused");
+    drop(rule);
+    let over = Instant::now();
+    scene.wait_labelled(0, &waiting, |blocks| blocks == 0.0).await?;
+    Ok((over, vec![("blocks that wait for someone", blocks)]))
+}
+
+/// For as long as it takes to see that the server is asked less often.
+async fn refuse_for_a_while(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
+    let told = scene.stage.servers.sink.stored();
+    let (since, before) = (Instant::now(), told.borrow().inserts);
+    scene.wait_acked(SPANS_BEFORE).await?;
+    let inserts = f64::from(u32::try_from(told.borrow().inserts - before)?) / since.elapsed().as_secs_f64();
+    let rule = refuse(scene, refusal, u32::MAX);
+    wait_refused(scene, &rule, 1).await?;
+    let (since, before) = (Instant::now(), rule.applied());
+    scene.wait_acked(SPANS_REFUSED).await?;
+    let tries = f64::from(rule.applied() - before) / since.elapsed().as_secs_f64();
+    ensure!(rule.applied() > before, "the server is asked no more: nothing would go on by itself");
+    ensure!(
+        tries <= inserts * TRIES_OF_INSERTS_MAX,
+        "it was asked {tries:.1} times a second while it refused, and told rows {inserts:.1} times a second before"
+    );
+    drop(rule);
+    Ok((Instant::now(), vec![("inserts/s before", inserts), ("tries/s while refused", tries)]))
+}

@@ -1,0 +1,310 @@
+//! The server does not take a block whole: rows of it break a constraint of the table, or it is too large.
+//!
+//! Rows that are refused must be in the dead-letter topic, each of them and no other, and all others in the table once.
+
+mod without_letters;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::{Offset, TopicPartitionList};
+use serde_json::{Value, json};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::kafka_front;
+use crate::kafka_wire::OFFSET_COMMIT;
+use crate::scenario::FEW;
+use crate::scene::{Expected, Scene};
+use crate::sink_front::{self, Answer, Verdict};
+use e2e_fixtures::pipeline::TABLE;
+use e2e_fixtures::produce::Topic;
+use e2e_fixtures::spans::{NUMBER_KEY, Numbers};
+
+/// Spans that the table refuses: of so many one, and which of them.
+#[derive(Clone, Copy, Debug)]
+struct Constraint {
+    every: u64,
+    rest: u64,
+}
+
+/// In all partitions: about one a second, each in a block of its own.
+const ANYWHERE: Constraint = Constraint { every: 6_007, rest: 700 };
+
+/// Bytes above which a block is refused as too large: a fifth of a full one.
+const BODY_BYTES_MAX: usize = 12 << 10;
+
+/// Inserts that are refused for that before they are taken again.
+const TOO_LARGE: u32 = 40;
+
+/// How long a step of a block in parts may take to be seen.
+const STEP_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Of so many rounds, one has another member take over.
+const OTHER_MEMBER_EVERY: u32 = 4;
+
+/// Kinds of steps at which it is killed, in turn.
+const STEPS: u32 = 4;
+
+/// How long it may take until every row is found: each takes a second or two of commits and inserts on an idle machine.
+const SETTLE_PATIENCE: Duration = Duration::from_mins(6);
+
+/// How long the dead-letter topic may take to be read.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Rows are refused.
+    Refused,
+    /// The gateway is killed while it looks for them.
+    RefusedKill,
+    /// Blocks are too large.
+    TooLarge,
+    /// Rows are refused, and there is nowhere to put them: they are passed over.
+    Skipped,
+    /// The same, and they hold up their partition alone until there is.
+    Stops,
+}
+
+impl Rows {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Rows, &'static str, u32, &'static str); 5] = [
+        (
+            Rows::Refused,
+            "refused-rows",
+            FEW,
+            "a constraint refuses one span of 6,007: those are dead letters, all others are in",
+        ),
+        (
+            Rows::RefusedKill,
+            "refused-rows-kill",
+            u32::MAX,
+            "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
+        ),
+        (
+            Rows::Skipped,
+            "refused-rows-skipped",
+            FEW,
+            "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
+        ),
+        (
+            Rows::Stops,
+            "refused-rows-stop",
+            FEW,
+            "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
+        ),
+        (
+            Rows::TooLarge,
+            "block-too-large-splits",
+            FEW,
+            "blocks above 12 KiB are refused with 252, too many partitions in one block",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        match self {
+            Rows::Skipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
+            Rows::Refused | Rows::RefusedKill | Rows::TooLarge | Rows::Stops => json!({}),
+        }
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When a step is not seen, a letter is missing or one too many, or a process could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        match self {
+            Rows::Refused => {
+                ANYWHERE.add(scene).await?;
+                begin(scene).await?;
+                scene.wait_acked(SPANS_AFTER).await?;
+                all_letters(scene, ANYWHERE, None).await
+            }
+            Rows::RefusedKill => {
+                ANYWHERE.add(scene).await?;
+                begin(scene).await?;
+                let killed = kill(scene).await?;
+                let recovery = scene.recovered(killed).await?;
+                scene.wait_acked(SPANS_AFTER).await?;
+                all_letters(scene, ANYWHERE, Some(recovery)).await
+            }
+            Rows::TooLarge => {
+                begin(scene).await?;
+                too_large(scene).await
+            }
+            Rows::Skipped => without_letters::skipped(scene).await,
+            Rows::Stops => without_letters::stops(scene).await,
+        }
+    }
+}
+
+impl Constraint {
+    /// Has the table refuse them.
+    async fn add(self, scene: &Scene<'_>) -> Result<()> {
+        let Constraint { every, rest } = self;
+        let table = format!("`{}`.`{TABLE}`", scene.database.name());
+        let number = "(reinterpretAsUInt64(reverse(unhex(SpanId))) - 1)";
+        let change = format!("ALTER TABLE {table} ADD CONSTRAINT refused CHECK {number} % {every} != {rest}");
+        scene.stage.servers.server.execute(&change).await
+    }
+
+    /// Those of these spans that it refuses.
+    fn refused(self, numbers: &Numbers) -> BTreeSet<u64> {
+        let all = numbers.ranges().iter().cloned().flatten();
+        all.filter(|number| number % self.every == self.rest).collect()
+    }
+}
+
+async fn begin(scene: &mut Scene<'_>) -> Result<()> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await
+}
+
+/// Before or after a commit that says that a block is in parts, or before or after an insert behind it.
+async fn kill(scene: &mut Scene<'_>) -> Result<Instant> {
+    let step = scene.round % STEPS;
+    let leg = if step == 0 { kafka_front::Leg::Asked } else { kafka_front::Leg::Answered };
+    let topic = scene.topic.name().to_owned();
+    // Each level is one such commit: later rounds let some go by.
+    let mut left = scene.round / STEPS % STEPS;
+    let wants = move |passage: &kafka_front::Passage| {
+        let is_parted =
+            passage.request.commits.iter().any(|commit| commit.topic == topic && commit.is_parted());
+        let is_wanted = passage.leg == leg && passage.request.api == OFFSET_COMMIT && is_parted;
+        let is_over = is_wanted && left == 0;
+        left = left.saturating_sub(u32::from(is_wanted));
+        is_over
+    };
+    let commit = scene.stage.servers.kafka_gate().trap("commit of a block in parts", wants);
+    let commit = commit.caught(STEP_PATIENCE).await?;
+    let insert = match step {
+        2 => Some(sink_front::Leg::Head),
+        3 => Some(sink_front::Leg::Answered),
+        _ => None,
+    };
+    let killed;
+    if let Some(leg) = insert {
+        let trap =
+            scene.stage.servers.sink.gate().trap("insert behind it", move |passage| passage.leg == leg);
+        commit.decide(kafka_front::Verdict::default());
+        let caught = trap.caught(STEP_PATIENCE).await?;
+        scene.gateway(0).kill().await?;
+        killed = Instant::now();
+        caught.decide(Verdict::Reset);
+    } else {
+        scene.gateway(0).kill().await?;
+        killed = Instant::now();
+        commit.decide(kafka_front::Verdict::Reset);
+    }
+    let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
+    scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
+    Ok(killed)
+}
+
+async fn too_large(scene: &mut Scene<'_>) -> Result<Expected> {
+    let message = "Too many partitions for single INSERT block (more than 100).";
+    let verdict = Verdict::Answer(Answer::exception(500, 252, "TOO_MANY_PARTS", message));
+    let is_large = |passage: &sink_front::Passage| {
+        passage.leg == sink_front::Leg::Head && passage.body_bytes > BODY_BYTES_MAX
+    };
+    let servers = &scene.stage.servers;
+    let rule = servers.sink.gate().rule(TOO_LARGE, verdict, is_large);
+    scene
+        .wait("inserts that are too large", crate::scene::PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= TOO_LARGE {
+                e2e_fixtures::cluster::Seen::Done(())
+            } else {
+                e2e_fixtures::cluster::Seen::NotYet(format!("{applied} of {TOO_LARGE}"))
+            })
+        })
+        .await?;
+    let over = Instant::now();
+    drop(rule);
+    let recovery = scene.recovered(over).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// Ends the load, waits until everything is settled, and compares the letters with what must be refused.
+async fn all_letters(
+    scene: &mut Scene<'_>,
+    constraint: Constraint,
+    recovery_s: Option<f64>,
+) -> Result<Expected> {
+    let sent = scene.stop_load().await?.clone();
+    scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
+    let brokers = scene.stage.servers.kafka();
+    let topic = format!("{}.dead-letter", scene.topic.name());
+    let named = topic.clone();
+    let letters = tokio::task::spawn_blocking(move || read_letters(&brokers, &named)).await??;
+    Topic::ensure(&scene.stage.servers.kafka(), &topic, 1).await?.delete().await?;
+    let (must, doubtful) = (constraint.refused(&sent.acked), constraint.refused(&sent.doubtful));
+    ensure!(!must.is_empty(), "no row was refused");
+    let missing = must.difference(&letters).count();
+    let other = letters.iter().filter(|number| !must.contains(number) && !doubtful.contains(number)).count();
+    ensure!(
+        missing == 0 && other == 0,
+        "of {} refused rows {missing} have no letter, and {other} letters are of no such row",
+        must.len()
+    );
+    let lost = u64::try_from(must.len()).context("count letters")?;
+    Ok(Expected { lost, recovery_s, ..Expected::default() })
+}
+
+/// The numbers of the spans in a dead-letter topic, each of which must say why it is there.
+fn read_letters(brokers: &str, topic: &str) -> Result<BTreeSet<u64>> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("group.id", "sluice-e2e-looks")
+        .set("enable.auto.commit", "false")
+        .create()
+        .context("make a reader of dead letters")?;
+    let metadata =
+        consumer.fetch_metadata(Some(topic), READ_PATIENCE).context("look for the dead letters")?;
+    let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
+    let (mut list, mut left) = (TopicPartitionList::new(), 0);
+    for partition in 0..i32::try_from(partitions)? {
+        let (low, high) = consumer.fetch_watermarks(topic, partition, READ_PATIENCE)?;
+        list.add_partition_offset(topic, partition, Offset::Offset(low))?;
+        left += high - low;
+    }
+    consumer.assign(&list).context("read the dead letters")?;
+    let (mut numbers, deadline) = (BTreeSet::new(), Instant::now() + READ_PATIENCE);
+    while left > 0 {
+        ensure!(Instant::now() < deadline, "{left} dead letters were not read within {READ_PATIENCE:?}");
+        if let Some(message) = consumer.poll(Duration::from_millis(100)) {
+            let message = message.context("read a dead letter")?;
+            numbers.insert(number(&message)?);
+            left -= 1;
+        }
+    }
+    Ok(numbers)
+}
+
+/// The number of the span in a letter.
+fn number(letter: &BorrowedMessage<'_>) -> Result<u64> {
+    let header = |name: &str| {
+        let headers = letter.headers()?;
+        let found = headers.iter().find(|header| header.key == name)?;
+        std::str::from_utf8(found.value?).ok().map(str::to_owned)
+    };
+    let said =
+        ["reason", "code", "value"].map(|name| header(&format!("sluice.dev/{name}")).unwrap_or_default());
+    ensure!(said == ["row_refused", "469", "span"], "a letter says {said:?}");
+    let payload = letter.payload().context("a letter has a value")?;
+    let key = NUMBER_KEY.as_bytes();
+    let at =
+        payload.windows(key.len()).position(|bytes| bytes == key).context("a letter's span has a number")?;
+    // Behind the key: the value's key and length, and in it the key of a whole number.
+    let digits = payload.get(at + key.len() + 3..).context("a number has digits")?;
+    let end = digits.iter().position(|byte| *byte < 0x80).context("a number has an end")?;
+    let digits = digits[..=end].iter().rev();
+    Ok(digits.fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f)))
+}

@@ -1,0 +1,238 @@
+//! Two gateways of a group make ranges by different size rules, as while a change of settings or another version is rolled out, and die in
+//! turn: what one had in flight is sent again by the other, by the rule of the dead one up to where that may have been used.
+//!
+//! ```text
+//! gateway 0: 3 messages a range  333333X        gateway 1 on its partitions:  333|555555
+//! gateway 1: 5 messages a range  5555555555X    gateway 0 on its partitions:  55|3333333    the bar is the horizon
+//! ```
+//!
+//! Ranges end by size here, so that no commit names their ends: whoever cuts an INSERT otherwise that was stored and not answered sends
+//! its rows under another token, and doubles them. Which rule is in force where is read off the plans that are committed.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::only_copy::PARTITIONS_OWNED;
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::kafka_wire::{Commit, Rule};
+use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::sink_front::{Leg, Passage, Verdict};
+use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::spans::{Generator, Run, Shape};
+
+/// Gateways.
+const GATEWAYS: usize = 2;
+
+/// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both come together within two
+/// seconds of load.
+const MESSAGES_SET: [u64; GATEWAYS] = [3, 5];
+
+/// Bytes that end a range of each, too: several times what so many messages have.
+const BYTES_SET: [u64; GATEWAYS] = [16 << 20, 8 << 20];
+
+/// Version of the rule that the program makes ranges by.
+const VERSION: u8 = 2;
+
+/// Versions of the rule of each gateway: with the first a range ends behind the message that reaches its bytes, with the second in front of
+/// one that would pass them.
+const VERSIONS: [u8; GATEWAYS] = [1, VERSION];
+
+/// Messages in a range of each gateway with its own version, all of about the same size: 3 of them stay below the bytes, the next one
+/// does not.
+const MESSAGES_BY_BYTES: [u64; GATEWAYS] = [4, 3];
+
+/// Messages that end a range by their number there, which none reaches.
+const MESSAGES_MANY: u64 = 1_000;
+
+/// Load, spans a second: half of the usual one, since ranges of a few messages make several times as many inserts of it.
+const SPANS_PER_SECOND: u64 = 2_500;
+
+/// A block closes by its age only after more than twice the time in which it is full.
+const INTERVAL: &str = "4s";
+
+/// How often one of them dies: each once.
+const DEATHS: usize = GATEWAYS;
+
+/// Partitions that a gateway has read up to the horizon of the other one's rule.
+const RULE_CHANGES: &str = "sluice_gateway_rule_changes_total";
+
+/// What would say that a gateway does not know the other one's ranges: partitions begun anew, ranges cut somewhere else, partitions that
+/// are not read.
+const UNKNOWN: [&str; 3] = [
+    "sluice_gateway_fresh_starts_total",
+    "sluice_gateway_doubtful_ranges_total",
+    "sluice_gateway_partitions_halted",
+];
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleChange {
+    /// The settings.
+    Settings,
+    /// The version of the rule.
+    Versions,
+}
+
+impl RuleChange {
+    /// What a gateway is told otherwise than usual, by its number.
+    pub fn change(self, number: usize) -> Value {
+        let Rule { bytes, messages, .. } = self.rule(number);
+        json!({"sink": {"clickhouse": {"insert": {
+            "maxRows": messages, "maxBytes": format!("{}KiB", bytes >> 10), "maxInterval": INTERVAL,
+        }}}})
+    }
+
+    /// The rule of a gateway.
+    fn rule(self, number: usize) -> Rule {
+        match self {
+            RuleChange::Settings => {
+                Rule { version: VERSION, bytes: BYTES_SET[number], messages: MESSAGES_SET[number] }
+            }
+            RuleChange::Versions => {
+                Rule { version: VERSIONS[number], bytes: bytes_of_versions(), messages: MESSAGES_MANY }
+            }
+        }
+    }
+
+    /// Rows of its full ranges.
+    fn rows(self, number: usize) -> u64 {
+        let messages = match self {
+            RuleChange::Settings => MESSAGES_SET,
+            RuleChange::Versions => MESSAGES_BY_BYTES,
+        };
+        messages[number] * Shape::Numbered.message_spans()
+    }
+
+    fn start(self, scene: &mut Scene<'_>, number: usize) -> Result<()> {
+        scene.reconfigure(&self.change(number))?;
+        let program = match self {
+            RuleChange::Versions if VERSIONS[number] != VERSION => scene.stage.former_program()?,
+            _ => scene.stage.program.clone(),
+        };
+        scene.start_program(program).map(drop)
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a process could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        for number in 0..GATEWAYS {
+            self.start(scene, number)?;
+        }
+        wait_halves(scene).await?;
+        scene.start_load_of(SPANS_PER_SECOND);
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let mut longest = 0.0_f64;
+        for death in 0..DEATHS {
+            let dying = (scene.round as usize + death) % GATEWAYS;
+            longest = longest.max(self.die(scene, dying).await?);
+        }
+        scene.wait_acked(SPANS_AFTER).await?;
+        self.wait_rules(scene, GATEWAYS).await?;
+        for number in 0..GATEWAYS {
+            for name in UNKNOWN {
+                scene.wait_metric(number, name, |count| count == 0.0).await?;
+            }
+        }
+        Ok(Expected { measures: vec![("s until gone on by the other", longest)], ..Expected::default() })
+    }
+
+    /// A gateway dies when the server has stored a full range of its and it does not know yet, and comes back once the other has gone on
+    /// with its partitions, behind all that it may have sent and by its own rule. Gives the seconds until then.
+    async fn die(self, scene: &mut Scene<'_>, dying: usize) -> Result<f64> {
+        self.wait_rules(scene, GATEWAYS).await?;
+        let other = GATEWAYS - 1 - dying;
+        let before = scene.wait_metric(other, RULE_CHANGES, |_| true).await?;
+        let rows = self.rows(dying);
+        // Only who goes on with ranges of the other makes such, too, and by now nobody does.
+        let is_full = move |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows == rows;
+        let gate = scene.stage.servers.sink.gate();
+        let caught = gate.trap("insert of a full range", is_full).caught(PATIENCE).await?;
+        scene.gateway(dying).kill().await?;
+        scene.retire(dying)?;
+        let died = Instant::now();
+        caught.decide(Verdict::Reset);
+        let ends = scene.topic.watermarks().await?;
+        scene
+            .wait("commits behind all that the dead one may have sent", PATIENCE, async |scene| {
+                let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+                let is_behind =
+                    |partition: i32, end: i64| committed.get(&partition).is_none_or(|offset| *offset < end);
+                let behind = ends.iter().filter(|marks| is_behind(marks.partition, marks.high)).count();
+                Ok(if behind == 0 {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(format!("{behind} partitions are in front of it"))
+                })
+            })
+            .await?;
+        let seconds = died.elapsed().as_secs_f64();
+        let only = self.wait_rules(scene, 1).await?;
+        ensure!(only == [self.rule(other)], "{only:?} is in force once gateway {dying} is dead");
+        // The partition of the range that was in flight, at the least.
+        scene.wait_metric(other, RULE_CHANGES, |count| count > before).await?;
+        scene.start_again(dying, None)?;
+        wait_halves(scene).await?;
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        Ok(seconds)
+    }
+
+    /// Waits until each of so many gateways has its rule in force in its part of the partitions: as the plans say that are committed. Gives
+    /// these rules.
+    async fn wait_rules(self, scene: &mut Scene<'_>, gateways: usize) -> Result<Vec<Rule>> {
+        let share = usize::try_from(PARTITIONS)? / gateways;
+        scene
+            .wait("the rules in force", PATIENCE, async |scene| {
+                let mut partitions: BTreeMap<Rule, usize> = BTreeMap::new();
+                let plans = scene.plans().await?;
+                for rule in plans.iter().filter_map(Commit::rule) {
+                    *partitions.entry(rule).or_default() += 1;
+                }
+                let is_shared =
+                    partitions.len() == gateways && partitions.values().all(|count| *count == share);
+                let is_known = (0..GATEWAYS).filter(|number| partitions.contains_key(&self.rule(*number)));
+                Ok(if is_shared && is_known.count() == gateways {
+                    Seen::Done(partitions.into_keys().collect())
+                } else {
+                    Seen::NotYet(format!("partitions by rule: {partitions:?}"))
+                })
+            })
+            .await
+    }
+}
+
+/// Three and a half messages, in whole KiB: numbers of the load make messages larger by less than a tenth.
+fn bytes_of_versions() -> u64 {
+    let message =
+        Generator::new(Shape::Numbered, Run::fresh()).message(0..Shape::Numbered.message_spans()).len();
+    (message as u64 * 7 / 2) >> 10 << 10
+}
+
+/// Waits until each of them has half of the partitions.
+async fn wait_halves(scene: &mut Scene<'_>) -> Result<()> {
+    let half = f64::from(PARTITIONS) / 2.0;
+    for number in 0..GATEWAYS {
+        // Whole numbers, so small that they are exact.
+        scene.wait_metric(number, PARTITIONS_OWNED, |owned| (owned - half).abs() < 0.5).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_messages_stay_below_the_bytes_of_a_range_and_the_fourth_passes_them() {
+        let mut generator = Generator::new(Shape::Numbered, Run::fresh());
+        for first in [0, 100, 10_000, 1_000_000, 100_000_000] {
+            let message = generator.message(first..first + Shape::Numbered.message_spans()).len() as u64;
+            let bytes = bytes_of_versions();
+            assert!(3 * message < bytes && bytes < 4 * message, "{message} bytes, and {bytes} in a range");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What ClickHouse does to a gateway: dies, is slow, falls silent, forgets tokens.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::only_copy::MAY_BE_DOUBLED;
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::gate::Caught;
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PATIENCE, Scene};
+use crate::sink_front::{Leg, Passage, Verdict};
+use e2e_fixtures::cluster::Seen;
+
+/// How long a slow server keeps its answers back.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// How many inserts are slow: both that a gateway has in flight, and two more.
+const SLOW_TIMES: u32 = 4;
+
+/// Spans while the server is silent: six seconds of load, over the insert's timeout below.
+const SPANS_SILENT: u64 = 30_000;
+
+/// Blocks whose tokens the server remembers, where it is to forget them soon.
+pub(super) const WINDOW_SHORT: u64 = 4;
+
+/// The series of a gateway that is 1 while it relies on no token of such a table.
+pub(super) const AT_LEAST_ONCE: &str =
+    "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"window_short\"}";
+
+/// What a gateway logs of a window that it does not rely on.
+const SAYS_SHORT: &str = "reasons=\"window_short\"";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// SIGKILL when it has half of an INSERT, and a start.
+    KillInInsert,
+    /// SIGKILL when it has stored one and its answer is on its way.
+    KillAfterCommit,
+    /// Answers are 20 s late; the gateway waits longer than that.
+    Slow,
+    /// The gateway waits less and sends again.
+    SlowOverTimeout,
+    /// Nothing passes, for longer than the gateway waits for an insert.
+    Silent,
+    /// The server remembers few tokens, and has forgotten that of an INSERT before it would be sent again.
+    WindowShort,
+    /// The same, and it has lost its logs, which would say that it has stored the INSERT.
+    WindowShortUntold,
+    /// An INSERT is sent again after the server has forgotten its token, which nobody could know.
+    PastWindow,
+}
+
+impl Server {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let timeout = match self {
+            // Answers are kept back for so long as they take, or as the server takes to forget.
+            Server::Slow | Server::WindowShortUntold => "30s",
+            Server::Silent => "3s",
+            _ => return json!({}),
+        };
+        json!({"sink": {"clickhouse": {"insert": {"timeout": timeout}}}})
+    }
+
+    /// Whether INSERTs stay without an answer for longer than the gateway waits for one.
+    fn leaves_doubt(self) -> bool {
+        matches!(self, Server::SlowOverTimeout | Server::Silent)
+    }
+
+    /// Whether the server remembers few tokens.
+    fn forgets_soon(self) -> bool {
+        matches!(self, Server::WindowShort | Server::WindowShortUntold)
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or the server could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        if self.forgets_soon() {
+            scene.remember_tokens(WINDOW_SHORT).await?;
+        }
+        scene.start_gateway(Some("gateway-0"))?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let mut doubled = 0;
+        let since = match self {
+            Server::KillInInsert => kill_at(scene, Leg::Middle).await?,
+            Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
+            Server::Slow | Server::SlowOverTimeout => slow(scene, self.leaves_doubt()).await?,
+            Server::Silent => silent(scene).await?,
+            Server::WindowShort | Server::WindowShortUntold => {
+                doubled = window_short(scene, self == Server::WindowShortUntold).await?;
+                Instant::now()
+            }
+            Server::PastWindow => {
+                doubled = past_window(scene).await?;
+                Instant::now()
+            }
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        if self.leaves_doubt() {
+            scene.wait_doubt(0, false).await?;
+        }
+        if self.forgets_soon() {
+            // It has asked the server what became of the INSERT, and was told, or not.
+            scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
+            scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
+        }
+        Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    let caught =
+        servers.sink.gate().trap("insert", move |passage| passage.leg == leg).caught(PATIENCE).await?;
+    servers.kill_clickhouse().await?;
+    caught.decide(Verdict::Reset);
+    servers.start_clickhouse().await?;
+    Ok(Instant::now())
+}
+
+/// Where that makes doubt, the gateway says so before the last of them is tried again.
+async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
+    let gate = scene.stage.servers.sink.gate();
+    let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
+    scene
+        .wait("slow inserts", PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= SLOW_TIMES { Seen::Done(()) } else { Seen::NotYet(format!("{applied} so far")) })
+        })
+        .await?;
+    let since = Instant::now();
+    if leaves_doubt {
+        scene.wait_doubt(0, true).await?;
+    }
+    Ok(since)
+}
+
+/// It lasts until the gateway has said what is in doubt.
+async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.stage.servers.sink.go(Way::Blackhole);
+    let waited = async {
+        scene.wait_acked(SPANS_SILENT).await?;
+        scene.wait_doubt(0, true).await
+    };
+    let waited = waited.await;
+    scene.stage.servers.sink.go(Way::Open);
+    waited.map(|()| Instant::now())
+}
+
+/// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token: the
+/// gateway, which has said that it does not rely on so short a window, does not send it again without asking. Gives the rows that the server
+/// must then have twice: none, unless it has lost its logs and cannot say.
+async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
+    scene.wait_logged(SAYS_SHORT).await?;
+    let caught = stored_insert(scene).await?;
+    scene.wait_inserts(2 * WINDOW_SHORT).await?;
+    let mut doubled = 0;
+    if loses_logs {
+        scene.lose_logs().await?;
+        doubled = caught.passage.written_rows;
+    }
+    caught.decide(Verdict::Reset);
+    Ok(doubled)
+}
+
+/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Gives the rows that it must then have
+/// twice.
+async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
+    let caught = stored_insert(scene).await?;
+    let rows = caught.passage.written_rows;
+    scene.forget_tokens().await?;
+    caught.decide(Verdict::Reset);
+    Ok(rows)
+}
+
+async fn stored_insert(scene: &Scene<'_>) -> Result<Caught<Passage, Verdict>> {
+    let stored = |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows > 0;
+    scene.stage.servers.sink.gate().trap("stored insert", stored).caught(PATIENCE).await
+}

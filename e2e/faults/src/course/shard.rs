@@ -1,0 +1,175 @@
+//! One of two shards is lost and comes back, while a gateway dies and replays what is in flight; without a queue volume, with one, and with a
+//! full one.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::only_copy::{MAY_BE_DOUBLED, wait_enqueued};
+use super::spooled::{REFUSED, SMALL_KIB};
+use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
+use super::{INSERTS_BEFORE, SPANS_AFTER, spooled};
+use crate::kafka_front::Way;
+use crate::scene::{Expected, Scene};
+use crate::segments;
+use e2e_fixtures::cluster::Seen;
+
+/// Spans while the shard is lost: half a minute of load, in which its blocks fill their share of the memory.
+const SPANS_LOST: u64 = 150_000;
+
+/// Inserts into the other shard at the end of that time: two seconds' worth, of four partitions.
+const INSERTS_OF_OTHER: u64 = 24;
+
+/// The smallest memory limit with a volume: inserts to two shards need more than those to one.
+const MEMORY: &str = "161MiB";
+
+/// Where blocks of the shard wait that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// In memory: there is no queue volume.
+    InMemory,
+    /// On a queue volume.
+    OnVolume,
+    /// The same, until that is full.
+    OnFullVolume,
+    /// On a queue volume that has the only copy of them, and of blocks of the other shard.
+    OnlyCopies,
+}
+
+impl Lost {
+    /// All of them, with a scenario's name and words.
+    pub const ALL: [(Lost, &'static str, &'static str); 4] = [
+        (
+            Lost::InMemory,
+            "shard-lost-and-back",
+            "SIGKILL of one of two shards, and of the gateway while it is lost; the other shard goes on",
+        ),
+        (
+            Lost::OnVolume,
+            "shard-lost-spilled",
+            "the same with a queue volume, where the blocks of the lost shard wait",
+        ),
+        (
+            Lost::OnFullVolume,
+            "shard-lost-volume-full",
+            "the same, and they fill it: the other shard goes on all the same",
+        ),
+        (
+            Lost::OnlyCopies,
+            "shard-lost-only-copies",
+            "commit: AfterEnqueue; both shards are lost, and the gateway; one is back before the other: all only copies of its go in",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        if self == Lost::InMemory {
+            return json!({});
+        }
+        let mut change = volume::change(self == Lost::OnlyCopies);
+        change["memory"]["limit"] = json!(MEMORY);
+        change
+    }
+}
+
+/// Plays it.
+///
+/// # Errors
+/// When what is waited for does not come, or a server could not be handled.
+pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
+    scene.open_second_shard().await?;
+    if lost == Lost::OnFullVolume {
+        scene.mount_volume(0, SMALL_KIB)?;
+    }
+    scene.write_to_both_shards()?;
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let database = scene.database.name().to_owned();
+    ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the second shard");
+    if lost == Lost::OnlyCopies {
+        return only_copies(scene).await;
+    }
+
+    scene.second_shard()?.kill().await?;
+    scene.wait_acked(SPANS_LOST / 2).await?;
+    if lost != Lost::InMemory {
+        scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
+    }
+    ensure_none_may_be_doubled(scene).await?;
+    // Its successor finds ranges in flight for a shard that it cannot ask, and blocks for it on its volume.
+    scene.gateway(0).kill().await?;
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.wait_acked(SPANS_LOST / 2).await?;
+    if lost == Lost::OnFullVolume {
+        scene.wait_metric(0, REFUSED, |blocks| blocks > 0.0).await?;
+    }
+    scene.wait_inserts(INSERTS_OF_OTHER).await?;
+
+    scene.second_shard()?.begin().await?;
+    let back = Instant::now();
+    let recovery = scene.recovered(back).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    if lost != Lost::InMemory {
+        scene.stop_load().await?;
+        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    }
+    // The tokens of the other shard are known all the time, and those of this one once it can be asked.
+    ensure_none_may_be_doubled(scene).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+async fn ensure_none_may_be_doubled(scene: &mut Scene<'_>) -> Result<()> {
+    let told = scene.wait_metric(0, MAY_BE_DOUBLED, |_| true).await?;
+    ensure!(told < 0.5, "{told} rows are said to be doubled perhaps, though every token is remembered");
+    Ok(())
+}
+
+/// Blocks of the shard that stays away are more than may be sent at a time, and none of the other's waits behind them.
+async fn only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.stop_load().await?;
+    // What is in is committed: what is committed from now on is on the volume.
+    scene.wait_committed(0).await?;
+    let before = scene.committed_messages().await?;
+    scene.second_shard()?.kill().await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    let left = leave_only_copies(scene, before).await;
+    scene.stage.servers.sink.go(Way::Open);
+    left?;
+    scene.start_again(0, Some("gateway-0"))?;
+    scene
+        .wait("blocks of one shard alone", DRAIN_PATIENCE, async |scene| {
+            let [even, odd] = blocks_of_shards(scene)?;
+            let is_one = even.min(odd) == 0 && even.max(odd) > 0;
+            Ok(if is_one { Seen::Done(()) } else { Seen::NotYet(format!("{even} and {odd} blocks")) })
+        })
+        .await?;
+    scene.second_shard()?.begin().await?;
+    spooled::drained(scene).await?;
+    Ok(Expected::default())
+}
+
+/// Everything is read, and on the volume or committed there, when the gateway dies.
+async fn leave_only_copies(scene: &mut Scene<'_>, committed_before: i64) -> Result<()> {
+    scene.produce(SPANS_AWAY).await?;
+    let spans = as_real(scene.stop_load().await?.acked.count());
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
+    wait_enqueued(scene, committed_before).await?;
+    scene.gateway(0).kill().await?;
+    let blocks = blocks_of_shards(scene)?;
+    ensure!(
+        blocks.iter().all(|blocks| as_real(*blocks) >= BLOCKS / 2.0),
+        "{blocks:?} blocks are on the volume"
+    );
+    Ok(())
+}
+
+/// Blocks on the volume by shard: partitions of a topic go to two shards in turn.
+fn blocks_of_shards(scene: &Scene<'_>) -> Result<[u64; 2]> {
+    let mut blocks = [0; 2];
+    for block in segments::left(&scene.volume(0))? {
+        blocks[usize::from(block.partition % 2 != 0)] += 1;
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,386 @@
+//! What can happen to the queue volume, and to what its blocks rely on: it is lost or full, the log has forgotten their
+//! messages. What happens to their bytes is [`damage`](super::damage)'s.
+//!
+//! ```text
+//! load -> gateway -> volume     ClickHouse is away, or refuses
+//!            X          X       the fault
+//!         gateway <- volume -> ClickHouse, which is back; Kafka has what the volume has not
+//! ```
+//!
+//! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::INSERTS_BEFORE;
+use super::broker::MESSAGES_LOST;
+use super::only_copy::MAY_BE_DOUBLED;
+use super::server::{AT_LEAST_ONCE, WINDOW_SHORT};
+use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
+use crate::gate::Caught;
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PATIENCE, Scene};
+use crate::segments;
+use crate::sink_front::{Answer, Leg, Passage, Verdict};
+use e2e_fixtures::cluster::Seen;
+use e2e_stack::process::Signal;
+
+/// Room of a volume that is to be full, KiB: some 120 blocks.
+pub(super) const SMALL_KIB: u32 = 1_536;
+
+/// The gateway's metric of blocks for which the volume had no room.
+pub(super) const REFUSED: &str = "sluice_gateway_spool_refused_blocks_total";
+
+/// Spans that fill it and the memory, and some more.
+const SPANS_SMALL: u64 = 80_000;
+
+/// The same where `queue.maxBytes` is what is full.
+const SPANS_BYTES: u64 = 600_000;
+
+/// Spans of one message, and so of one block.
+const SPANS_DOUBTFUL: u64 = 100;
+
+/// Nothing is read for so long once there is no room: many times what a block takes.
+const STANDS_STILL: Duration = Duration::from_secs(3);
+
+/// How long a volume and the memory may take to fill.
+const FILL_PATIENCE: Duration = Duration::from_mins(4);
+
+/// How long a gateway that leaves its blocks on the volume may take to leave.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spooled {
+    /// The volume is lost.
+    Lost,
+    /// Its file system is full.
+    FullDevice,
+    /// It has the bytes that it may have.
+    FullBytes,
+    /// Kafka no longer has what is on it.
+    RetentionPasses,
+    /// The same, and another gateway has committed behind that before this one comes back.
+    OvertakenBehind,
+    /// The server no longer knows the token of a block that it has stored.
+    PastWindow,
+    /// The same, and the gateway knows it; the server has lost its logs, which would say that it has the block.
+    WindowShortUntold,
+}
+
+impl Spooled {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Spooled, &'static str, u32, &'static str); 7] = [
+        (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
+        (
+            Spooled::FullDevice,
+            "volume-full-device",
+            3,
+            "the volume's file system is full: reading stands still; SIGKILL meanwhile in every other round",
+        ),
+        (Spooled::FullBytes, "volume-full-bytes", 3, "the same when queue.maxBytes is reached"),
+        (
+            Spooled::RetentionPasses,
+            "volume-retention-passes",
+            u32::MAX,
+            "SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume",
+        ),
+        (
+            Spooled::OvertakenBehind,
+            "volume-retention-passes-behind",
+            u32::MAX,
+            "the same while the volume's gateway is away: another one owns its partitions, and has committed behind them when it comes back",
+        ),
+        (
+            Spooled::PastWindow,
+            "volume-past-window",
+            4,
+            "an INSERT is stored, its answer lost, its block goes to the volume, and its token is forgotten: its rows are doubled; \
+             SIGKILL meanwhile in every other round",
+        ),
+        (
+            Spooled::WindowShortUntold,
+            "volume-window-short-untold",
+            3,
+            "the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as rows \
+             that may be",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let mut change = volume::change(false);
+        match self {
+            // Everything goes to the volume 3 s before.
+            Spooled::RetentionPasses => change["shutdown"]["deadline"] = json!("8s"),
+            // An answer is kept back until the server has forgotten its token.
+            Spooled::WindowShortUntold => change["sink"]["clickhouse"]["insert"]["timeout"] = json!("30s"),
+            Spooled::FullBytes => {
+                // Blocks of a chunk each: fewer of them are more bytes.
+                change["queue"]["maxBytes"] = json!("32MiB");
+                change["sink"]["clickhouse"]["insert"]["maxRows"] = json!(1_000);
+            }
+            _ => {}
+        }
+        change
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let outcome = match self {
+            Spooled::Lost => lose(scene).await,
+            Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
+            Spooled::RetentionPasses => forget_messages(scene).await,
+            Spooled::OvertakenBehind => forget_messages_behind(scene).await,
+            Spooled::PastWindow => forget_token(scene).await,
+            Spooled::WindowShortUntold => forget_everything(scene).await,
+        };
+        scene.stage.servers.sink.go(Way::Open);
+        outcome
+    }
+
+    /// Until there is no room for any more, in memory or on the volume.
+    async fn fill(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let spans = if self == Spooled::FullDevice {
+            scene.mount_volume(0, SMALL_KIB)?;
+            SPANS_SMALL
+        } else {
+            SPANS_BYTES
+        };
+        begin(scene).await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        scene.produce(spans).await?;
+        scene.wait_metric_within(0, REFUSED, FILL_PATIENCE, |blocks| blocks > 0.0).await?;
+        let read = stands_still(scene).await?;
+        let produced = as_real(scene.stop_load().await?.acked.count());
+        ensure!(read < produced, "all {produced} spans were read: there was room for them");
+        let held = scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks > 0.0).await?;
+        if scene.round % 2 == 1 {
+            volume::kill(scene).await?;
+        }
+        scene.stage.servers.sink.go(Way::Open);
+        let recovery = scene.recovered(Instant::now()).await?;
+        scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+        drained(scene).await?;
+        let measures = vec![("blocks on the full volume", held), ("spans behind", produced - read)];
+        Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    }
+}
+
+/// A gateway that inserts.
+pub(super) async fn begin(scene: &mut Scene<'_>) -> Result<()> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    // What is produced at once goes on with the numbers of the load.
+    scene.stop_load().await.map(drop)
+}
+
+/// Waits until everything is off the volume, with some more spans behind it.
+pub(super) async fn drained(scene: &mut Scene<'_>) -> Result<()> {
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await.map(drop)
+}
+
+/// ClickHouse is away until everything is read, of which the volume has what memory has not.
+pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
+    begin(scene).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    scene.produce(SPANS_AWAY).await?;
+    let spans = as_real(scene.stop_load().await?.acked.count());
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await.map(drop)
+}
+
+/// The gateway is started again, and ClickHouse is back.
+pub(super) async fn come_back(scene: &mut Scene<'_>) -> Result<f64> {
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.stage.servers.sink.go(Way::Open);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    Ok(recovery)
+}
+
+async fn lose(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    let volume = scene.volume(0);
+    let blocks = segments::left(&volume)?.len();
+    ensure!(blocks > 0, "no block was on the volume");
+    std::fs::remove_dir_all(&volume).with_context(|| format!("lose {}", volume.display()))?;
+    std::fs::create_dir(&volume).with_context(|| format!("create {}", volume.display()))?;
+    let recovery = come_back(scene).await?;
+    let measures = vec![("blocks lost with it", as_real(blocks as u64))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Kafka deletes what is on the volume, as far as it follows the committed offset without a gap.
+async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    if scene.round.is_multiple_of(2) {
+        scene.gateway(0).kill().await?;
+    } else {
+        scene.gateway(0).signal(Signal::TERM)?;
+        let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+        ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    }
+    let deleted = delete_heads(scene).await?;
+    let recovery = come_back(scene).await?;
+    let measures = vec![("messages on the volume alone", as_real(deleted.messages))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// The same, and another gateway takes the partitions over before this one is back. By then all is committed.
+async fn forget_messages_behind(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    scene.retire(0)?;
+    let deleted = delete_heads(scene).await?;
+    scene.stage.servers.sink.go(Way::Open);
+    let other = scene.start_gateway(Some("gateway-1"))?;
+    let messages = as_real(deleted.messages);
+    scene.wait_metric(other, MESSAGES_LOST, |lost| is_same(lost, messages)).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    // What the other one has read waits on the volume until its partitions are known not to come.
+    let rows = as_real(deleted.rows);
+    scene.wait_metric_within(0, MAY_BE_DOUBLED, DRAIN_PATIENCE, |told| is_same(told, rows)).await?;
+    scene.produce(SPANS_AFTER).await?;
+    let measures = vec![("messages on the volume alone", messages)];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// What only a volume has from now on.
+pub(super) struct Deleted {
+    pub messages: u64,
+    pub rows: u64,
+}
+
+/// Kafka deletes the messages of blocks on the volume that follow the committed offset without a gap.
+pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<Deleted> {
+    let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let begins = ends.clone();
+    let mut left = segments::left(&scene.volume(0))?;
+    left.sort_by_key(|block| (block.partition, block.first));
+    let mut rows = 0;
+    for block in &left {
+        if let Some(end) = ends.get_mut(&block.partition).filter(|end| **end == block.first) {
+            *end = block.next;
+            rows += block.rows;
+        }
+    }
+    let deleted: i64 = ends.iter().map(|(partition, end)| end - begins[partition]).sum();
+    ensure!(deleted > 0, "no block of {} follows a committed offset", left.len());
+    scene.topic.delete_records(&ends.into_iter().collect::<Vec<_>>()).await?;
+    Ok(Deleted { messages: deleted.unsigned_abs(), rows })
+}
+
+/// One block is stored, and its answer is on its way.
+async fn store_unanswered(scene: &mut Scene<'_>) -> Result<Caught<Passage, Verdict>> {
+    begin(scene).await?;
+    scene.wait_committed_within(0, PATIENCE).await?;
+    let sink = &scene.stage.servers.sink;
+    let trap =
+        sink.gate().trap("stored insert", |passage| passage.leg == Leg::Answered && passage.written_rows > 0);
+    scene.produce(SPANS_DOUBTFUL).await?;
+    let caught = trap.caught(PATIENCE).await?;
+    let rows = caught.passage.written_rows;
+    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
+    Ok(caught)
+}
+
+/// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.
+async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
+    let caught = store_unanswered(scene).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    caught.decide(Verdict::Reset);
+    scene.produce(SPANS_AWAY).await?;
+    // The oldest go first, and the one in doubt is the oldest.
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
+    if scene.round % 2 == 1 {
+        volume::kill(scene).await?;
+    }
+    scene.forget_tokens().await?;
+    scene.stage.servers.sink.go(Way::Open);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// The server stores a block whose answer is lost, and forgets its token because of others that come, and no log of it says what became of
+/// the block; which is sent again once the server takes any, until when it waits on the volume.
+async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.remember_tokens(WINDOW_SHORT).await?;
+    let caught = store_unanswered(scene).await?;
+    insert_others(scene, 2 * WINDOW_SHORT).await?;
+    // A connection that breaks would leave every block in doubt that was on its way; what the server refuses it does not have.
+    let overloaded = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries.");
+    let is_sent = |passage: &Passage| passage.leg == Leg::Head;
+    let rule = scene.stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(overloaded), is_sent);
+    scene.lose_logs().await?;
+    caught.decide(Verdict::Reset);
+    scene.produce(SPANS_AWAY).await?;
+    // The oldest go first, and the one in doubt is the oldest.
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
+    drop(rule);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
+    scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
+    Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// So many blocks of one message each go in, and the gateway is told of all of them: none is left for which it could be in doubt.
+async fn insert_others(scene: &mut Scene<'_>, blocks: u64) -> Result<()> {
+    let stage = scene.stage;
+    let wanted = stage.servers.sink.stored().borrow().inserts + blocks;
+    scene.produce(blocks * SPANS_DOUBTFUL).await?;
+    scene.wait_inserts_up_to(&stage.servers.sink, wanted).await
+}
+
+/// Waits until the first block behind the committed offset is on the volume in every partition that has one.
+pub(super) async fn heads_are_spooled(scene: &mut Scene<'_>) -> Result<()> {
+    scene
+        .wait("the first block of each partition on the volume", PATIENCE, async |scene| {
+            let left = segments::left(&scene.volume(0))?;
+            let committed = scene.committed().await?;
+            let is_spooled = |(partition, offset): &&(i32, i64)| {
+                left.iter().any(|block| block.partition == *partition && block.first == *offset)
+            };
+            let spooled = committed.iter().filter(is_spooled).count();
+            Ok(if spooled == committed.len() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{spooled} of {}", committed.len()))
+            })
+        })
+        .await
+}
+
+/// Waits until no span was read for [`STANDS_STILL`]; gives how many were.
+async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
+    let mut last = (-1.0, Instant::now());
+    scene
+        .wait("reading to stand still", FILL_PATIENCE, async |scene| {
+            let read = scene.gateway(0).metric(SPANS_READ).await.unwrap_or(-1.0);
+            if !is_same(read, last.0) {
+                last = (read, Instant::now());
+            }
+            let is_still = read >= 0.0 && last.1.elapsed() >= STANDS_STILL;
+            Ok(if is_still { Seen::Done(read) } else { Seen::NotYet(format!("{read} spans are read")) })
+        })
+        .await
+}
+
+/// Counts, as metrics give them.
+pub(super) fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() < 0.5
+}

@@ -1,0 +1,109 @@
+//! A topic of nothing but messages that cannot be read: a producer with the wrong format, or another topic's messages.
+//!
+//! What is measured is how fast they become letters, each of them once and in the order of the log; then good messages come again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+
+use super::SPANS_AFTER;
+use super::input::producer;
+use crate::scene::{Expected, Scene};
+use e2e_fixtures::letters::Place;
+
+/// Bad messages in each partition.
+const MESSAGES: usize = 1_500;
+
+/// Bytes of one. A letter carries the message, and 512 letters and 1,152 KiB of them may be under way: these are bound by neither.
+const MESSAGE_BYTES: usize = 1 << 10;
+
+/// How long the broker may take for a message.
+const SEND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long all letters may take: a letter at a time and partition on a busy machine.
+const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
+
+/// The metric of letters that the brokers have.
+const LETTERS: &str = "sluice_gateway_dead_letters_total";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storm {
+    /// Nothing else.
+    Alone,
+    /// SIGKILL in the middle of it.
+    Killed,
+}
+
+impl Storm {
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When a letter is missing, or in the wrong place, or what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let places = send_all(scene).await?;
+        let letters = count(places.len());
+        scene.start_gateway(Some("gateway-0"))?;
+        let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
+        let began = Instant::now();
+        if self == Storm::Killed {
+            scene.wait_metric(0, LETTERS, |count| count > letters / 4.0).await?;
+            scene.gateway(0).kill().await?;
+            scene.start_again(0, Some("gateway-0"))?;
+            scene.wait_committed_within(0, LETTERS_PATIENCE).await?;
+        } else {
+            scene.wait_metric_within(0, LETTERS, LETTERS_PATIENCE, |count| count >= letters).await?;
+        }
+        let rate = (letters - first) / began.elapsed().as_secs_f64();
+        let good = Instant::now();
+        scene.start_load();
+        let recovery = scene.recovered(good).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        scene.stop_load().await?;
+        scene.wait_committed(0).await?;
+        ensure_letters(scene, places, self == Storm::Killed).await?;
+        let measures = vec![("letters/s", rate)];
+        Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    }
+}
+
+/// Each message has its letter, in the order of its partition, and no more than one unless a process was killed.
+async fn ensure_letters(scene: &mut Scene<'_>, places: Vec<Place>, may_double: bool) -> Result<()> {
+    let letters = scene.letters().await?;
+    letters.ensure_exactly(&scene.topic, "malformed", &places.into_iter().collect())?;
+    letters.ensure_in_order()?;
+    ensure!(may_double || letters.doubled() == 0, "{} letters are there again", letters.doubled());
+    Ok(())
+}
+
+async fn send_all(scene: &Scene<'_>) -> Result<Vec<Place>> {
+    let producer = producer(scene)?;
+    let value = vec![0xff; MESSAGE_BYTES];
+    let partitions = 0..scene.topic.partitions();
+    let sent = partitions.map(|partition| send_many(&producer, scene.topic.name(), partition, &value));
+    Ok(try_join_all(sent).await?.concat())
+}
+
+async fn send_many(
+    producer: &FutureProducer,
+    topic: &str,
+    partition: i32,
+    value: &[u8],
+) -> Result<Vec<Place>> {
+    let send = |_| {
+        producer.send(FutureRecord::<(), [u8]>::to(topic).partition(partition).payload(value), SEND_PATIENCE)
+    };
+    let mut places = Vec::new();
+    for sent in (0..MESSAGES).map(send).collect::<Vec<_>>() {
+        let delivery = sent.await.map_err(|(error, _)| error).context("produce a bad message")?;
+        places.push((partition, delivery.offset));
+    }
+    Ok(places)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "thousands of letters")]
+fn count(letters: usize) -> f64 {
+    letters as f64
+}

@@ -1,0 +1,210 @@
+//! Little comes in: ten spans a second and partition. Measured is how many inserts that makes, and how fresh rows are.
+//!
+//! A row's freshness is the time from when its message was given to the producer until the server evaluated the default of a column
+//! that was added for this, by one clock.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use crate::scenario::{FEW, ONE};
+use crate::scene::{Expected, PARTITIONS, Scene};
+use e2e_fixtures::pipeline::TABLE;
+use e2e_fixtures::produce::Feed;
+use e2e_fixtures::spans::{Encoding, Shape};
+use e2e_stack::process::interrupt;
+
+/// Spans of a message: one a second for each partition.
+const MESSAGE_SPANS: u64 = 10;
+
+/// How long it goes on: so long that what may close at once is little beside it.
+const SECONDS: u64 = 135;
+
+/// The same where the gateway is killed: fifteen times the age of a block.
+const SECONDS_KILLED: u64 = 60;
+
+/// The same with many partitions: three times the age of a block.
+const SECONDS_MANY: u64 = 150;
+
+/// Seconds at the beginning that do not count: what was saved up may be used up at once.
+const SECONDS_BEFORE: u64 = 15;
+
+/// Inserts a second at the most.
+const INSERTS_PER_SECOND_MAX: f64 = 2.0;
+
+/// Inserts beyond that which a count may have, however long it is: blocks may close all at once, right after it began and right before its
+/// end. The gateway's own limit (`AT_ONCE` in its `batch.rs`); 0.07 a second here.
+const INSERTS_AT_ONCE: u32 = 8;
+
+/// The same when a gateway comes back meanwhile, which may use up at once what one that begins has saved up.
+const INSERTS_PER_SECOND_MAX_KILLED: f64 = 3.0;
+
+/// The same with many partitions, of which 8 have a row buffer at a time: a block closes whenever another partition wants its own. Measured:
+/// 6 a second; chosen: a sixth above.
+const INSERTS_PER_SECOND_MAX_MANY: f64 = 7.0;
+
+/// Freshness of all rows but one in a hundred, at the most.
+const FRESHNESS_P99_MAX_S: f64 = 5.0;
+
+/// The same with many partitions. Measured: 24 s; chosen: a quarter above.
+const FRESHNESS_P99_MAX_S_MANY: f64 = 30.0;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trickle {
+    /// Eight partitions.
+    Few,
+    /// Eight partitions, and the gateway is killed in the middle.
+    Killed,
+    /// So many that each of them is rarely inserted.
+    Many,
+}
+
+impl Trickle {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Trickle, &'static str, u32, &'static str); 3] = [
+        (
+            Trickle::Few,
+            "low-traffic",
+            FEW,
+            "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
+        ),
+        (Trickle::Killed, "low-traffic-kill", FEW, "the same, with a SIGKILL of the gateway"),
+        (Trickle::Many, "low-traffic-96", ONE, "the same in 96 partitions, without it"),
+    ];
+
+    /// Gateways close blocks as they do where nothing else is said.
+    pub fn change() -> Value {
+        json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
+    }
+
+    fn partitions(self) -> i32 {
+        if self == Trickle::Many { 96 } else { PARTITIONS }
+    }
+
+    fn seconds(self) -> u64 {
+        match self {
+            Trickle::Few => SECONDS,
+            Trickle::Killed => SECONDS_KILLED,
+            Trickle::Many => SECONDS_MANY,
+        }
+    }
+
+    /// Inserts a second, and the freshness of all rows but one in a hundred, at the most; none where a gateway is dead meanwhile.
+    fn limits(self) -> (f64, Option<f64>) {
+        match self {
+            Trickle::Few => (INSERTS_PER_SECOND_MAX, Some(FRESHNESS_P99_MAX_S)),
+            Trickle::Killed => (INSERTS_PER_SECOND_MAX_KILLED, None),
+            Trickle::Many => (INSERTS_PER_SECOND_MAX_MANY, Some(FRESHNESS_P99_MAX_S_MANY)),
+        }
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or there are more inserts or older rows than may be.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        if self.partitions() > PARTITIONS {
+            scene.topic.grow(self.partitions()).await?;
+            scene.renew_producer()?;
+        }
+        let column = format!(
+            "ALTER TABLE `{}`.`{TABLE}` ADD COLUMN InsertedAt DateTime64(6) DEFAULT now64(6)",
+            scene.database.name()
+        );
+        scene.stage.servers.server.execute(&column).await?;
+        scene.start_gateway(Some("gateway-0"))?;
+        let Counted { produced, inserts, seconds } = self.trickle(scene).await?;
+        scene.wait_stored().await?;
+        let fresh = freshness(scene, &produced).await?;
+        let p99 = fresh[fresh.len() * 99 / 100];
+        let (inserts_max, p99_max) = self.limits();
+        let beyond = inserts.saturating_sub(INSERTS_AT_ONCE);
+        ensure!(
+            f64::from(beyond) <= inserts_max * seconds,
+            "{inserts} inserts in {seconds:.0} s, over {inserts_max} a second and {INSERTS_AT_ONCE}"
+        );
+        ensure!(
+            p99_max.is_none_or(|p99_max| p99 < p99_max),
+            "one row in a hundred is older than {p99:.2} s, over {p99_max:?}"
+        );
+        let measures = vec![
+            ("inserts_per_second", f64::from(inserts) / seconds),
+            ("freshness_p50_s", fresh[fresh.len() / 2]),
+            ("freshness_p99_s", p99),
+            ("freshness_max_s", fresh[fresh.len() - 1]),
+        ];
+        Ok(Expected { measures, ..Expected::default() })
+    }
+
+    async fn trickle(self, scene: &mut Scene<'_>) -> Result<Counted> {
+        let feed =
+            Feed { spans_per_second: None, partitions: self.partitions(), ..scene.feed(Encoding::OtlpProto) };
+        let stored = scene.stage.servers.sink.stored();
+        let (mut at, mut counted) = (HashMap::new(), None);
+        let mut clock = tokio::time::interval(Duration::from_secs(1));
+        for second in 0..self.seconds() {
+            clock.tick().await;
+            interrupt::check()?;
+            if second == SECONDS_BEFORE {
+                counted = Some((Instant::now(), stored.borrow().inserts));
+            }
+            if self == Trickle::Killed && second == self.seconds() / 2 {
+                scene.gateway(0).kill().await?;
+                scene.start_again(0, Some("gateway-0"))?;
+            }
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).context("read the clock")?.as_secs_f64();
+            let starts =
+                (0..u64::try_from(feed.partitions)?).map(|partition| number(&feed, second, partition));
+            let starts: Vec<u64> = starts.collect::<Result<_>>()?;
+            at.extend(starts.iter().map(|start| (start / MESSAGE_SPANS, now)));
+            let producer = scene.producer.clone();
+            let sending = starts.iter().map(|start| producer.produce(&feed, *start..start + MESSAGE_SPANS));
+            for sent in try_join_all(sending).await? {
+                scene.add(&sent);
+            }
+        }
+        let (since, before) = counted.context("it is over before it counts")?;
+        let inserts = u32::try_from(stored.borrow().inserts - before)?;
+        Ok(Counted { produced: at, inserts, seconds: since.elapsed().as_secs_f64() })
+    }
+}
+
+/// What was produced, and the inserts after the first seconds.
+struct Counted {
+    /// When each message was, by its first number in tens.
+    produced: HashMap<u64, f64>,
+    inserts: u32,
+    /// For how long they were counted.
+    seconds: f64,
+}
+
+/// The first number of a partition's message in a second: each hundred of numbers belongs to one partition.
+fn number(feed: &Feed, second: u64, partition: u64) -> Result<u64> {
+    let hundred = Shape::Numbered.message_spans();
+    let messages = hundred / MESSAGE_SPANS;
+    let round = second / messages * u64::try_from(feed.partitions)? + partition;
+    Ok(round * hundred + second % messages * MESSAGE_SPANS)
+}
+
+/// Seconds of each row, ascending.
+async fn freshness(scene: &Scene<'_>, produced: &HashMap<u64, f64>) -> Result<Vec<f64>> {
+    let query = format!(
+        "SELECT intDiv(assumeNotNull(SpanAttributes.`sluice`.`seq`.:`Int64`), {MESSAGE_SPANS}), \
+         toFloat64(InsertedAt) FROM `{}`.`{TABLE}`",
+        scene.database.name()
+    );
+    let rows = scene.stage.servers.server.text(&query, "TSV").await?;
+    let mut fresh = Vec::new();
+    for row in rows.lines() {
+        let (message, inserted) = row.split_once('\t').with_context(|| format!("read {row:?}"))?;
+        let since = produced.get(&message.parse()?).with_context(|| format!("{row:?} was not produced"))?;
+        fresh.push(inserted.parse::<f64>()? - since);
+    }
+    fresh.sort_by(f64::total_cmp);
+    ensure!(!fresh.is_empty(), "there are no rows");
+    Ok(fresh)
+}

@@ -1,0 +1,336 @@
+//! ClickHouse is away while blocks go to the queue volume; and what can happen to those.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::INSERTS_BEFORE;
+use crate::kafka_front::Way;
+use crate::scene::{Expected, PATIENCE, Scene};
+use crate::segments;
+use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::spans::Shape;
+use e2e_stack::process::Signal;
+
+/// The smallest memory limit for one worker and these inserts, so that the pool of chunks is as small as it gets: 24 MiB.
+const MEMORY: &str = "146MiB";
+
+/// Spans that come while ClickHouse is away: 480 messages, each a block and a chunk of 64 KiB; seven eighths of the pool are 400.
+pub(super) const SPANS_AWAY: u64 = 48_000;
+
+/// Spans that come after it.
+pub(super) const SPANS_AFTER: u64 = 4_000;
+
+/// Blocks that must be on the volume before anything else happens.
+pub(super) const BLOCKS: f64 = 50.0;
+
+/// Blocks that must have been drained before the gateway is killed while it drains.
+const BLOCKS_DRAINED: f64 = 20.0;
+
+/// How long the volume may take to be empty again: 500 inserts on a machine that does something else as well.
+pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
+
+/// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
+pub(super) const LEAVE_SOON: &str = "8s";
+
+/// How long one may take that is given the usual time, and a machine that does something else as well.
+const TERM_PATIENCE: Duration = Duration::from_secs(70);
+
+/// How long it then takes at the most.
+pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The gateway's metric of spans that it has read from messages.
+pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
+
+/// The gateway's metric of blocks on its volume.
+pub(crate) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// Nothing else: it comes back.
+    Outage,
+    /// SIGKILL while blocks go to the volume.
+    KillInSpill,
+    /// SIGKILL while they are inserted from there.
+    KillInDrain,
+    /// The gateway is gone, and so are the messages; `sluice-gateway drain` empties its volume.
+    DrainCommand,
+    /// Offsets are committed once rows are on the volume, and that is lost.
+    LostAfterEnqueue,
+    /// The same, and SIGKILL: the next run inserts what is on it.
+    KillAfterEnqueue,
+    /// SIGTERM: everything that is not in goes to the volume, and the next run goes on with it.
+    TermAway,
+}
+
+impl Volume {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Volume, &'static str, u32, &'static str); 7] = [
+        (
+            Volume::Outage,
+            "volume-outage",
+            3,
+            "connections to the sink are refused until blocks of 48,000 spans wait on the volume",
+        ),
+        (Volume::KillInSpill, "volume-kill-in-spill", u32::MAX, "SIGKILL while blocks go to the volume"),
+        (
+            Volume::KillInDrain,
+            "volume-kill-in-drain",
+            u32::MAX,
+            "SIGKILL while blocks are inserted from the volume",
+        ),
+        (
+            Volume::DrainCommand,
+            "drain-command",
+            3,
+            "a gateway leaves its blocks on its volume, Kafka deletes their messages, and `drain` inserts them",
+        ),
+        (
+            Volume::LostAfterEnqueue,
+            "volume-lost-after-enqueue",
+            3,
+            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed and not inserted",
+        ),
+        (
+            Volume::KillAfterEnqueue,
+            "volume-kill-after-enqueue",
+            u32::MAX,
+            "commit: AfterEnqueue; SIGKILL while blocks on the volume are committed and ClickHouse is away",
+        ),
+        (
+            Volume::TermAway,
+            "volume-term-away",
+            3,
+            "SIGTERM with the usual time to leave while ClickHouse is away: exit code 0, and all that was read is on the volume",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
+        if self == Volume::DrainCommand {
+            // One that leaves for good has nothing to wait for.
+            change["shutdown"]["deadline"] = json!(LEAVE_SOON);
+        }
+        change
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        // What is produced at once goes on with the numbers of the load.
+        scene.stop_load().await?;
+        if self == Volume::TermAway {
+            // A block that is in while one before it is not leaves a gap, and what is behind it is read again.
+            scene.wait_stored().await?;
+        }
+        scene.stage.servers.sink.go(Way::Refused);
+        if self == Volume::DrainCommand {
+            let left = leave_all_on_volume(scene).await;
+            scene.stage.servers.sink.go(Way::Open);
+            left?;
+            return drain(scene).await;
+        }
+        if self == Volume::TermAway {
+            let left = term_away(scene).await;
+            scene.stage.servers.sink.go(Way::Open);
+            return come_back(scene, left?).await;
+        }
+        let filled = self.fill(scene).await;
+        scene.stage.servers.sink.go(Way::Open);
+        filled?;
+        let since = Instant::now();
+        if self == Volume::KillInDrain {
+            let drained = |drained| drained >= BLOCKS_DRAINED;
+            scene.wait_metric(0, "sluice_gateway_spool_drained_blocks_total", drained).await?;
+            kill(scene).await?;
+        }
+        if matches!(self, Volume::KillInSpill | Volume::KillInDrain) {
+            let taken = |taken| taken > 0.0;
+            scene.wait_metric(0, "sluice_gateway_spool_taken_over_blocks_total", taken).await?;
+        }
+        if matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue) {
+            return after_enqueue(self, scene, since).await;
+        }
+        let recovery = scene.recovered(since).await?;
+        scene.produce(SPANS_AFTER).await?;
+        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+
+    /// While ClickHouse is away.
+    async fn fill(self, scene: &mut Scene<'_>) -> Result<()> {
+        scene.produce(SPANS_AWAY).await?;
+        scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
+        match self {
+            Volume::KillInSpill => kill(scene).await,
+            Volume::LostAfterEnqueue | Volume::KillAfterEnqueue => {
+                // More is committed than was inserted: what is on the volume.
+                let spans = scene.stop_load().await?.acked.count();
+                scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+                scene.gateway(0).kill().await
+            }
+            Volume::Outage | Volume::KillInDrain | Volume::DrainCommand | Volume::TermAway => Ok(()),
+        }
+    }
+}
+
+/// What gateways with a volume are told: little memory, and a block a message: many of them at little cost.
+pub(super) fn change(is_enqueued: bool) -> Value {
+    json!({
+        "delivery": {"commit": if is_enqueued { "AfterEnqueue" } else { "AfterInsert" }},
+        "queue": {"mode": "Spill", "maxBytes": "1GiB"},
+        "sink": {"clickhouse": {"insert": {"maxRows": 1, "concurrency": 8}}},
+        "workers": 1,
+        "memory": {"limit": MEMORY},
+        "shutdown": {"deadline": "50s"},
+    })
+}
+
+/// The gateway dies and comes back as the same member, with its volume.
+pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
+    scene.gateway(0).kill().await?;
+    scene.start_again(0, Some("gateway-0"))
+}
+
+/// The gateway reads everything and is told to end. Gives how many rows are on its volume then: all that are not in the table.
+async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
+    scene.produce(SPANS_AWAY).await?;
+    let sent = scene.stop_load().await?.clone();
+    let spans = sent.acked.count();
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(TERM_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
+    Ok(rows)
+}
+
+/// The next run goes on with what is on the volume, and reads none of it again.
+async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    let read = scene.wait_metric(0, SPANS_READ, |_| true).await?;
+    ensure!(read < 1.0, "{read} spans were read again");
+    scene.produce(SPANS_AFTER).await?;
+    let measures = vec![("rows left on the volume", as_real(rows))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Everything that is not in goes to the volume of a gateway that is gone, and Kafka has none of it any more.
+async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
+    scene.produce(SPANS_AWAY).await?;
+    let spans = scene.stop_load().await?.acked.count();
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    scene.retire(0)?;
+    let marks = scene.topic.watermarks().await?;
+    let ends: Vec<(i32, i64)> = marks.iter().map(|marks| (marks.partition, marks.high)).collect();
+    scene.topic.delete_records(&ends).await?;
+    let (code, report) = run_drain(scene, "1s").await?;
+    ensure!(code == 69, "drain ended with {code} while ClickHouse is away: {report}");
+    ensure!(report["left"]["blocks"].as_u64() > Some(0), "it says that nothing is left: {report}");
+    // Otherwise whoever owns the partitions next reads them, and drain drops the blocks.
+    ensure!(report["inKafka"]["blocks"] == 0, "blocks were dropped: {report}");
+    Ok(())
+}
+
+/// The volume is emptied, once, and another gateway goes on behind.
+async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
+    let since = Instant::now();
+    let (code, report) = run_drain(scene, "60s").await?;
+    ensure!(code == 0, "drain ended with {code}: {report}");
+    let inserted = report["inserted"]["rows"].as_f64().context("no rows in the report of drain")?;
+    ensure!(inserted > 0.0 && report["possibleDuplicateRows"] == 0, "drain has said: {report}");
+    let (code, report) = run_drain(scene, "1s").await?;
+    ensure!(
+        code == 0 && report["found"]["blocks"] == 0,
+        "drain ended with {code} on an empty volume: {report}"
+    );
+    let drained_s = since.elapsed().as_secs_f64();
+    scene.start_gateway(Some("gateway-1"))?;
+    scene.produce(SPANS_AFTER).await?;
+    Ok(Expected {
+        measures: vec![("drained rows", inserted), ("drained s", drained_s)],
+        ..Expected::default()
+    })
+}
+
+async fn run_drain(scene: &mut Scene<'_>, timeout: &str) -> Result<(i32, Value)> {
+    run_drain_of(scene, 0, timeout).await
+}
+
+/// Runs `sluice-gateway drain` for the volume of a gateway: its exit code and what it has printed.
+pub(super) async fn run_drain_of(
+    scene: &mut Scene<'_>,
+    number: usize,
+    timeout: &str,
+) -> Result<(i32, Value)> {
+    let orders = scene.gateway(number).orders().clone();
+    let mut command = Command::new(&orders.program);
+    command.args(["drain", "--json", "--timeout", timeout, "--config"]).arg(&orders.config);
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.context("run drain")?;
+    let output = ran.context("run drain")?;
+    let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let report = serde_json::from_str(&said).with_context(|| format!("read what drain says: {said}{why}"))?;
+    Ok((output.status.code().unwrap_or(-1), report))
+}
+
+/// What was committed and is not in the table was on the volume of the gateway that was killed.
+async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
+    let sent = scene.stop_load().await?.clone();
+    // It is down until its volume is lost; and what it has sent last may still be on its way to the broker.
+    scene.retire(0)?;
+    let mut seen = -1;
+    let messages = scene
+        .wait("an end of its commits", PATIENCE, async |scene| {
+            let now = scene.committed_messages().await?;
+            let before = std::mem::replace(&mut seen, now);
+            Ok(if before == now {
+                Seen::Done(now)
+            } else {
+                Seen::NotYet(format!("{now} messages are committed"))
+            })
+        })
+        .await?;
+    let messages = u64::try_from(messages).context("count messages")?;
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let committed = messages * Shape::Numbered.message_spans();
+    let on_volume = committed.checked_sub(inserted).context("more is inserted than committed")?;
+    ensure!(on_volume > 0, "nothing is committed that is not inserted ({committed} spans)");
+    let is_lost = volume == Volume::LostAfterEnqueue;
+    if is_lost {
+        let queue = scene.volume(0);
+        std::fs::remove_dir_all(&queue).with_context(|| format!("lose {}", queue.display()))?;
+        std::fs::create_dir(&queue).with_context(|| format!("create {}", queue.display()))?;
+    }
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(since).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    Ok(Expected {
+        lost: if is_lost { on_volume } else { 0 },
+        recovery_s: Some(recovery),
+        measures: vec![("spans on the volume alone", as_real(on_volume))],
+        ..Expected::default()
+    })
+}
+
+/// Whole numbers, so small that they are exact.
+#[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
+pub(super) fn as_real(spans: u64) -> f64 {
+    spans as f64
+}

@@ -1,0 +1,212 @@
+//! A gateway of a scenario: the real program as a process that is killed, stopped and asked.
+//!
+//! Job: one process, addressed by its id. Place in the flow: between the fronts. Owner: the scene; killed when dropped. Limits: none
+//! of its own.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::admin::Admin;
+use e2e_fixtures::cluster::metric_sum;
+use e2e_fixtures::gateway;
+use e2e_stack::process::daemon::log_tail;
+use e2e_stack::process::interrupt;
+
+/// How often the end of a process is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a process that was killed may take to vanish.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How it is started.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    /// The program.
+    pub program: PathBuf,
+    /// Its config.
+    pub config: PathBuf,
+    /// The pod's name, which makes it a static member of its group; none for a dynamic member.
+    pub member: Option<String>,
+    /// `host:port` where it shows its metrics and takes requests.
+    pub admin: String,
+    /// More of its environment.
+    pub environment: Vec<(String, PathBuf)>,
+    /// Where it writes; a later one of the same name goes on behind.
+    pub log: PathBuf,
+}
+
+/// A process, running or ended.
+pub struct Gateway {
+    orders: Orders,
+    child: Child,
+    /// Signals that it was sent.
+    sent: Vec<Signal>,
+}
+
+impl Gateway {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(orders: Orders) -> Result<Gateway> {
+        let log = OpenOptions::new().create(true).append(true).open(&orders.log);
+        let log = log.with_context(|| format!("open {}", orders.log.display()))?;
+        let log_too = log.try_clone().with_context(|| format!("open {} twice", orders.log.display()))?;
+        let mut command = gateway::command(&orders.program, &orders.config);
+        if let Some(member) = &orders.member {
+            command.env("POD_NAME", member);
+        }
+        for (name, value) in &orders.environment {
+            command.env(name, value);
+        }
+        let child =
+            command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().context("start a gateway")?;
+        Ok(Gateway { orders, child, sent: Vec::new() })
+    }
+
+    /// How it was started.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// What it is asked over HTTP.
+    pub fn admin(&self) -> Admin {
+        Admin::new(&self.orders.admin)
+    }
+
+    /// Where it writes.
+    pub fn log(&self) -> &Path {
+        &self.orders.log
+    }
+
+    /// The sum of one of its metrics over all labels; `None` while it does not answer, or has none of that name.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let answer = gateway::metrics_text(&self.orders.admin).await?;
+        metric_sum(&answer, name)
+    }
+
+    /// The same of several, out of one answer.
+    pub async fn metrics<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[f64; COUNT]> {
+        let answer = gateway::metrics_text(&self.orders.admin).await?;
+        let mut values = [0.0; COUNT];
+        for (value, name) in values.iter_mut().zip(names) {
+            *value = metric_sum(&answer, name)?;
+        }
+        Some(values)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended, or the kernel refuses.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        // A child that was not waited for keeps its id, so that nobody else can be hit.
+        if let Some(status) = self.ended()? {
+            bail!("the gateway has ended already ({status}){}", log_tail(&self.orders.log));
+        }
+        self.sent.push(signal);
+        kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("send {signal:?}"))
+    }
+
+    /// Whether it was told to end, or killed.
+    pub fn was_told_to_end(&self) -> bool {
+        self.sent.iter().any(|sent| [Signal::TERM, Signal::KILL].contains(sent))
+    }
+
+    /// Kills it and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it has ended before, or outlives this.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.end_within(KILL_PATIENCE).await.map(drop)
+    }
+
+    /// How it has ended, if it has.
+    ///
+    /// # Errors
+    /// When the kernel cannot say, or it was ended by a signal that it was not sent from here: it has aborted, or somebody else killed it.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait().context("look for a gateway")?;
+        if let Some(signal) = status.and_then(|status| status.signal()) {
+            let is_sent = self.sent.iter().any(|sent| sent.as_raw() == signal);
+            ensure!(is_sent, "a gateway was ended by signal {signal}, unsent{}", log_tail(&self.orders.log));
+        }
+        Ok(status)
+    }
+
+    /// Waits for its end and gives its code, or 128 and the signal.
+    ///
+    /// # Errors
+    /// When it does not end within `patience`.
+    pub async fn end_within(&mut self, patience: Duration) -> Result<i32> {
+        let log = self.orders.log.clone();
+        let waited = tokio::time::timeout(patience, async {
+            loop {
+                if let Some(status) = self.ended()? {
+                    return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+                }
+                interrupt::check()?;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        });
+        waited
+            .await
+            .with_context(|| format!("a gateway did not end within {patience:?}{}", log_tail(&log)))?
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// A process that does what the shell is told, whatever else it is given.
+    fn process(script: &str) -> Gateway {
+        let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let orders = Orders {
+            program: PathBuf::new(),
+            config: PathBuf::new(),
+            member: None,
+            admin: String::new(),
+            environment: Vec::new(),
+            log: PathBuf::from("/nonexistent"),
+        };
+        Gateway { orders, child, sent: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn a_process_that_aborts_fails_whoever_looks_at_it() {
+        let mut gateway = process("kill -ABRT $$");
+        let words = gateway.end_within(PATIENCE).await.unwrap_err().to_string();
+        assert!(words.contains("ended by signal 6, unsent"), "{words}");
+        assert!(
+            gateway.ended().is_err() && gateway.signal(Signal::TERM).is_err() && !gateway.was_told_to_end()
+        );
+    }
+
+    #[tokio::test]
+    async fn one_that_was_sent_the_signal_has_ended_as_it_was_told() {
+        let mut gateway = process("exec sleep 60");
+        gateway.kill().await.unwrap();
+        assert!(gateway.ended().unwrap().is_some() && gateway.was_told_to_end());
+        let mut gateway = process("exit 69");
+        assert_eq!(gateway.end_within(PATIENCE).await.unwrap(), 69);
+        assert!(!gateway.was_told_to_end(), "it has ended by itself");
+    }
+}

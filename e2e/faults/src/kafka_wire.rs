@@ -1,0 +1,281 @@
+//! What a front must know of Kafka's protocol: whose request a frame is, and what an `OffsetCommit` says.
+//!
+//! A frame is 4 bytes of length and so many bytes. A request begins with:
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 2 | API key |
+//! | 2 | API version |
+//! | 4 | correlation id, which the answer begins with |
+//! | 2 + n | client id; a length of −1 means none |
+//! | varint … | tagged fields, in versions that are called flexible |
+//!
+//! Source: Kafka's protocol guide, message formats of 4.1. Numbers are big-endian. Pure. Limits: what cannot be read is no request
+//! that a scenario acts on; it is forwarded as it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use e2e_fixtures::kafka_fields::Fields;
+
+/// API keys that scenarios act on.
+pub const PRODUCE: i16 = 0;
+/// See [`PRODUCE`].
+pub const FETCH: i16 = 1;
+/// See [`PRODUCE`].
+pub const OFFSET_COMMIT: i16 = 8;
+/// See [`PRODUCE`].
+pub const JOIN_GROUP: i16 = 11;
+/// See [`PRODUCE`].
+pub const HEARTBEAT: i16 = 12;
+/// See [`PRODUCE`].
+pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
+
+/// First version of `OffsetCommit` with compact strings and tagged fields.
+const OFFSET_COMMIT_FLEXIBLE: i16 = 8;
+
+/// Last version of `JoinGroup` without them.
+const JOIN_GROUP_PLAIN_MAX: i16 = 5;
+
+/// What the metadata of a planned range begins with; base64 follows. The gateway's `ranges/plan.rs` draws the fields.
+const PLAN_MAGIC: &str = "sluice-plan/1:";
+/// The same of one that names blocks in parts, behind the cuts.
+const PARTED_PLAN_MAGIC: &str = "sluice-plan/2:";
+
+/// Bytes of a plan between its horizon and its t0: the topic's id and the instance.
+const PLAN_IDS_BYTES: usize = 16 + 8;
+
+/// A request, as far as a front looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which call it is.
+    pub api: i16,
+    /// In which version.
+    pub version: i16,
+    /// What its answer begins with.
+    pub correlation: i32,
+    /// Who asks.
+    pub client: String,
+    /// What an `OffsetCommit` commits; empty for every other call.
+    pub commits: Vec<Commit>,
+}
+
+/// One partition in an `OffsetCommit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Topic.
+    pub topic: String,
+    /// Partition.
+    pub partition: i32,
+    /// The next offset to read.
+    pub offset: i64,
+    /// What stands beside it.
+    pub metadata: String,
+}
+
+/// By what ranges of a partition end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    /// The rule's version.
+    pub version: u8,
+    /// Bytes of messages.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+impl Commit {
+    /// What the plan is made of; `None` when the metadata is no plan.
+    fn plan(&self) -> Option<Vec<u8>> {
+        let metadata = self.metadata.as_str();
+        let text = metadata.strip_prefix(PLAN_MAGIC).or_else(|| metadata.strip_prefix(PARTED_PLAN_MAGIC))?;
+        STANDARD_NO_PAD.decode(text).ok()
+    }
+
+    /// The rule that is in force; `None` when the metadata is no plan.
+    pub fn rule(&self) -> Option<Rule> {
+        let body = self.plan()?;
+        let mut fields = Fields::of(&body);
+        fields.varint()?;
+        let version = *fields.take(1)?.first()?;
+        Some(Rule { version, bytes: fields.varint()?, messages: fields.varint()? })
+    }
+
+    /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
+    pub fn last_planned_cut(&self) -> Option<i64> {
+        let body = self.plan()?;
+        let mut fields = Fields::of(&body);
+        let offset = i64::try_from(fields.varint()?).ok()?;
+        fields.take(1)?;
+        // The rule's bytes and messages, the routing epoch, the horizon.
+        for _ in 0..4 {
+            fields.varint()?;
+        }
+        fields.take(PLAN_IDS_BYTES)?;
+        fields.varint()?;
+        let cuts = fields.varint()?;
+        let ahead = (0..cuts).try_fold(0, |sum: i64, _| {
+            fields.varint().and_then(|distance| sum.checked_add(i64::try_from(distance).ok()?))
+        })?;
+        (cuts > 0).then_some(offset + ahead)
+    }
+
+    /// Whether the plan says that a block goes in parts.
+    pub fn is_parted(&self) -> bool {
+        self.metadata.starts_with(PARTED_PLAN_MAGIC)
+    }
+}
+
+impl Request {
+    /// Reads a frame, without its length.
+    pub fn read(frame: &[u8]) -> Option<Request> {
+        let mut fields = Fields::of(frame);
+        let (api, version, correlation) = (fields.i16()?, fields.i16()?, fields.i32()?);
+        let client = fields.string()?;
+        let commits = match api {
+            OFFSET_COMMIT => offset_commits(&mut fields, version).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Some(Request { api, version, correlation, client, commits })
+    }
+}
+
+/// The correlation id that an answer begins with.
+pub fn correlation_of_answer(frame: &[u8]) -> Option<i32> {
+    Fields::of(frame).i32()
+}
+
+/// Makes a `JoinGroup` ask for another session timeout, so that a group notices a silent member sooner than its members ask for.
+/// Every other frame stays as it is.
+pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
+    let found = session_timeout_at(frame);
+    if let Some(place) = found.and_then(|at| frame.get_mut(at..at + 4)) {
+        place.copy_from_slice(&milliseconds.to_be_bytes());
+    }
+}
+
+fn session_timeout_at(frame: &[u8]) -> Option<usize> {
+    let mut fields = Fields::of(frame);
+    let (api, version) = (fields.i16()?, fields.i16()?);
+    fields.i32()?;
+    fields.string()?;
+    fields.string()?;
+    (api == JOIN_GROUP && version <= JOIN_GROUP_PLAIN_MAX).then(|| frame.len() - fields.left())
+}
+
+fn offset_commits(fields: &mut Fields<'_>, version: i16) -> Option<Vec<Commit>> {
+    let flexible = version >= OFFSET_COMMIT_FLEXIBLE;
+    if flexible {
+        fields.tags()?;
+    }
+    fields.text(flexible)?;
+    if version >= 1 {
+        fields.i32()?;
+        fields.text(flexible)?;
+    }
+    if version >= 7 {
+        fields.text(flexible)?;
+    }
+    if (2..=4).contains(&version) {
+        fields.take(8)?;
+    }
+    let mut commits = Vec::new();
+    for _ in 0..fields.count(flexible)? {
+        let topic = fields.text(flexible)?;
+        for _ in 0..fields.count(flexible)? {
+            let (partition, offset) = (fields.i32()?, fields.i64()?);
+            if version >= 6 {
+                fields.i32()?;
+            }
+            if version == 1 {
+                fields.take(8)?;
+            }
+            let metadata = fields.text(flexible)?;
+            if flexible {
+                fields.tags()?;
+            }
+            commits.push(Commit { topic: topic.clone(), partition, offset, metadata });
+        }
+        if flexible {
+            fields.tags()?;
+        }
+    }
+    Some(commits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(text: &str) -> Vec<u8> {
+        let length = u16::try_from(text.len()).unwrap();
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
+    }
+
+    fn compact(text: &str) -> Vec<u8> {
+        [&[u8::try_from(text.len() + 1).unwrap()], text.as_bytes()].concat()
+    }
+
+    fn header(api: i16, version: i16) -> Vec<u8> {
+        [&api.to_be_bytes()[..], &version.to_be_bytes(), &77_i32.to_be_bytes(), &string("gw")].concat()
+    }
+
+    #[test]
+    fn an_offset_commit_is_read_in_its_plain_and_in_its_compact_form() {
+        let mut plain = header(OFFSET_COMMIT, 7);
+        plain.extend([string("group"), 5_i32.to_be_bytes().to_vec(), string("member")].concat());
+        plain.extend((-1_i16).to_be_bytes());
+        plain.extend([1_i32.to_be_bytes().to_vec(), string("spans"), 1_i32.to_be_bytes().to_vec()].concat());
+        plain.extend([&3_i32.to_be_bytes()[..], &42_i64.to_be_bytes(), &0_i32.to_be_bytes()].concat());
+        plain.extend(string("note"));
+        let mut flexible = [header(OFFSET_COMMIT, 9), vec![0]].concat();
+        flexible.extend([compact("group"), 5_i32.to_be_bytes().to_vec(), compact("member")].concat());
+        // No instance id; one topic with one partition.
+        flexible.extend([vec![0, 2], compact("spans"), vec![2]].concat());
+        flexible.extend([&3_i32.to_be_bytes()[..], &42_i64.to_be_bytes(), &0_i32.to_be_bytes()].concat());
+        flexible.extend([compact("note"), vec![0, 0, 0]].concat());
+        let commit = Commit { topic: "spans".into(), partition: 3, offset: 42, metadata: "note".into() };
+        for (frame, version) in [(plain, 7), (flexible, 9)] {
+            let request = Request::read(&frame).unwrap();
+            assert_eq!((request.api, request.version, request.correlation), (OFFSET_COMMIT, version, 77));
+            assert_eq!((request.client.as_str(), request.commits), ("gw", vec![commit.clone()]));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_request_and_no_commit() {
+        let whole = header(OFFSET_COMMIT, 9);
+        assert!((0..whole.len()).all(|end| Request::read(&whole[..end]).is_none()));
+        assert_eq!(Request::read(&whole).unwrap().commits, []);
+    }
+
+    #[test]
+    fn a_session_is_shortened_and_nothing_else() {
+        let mut frame = [header(JOIN_GROUP, 5), string("group")].concat();
+        let at = frame.len();
+        frame.extend([45_000_i32.to_be_bytes(), 300_000_i32.to_be_bytes()].concat());
+        let before = frame.clone();
+        set_session_timeout(&mut frame, 6_000);
+        assert_eq!(frame[at..at + 4], 6_000_i32.to_be_bytes());
+        assert_eq!((&frame[..at], &frame[at + 4..]), (&before[..at], &before[at + 4..]));
+        let mut other = [header(HEARTBEAT, 3), string("group"), vec![9; 8]].concat();
+        let before = other.clone();
+        set_session_timeout(&mut other, 6_000);
+        assert_eq!(other, before);
+    }
+
+    #[test]
+    fn the_last_cut_of_a_plan_is_found_and_its_rule() {
+        // Offset 300, rule 1 with 4,096 bytes and 500 messages, epoch 0, a horizon 1,000 ahead.
+        let mut body = vec![0xac, 0x02, 1, 0x80, 0x20, 0xf4, 0x03, 0, 0xe8, 0x07];
+        body.extend([7; PLAN_IDS_BYTES]);
+        // t0 = 5, two cuts: 130 ahead, and 3 behind that one; a checksum.
+        body.extend([5, 2, 0x82, 0x01, 3, 1, 2, 3, 4]);
+        let metadata = format!("{PLAN_MAGIC}{}", STANDARD_NO_PAD.encode(&body));
+        let commit = Commit { topic: "t".into(), partition: 0, offset: 300, metadata };
+        assert_eq!(commit.last_planned_cut(), Some(433));
+        assert_eq!(commit.rule(), Some(Rule { version: 1, bytes: 4_096, messages: 500 }));
+        let without = Commit { metadata: String::new(), ..commit };
+        assert_eq!((without.last_planned_cut(), without.rule()), (None, None));
+    }
+}

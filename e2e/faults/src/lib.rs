@@ -1,0 +1,328 @@
+//! `e2e faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
+//!
+//! ```text
+//! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts
+//!                         ^         ^         ^            ^
+//!                         '---------'-- scenario ----------'
+//! ```
+//!
+//! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
+//! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
+//! but those that a scenario predicts exactly; no gateway ends by itself but where a scenario says so, and with that code, and none panics;
+//! and at its end every gateway that it leaves alive says that no row is missing in its account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
+//! kept then.
+
+mod admin;
+mod course;
+mod failing_disk;
+mod foreign_commit;
+mod gate;
+mod gateway;
+mod kafka_front;
+mod kafka_wire;
+mod report;
+mod scenario;
+mod scene;
+mod second_shard;
+mod segments;
+mod servers;
+mod sink_front;
+mod small_volume;
+mod wall_clock;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use e2e_stack::paths::remove_folder;
+use e2e_stack::process::interrupt;
+use e2e_stack::programs::{self, Form};
+use e2e_stack::say;
+pub use kafka_front::Way;
+pub use report::{Outcome, Report, Round};
+use scenario::Scenario;
+use scene::{FORMER, Stage};
+use servers::Servers;
+pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
+
+/// Which scenarios run, and how often.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct FaultsArgs {
+    /// Rounds of each scenario; those that take long have a most of their own
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+
+    /// How long ClickHouse is away in the long outage
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    outage_s: u64,
+
+    /// Only scenarios whose name contains this, or the one of this very name, which a long one needs; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Only a part of the scenarios, as 2/5: they are dealt out in turn; a line for each says whether it passed, as a test's
+    #[arg(long, value_name = "K/N", value_parser = part, conflicts_with = "only")]
+    part: Option<Part>,
+
+    /// Name the scenarios with their rounds at the most, and run none
+    #[arg(long)]
+    list: bool,
+
+    /// Write the outcomes to a file, after each scenario
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to run instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Needs no running stack: brokers and a ClickHouse of the run's own are started from the programs that the stack
+installs (`cargo stack up` once, or this command fetches them), and removed at the end.
+
+`--list` says how many rounds of a scenario are played at the most, whatever --rounds says; one that takes many minutes
+is \"long\", and runs only when it is named.
+
+Columns:
+  spans       numbered spans that Kafka acknowledged, in all rounds
+  lost        those of them without a row; behind it, how many must be: Kafka itself had lost them
+  doubled     rows beyond the first of a span; behind it, how many must be: the server had forgotten their token
+  recovery s  from the death, or the fault's end, until a gateway is told of an insert; the longest of all rounds
+
+What was not played to its end because something failed is in the table and in the file as well, as a failure.
+
+Exit codes: 0 every count is the expected one in every round, and no gateway has ended but as it must; 1 otherwise.";
+
+/// Runs the scenarios and prints what came of them.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
+    let mut chosen = chosen(&args.only);
+    if let Some(part) = args.part {
+        chosen = part.of(chosen);
+    }
+    if !args.list {
+        chosen.retain(|scenario| !scenario.is_long || args.only.iter().any(|name| name == scenario.name));
+    }
+    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    if args.list {
+        for line in list(&chosen) {
+            say::line(&line);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    interrupt::watch()?;
+    let program = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => programs::release_gateway()?,
+    };
+    if args.gateway.is_none() && chosen.iter().any(Scenario::needs_former) {
+        programs::gateway_example(FORMER, Form::Release)?;
+    }
+    let mut report = Report::default();
+    let whole = Whole {
+        program: &program,
+        rounds: args.rounds,
+        outage: Duration::from_secs(args.outage_s),
+        json: args.json.as_deref(),
+        is_counted: args.part.is_some(),
+    };
+    let ran = run_all(&whole, &chosen, &mut report);
+    report.table().iter().for_each(|line| say::line(line));
+    // Only now: what was measured before something failed is worth as much as without that.
+    ran?;
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line for each scenario: its name, its rounds at the most, what happens.
+fn list(scenarios: &[Scenario]) -> Vec<String> {
+    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or_default();
+    let lines = scenarios.iter().map(|scenario| {
+        let Scenario { name, describe, .. } = scenario;
+        format!("{name:<width$}  {:<9}  {describe}", scenario.rounds())
+    });
+    let heading = format!("{:<width$}  {:<9}  what happens", "scenario", "rounds");
+    std::iter::once(heading).chain(lines).collect()
+}
+
+/// The scenarios that these name: a whole name stands for one, a part of it for all that have it.
+fn chosen(only: &[String]) -> Vec<Scenario> {
+    let all = scenario::all();
+    let is_whole = |part: &String| all.iter().any(|scenario| scenario.name == part);
+    let names = |part: &String, name: &str| if is_whole(part) { name == part } else { name.contains(part) };
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| names(part, name));
+    all.iter().filter(|scenario| wanted(scenario.name)).copied().collect()
+}
+
+/// A part of the scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// From 1.
+    number: usize,
+    of: usize,
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let parsed = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+    match parsed {
+        Some((number, of)) if (1..=of).contains(&number) => Ok(Part { number, of }),
+        _ => Err("a part is K/N with K from 1 to N".to_owned()),
+    }
+}
+
+impl Part {
+    /// Every N-th scenario, those that need as many brokers behind each other.
+    fn of(self, mut scenarios: Vec<Scenario>) -> Vec<Scenario> {
+        scenarios.sort_by_key(|scenario| scenario.brokers);
+        scenarios.into_iter().skip(self.number - 1).step_by(self.of).collect()
+    }
+}
+
+fn say_counted(scenario: &str, holds: bool, took: Duration) {
+    say::line(&format!("took faults::{scenario} {:.1}", took.as_secs_f64()));
+    say::line(&format!("test faults::{scenario} ... {}", if holds { "ok" } else { "FAILED" }));
+    say::line(&format!("test result: {} passed", u8::from(holds)));
+}
+
+/// What all scenarios of a run share.
+struct Whole<'a> {
+    program: &'a Path,
+    rounds: u32,
+    outage: Duration,
+    /// Where the outcomes so far are written after each scenario.
+    json: Option<&'a Path>,
+    /// Whether each scenario says in a line of its own how it went and how long it took, as `cargo verify` reads it.
+    is_counted: bool,
+}
+
+/// Runs these scenarios. What came of them is in `report` also when something fails on the way, up to the scenario that it failed in.
+fn run_all(whole: &Whole<'_>, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let kept = format!("configs and logs are in {}", folder.display());
+    runtime.block_on(play(whole, &folder, scenarios, report)).with_context(|| kept.clone())?;
+    if report.holds() {
+        remove_folder(&folder)?;
+    } else {
+        say::progress("faults", &kept);
+    }
+    Ok(())
+}
+
+async fn play(whole: &Whole<'_>, folder: &Path, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
+    let mut on_stage: Option<(u32, Stage)> = None;
+    for scenario in scenarios {
+        let mut outcome = Outcome::new(scenario.name);
+        let began = Instant::now();
+        let played = async {
+            let stage = stage(&mut on_stage, whole, folder, scenario.brokers).await?;
+            play_one(stage, scenario, whole.rounds, &mut outcome).await
+        };
+        let played = played.await;
+        report.add(outcome, &played);
+        if whole.is_counted {
+            say_counted(scenario.name, report.last_holds(), began.elapsed());
+        }
+        if let Some(file) = whole.json {
+            report.write(file)?;
+        }
+        played?;
+    }
+    Ok(())
+}
+
+/// Servers with so many brokers, started anew unless those are there.
+async fn stage<'a>(
+    on_stage: &'a mut Option<(u32, Stage)>,
+    whole: &Whole<'_>,
+    folder: &Path,
+    brokers: u32,
+) -> Result<&'a Stage> {
+    if on_stage.as_ref().is_none_or(|(there, _)| *there != brokers) {
+        // The old servers go first: two clusters need not have room beside each other.
+        drop(on_stage.take());
+        let servers = Servers::start(&folder.join(format!("servers-{brokers}")), brokers).await?;
+        let (program, folder) = (whole.program.to_owned(), folder.to_owned());
+        *on_stage = Some((brokers, Stage { servers, program, folder, outage: whole.outage }));
+    }
+    let (_, stage) = on_stage.as_ref().context("the servers are started")?;
+    Ok(stage)
+}
+
+async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32, outcome: &mut Outcome) -> Result<()> {
+    for number in 0..rounds.min(scenario.rounds_max) {
+        interrupt::check()?;
+        match course::round(stage, scenario, number).await {
+            Ok(round) => {
+                let said = if round.holds() { "" } else { "FAILED: " };
+                say::progress(scenario.name, &format!("round {}: {said}{}", number + 1, round.words()));
+                round.failures.iter().for_each(|failure| say::progress(scenario.name, failure));
+                outcome.add(number, &round);
+            }
+            Err(failure) => {
+                interrupt::check()?;
+                say::progress(scenario.name, &format!("round {} FAILED: {failure:#}", number + 1));
+                outcome.failures.push(format!("round {}: {failure:#}", number + 1));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_stands_for_one_scenario_and_a_part_for_all_that_have_it() {
+        let names = |only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
+            chosen(&only).iter().map(|scenario| scenario.name).collect()
+        };
+        assert_eq!(names(&["slow", "kill-before-send"]), ["kill-before-send", "slow"]);
+        assert_eq!(names(&["kill-before-s"]), ["kill-before-send", "kip-848-kill-before-send"]);
+        assert_eq!(names(&[]).len(), scenario::all().len());
+        assert!(names(&["no-such"]).is_empty());
+    }
+
+    #[test]
+    fn the_list_says_how_many_rounds_and_what_is_long() {
+        let lines = list(&chosen(&[
+            "volume-outage-long".to_owned(),
+            "low-traffic-96".to_owned(),
+            "volume-lost".to_owned(),
+        ]));
+        let begins = |start: &str| lines.iter().any(|line| line.starts_with(start));
+        assert!(begins("scenario            rounds "), "{lines:?}");
+        assert!(begins("low-traffic-96      1 "), "{lines:?}");
+        assert!(begins("volume-lost         any "), "{lines:?}");
+        assert!(begins("volume-outage-long  1, long "), "{lines:?}");
+    }
+
+    #[test]
+    fn the_parts_of_the_scenarios_are_all_of_them_once() {
+        let all = scenario::all();
+        let mut played: Vec<&str> = Vec::new();
+        for number in 1..=5 {
+            let part = Part { number, of: 5 }.of(all.clone());
+            assert!(part.len().abs_diff(all.len() / 5) <= 1, "{} of {}", part.len(), all.len());
+            assert!(
+                part.is_sorted_by_key(|scenario| scenario.brokers),
+                "servers are started anew for each change"
+            );
+            played.extend(part.iter().map(|scenario| scenario.name));
+        }
+        played.sort_unstable();
+        let mut names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+        names.sort_unstable();
+        assert_eq!(played, names);
+        assert!(part("3/5").is_ok() && part("6/5").is_err() && part("0/5").is_err() && part("x").is_err());
+    }
+}

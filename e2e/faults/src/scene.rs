@@ -1,0 +1,472 @@
+//! What one round of a scenario plays with: a topic, a table and a group of its own, a load, and gateways that are started again when
+//! they end, as Kubernetes does.
+//!
+//! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
+//! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
+
+mod account;
+mod ends;
+mod load;
+mod shards;
+mod waits;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::foreign_commit::{self, ForeignCommit};
+use super::gateway::{Gateway, Orders};
+use super::kafka_wire::Commit;
+use super::report::{Ends, Round};
+use super::second_shard::SecondShard;
+use super::servers::Servers;
+use super::small_volume::SmallVolume;
+pub use account::IMBALANCE;
+use e2e_fixtures::gateway::{self, free_address};
+use e2e_fixtures::letters::Letters;
+use e2e_fixtures::oracle::{Database, Oracle};
+use e2e_fixtures::pipeline::{TABLE, merged};
+use e2e_fixtures::produce::{Compression, Load, Producer, Sent, Topic};
+use e2e_fixtures::spans::Run;
+use e2e_stack::process::{Signal, interrupt};
+
+/// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
+pub const PARTITIONS: i32 = 8;
+
+/// Rows that close a block: five times what the load brings to a partition in the interval that closes it too, so that blocks of a
+/// backlog end by size and those of live spans by time.
+const ROWS_MAX: u32 = 1_000;
+
+/// The interval.
+const INTERVAL: &str = "300ms";
+
+/// Longest time for one insert, seconds of two sides: what a busy machine was seen to take, several times over.
+const INSERT_TIMEOUT: &str = "10s";
+
+/// Tokens that a table remembers again once it has forgotten all of them.
+const WINDOW: u64 = 10_000;
+
+/// The example that is the gateway with the size rule of one version ago.
+pub const FORMER: &str = "former_rule";
+
+/// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How long a gateway may take to leave: over the 50 s that it gives its blocks in flight.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(70);
+
+/// The least time between two starts of the same gateway, so that one that ends at once does not take the machine.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// Servers and a program: what all rounds share.
+pub struct Stage {
+    /// Brokers, ClickHouse and their fronts.
+    pub servers: Servers,
+    /// The gateway's program.
+    pub program: PathBuf,
+    /// A folder for configs and logs.
+    pub folder: PathBuf,
+    /// How long ClickHouse is away in the long outage.
+    pub outage: Duration,
+}
+
+impl Stage {
+    /// The gateway with the rule of one version ago, which cargo puts among the examples beside the program.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn former_program(&self) -> Result<PathBuf> {
+        let former = self.program.with_file_name("examples").join(FORMER);
+        ensure!(
+            former.is_file(),
+            "{} is missing: cargo build -p sluice-gateway --example {FORMER}",
+            former.display()
+        );
+        Ok(former)
+    }
+}
+
+/// What a course expects of the counts, and what it measured.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// Spans that are lost outside of the gateway's hands.
+    pub lost: u64,
+    /// Rows that must be there twice.
+    pub doubled: u64,
+    /// Messages that are never committed, because their partition has stopped.
+    pub messages_left: i64,
+    /// How gateways end by themselves, and are started again.
+    pub ends: Ends,
+    /// Seconds from the fault's end, or the death, to the first insert after it.
+    pub recovery_s: Option<f64>,
+    /// What else was measured.
+    pub measures: Vec<(&'static str, f64)>,
+}
+
+/// One round's own things.
+pub struct Scene<'a> {
+    /// What it shares with others.
+    pub stage: &'a Stage,
+    /// The topic.
+    pub topic: Topic,
+    /// Its producer.
+    pub producer: Producer,
+    /// Database of the table.
+    pub database: Database,
+    /// Number of the round, from 0 on.
+    pub round: u32,
+    /// The table that is counted.
+    counted: &'static str,
+    second_shard: Option<SecondShard>,
+    group: String,
+    config: PathBuf,
+    load: Option<Load>,
+    sent: Sent,
+    members: Vec<Member>,
+    /// Codes of gateways that have ended by themselves and were started again.
+    ends: Vec<i32>,
+    /// Below a gateway's queue volume; unmounted behind the gateways' end.
+    small_volume: Option<SmallVolume>,
+}
+
+/// A gateway that is kept running.
+struct Member {
+    gateway: Gateway,
+    started: Instant,
+    is_retired: bool,
+}
+
+impl Member {
+    fn start(orders: Orders) -> Result<Member> {
+        Ok(Member { gateway: Gateway::start(orders)?, started: Instant::now(), is_retired: false })
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// Makes topic, table and config; `change` is merged over the config.
+    ///
+    /// # Errors
+    /// When a server refuses.
+    pub async fn open(stage: &'a Stage, name: &str, round: u32, change: &Value) -> Result<Scene<'a>> {
+        let servers = &stage.servers;
+        let run = Run::fresh();
+        let unique = format!("{name}-{round}-{:x}", run.id);
+        let topic =
+            Topic::create_replicated(&servers.kafka(), &unique, PARTITIONS, servers.brokers()).await?;
+        let database = Database::create(&servers.server, &unique.replace('-', "_")).await?;
+        let producer = Producer::new(&servers.kafka(), Compression::default(), run)?;
+        let group = format!("{unique}-group");
+        let config = stage.folder.join(format!("{unique}.yaml"));
+        let scene = Scene {
+            stage,
+            topic,
+            producer,
+            database,
+            round,
+            counted: TABLE,
+            second_shard: None,
+            group,
+            config,
+            load: None,
+            sent: Sent::default(),
+            members: Vec::new(),
+            ends: Vec::new(),
+            small_volume: None,
+        };
+        let config = scene.write_config(&scene.config, change)?;
+        for statement in gateway::table_statements(&stage.program, &config)? {
+            servers.server.execute(&statement).await?;
+        }
+        Ok(scene)
+    }
+
+    fn write_config(&self, file: &Path, change: &Value) -> Result<PathBuf> {
+        let servers = &self.stage.servers;
+        let orders = gateway::Orders {
+            broker: "",
+            topic: self.topic.name(),
+            group: &self.group,
+            sink: &servers.sink.url(),
+            database: self.database.name(),
+            // Each process has an address of its own, see `start_gateway`.
+            admin: "127.0.0.1:0",
+        };
+        let usual = json!({
+            "source": {"kafka": {"bootstrapServers": servers.kafka_fronts()}},
+            "sink": {"clickhouse": {"insert": {
+                "maxRows": ROWS_MAX, "maxInterval": INTERVAL, "timeout": INSERT_TIMEOUT,
+            }}},
+        });
+        gateway::write_config(&merged(&merged(&orders.config(), &usual), change), file)?;
+        Ok(file.to_owned())
+    }
+
+    /// What counts the rows.
+    pub fn oracle(&self) -> Oracle {
+        self.database.oracle(self.counted, self.producer.run())
+    }
+
+    /// The table forgets all tokens that it has, and remembers those that come.
+    pub async fn forget_tokens(&self) -> Result<()> {
+        // Without a window the server keeps no token, with one again it begins with none.
+        for window in [0, WINDOW] {
+            self.remember_tokens(window).await?;
+        }
+        Ok(())
+    }
+
+    /// The server loses what it has written down about inserts and the parts that they made: nobody can ask it any more what became of one.
+    pub async fn lose_logs(&self) -> Result<()> {
+        // What is written down is not in the tables at once.
+        for statement in [
+            "SYSTEM FLUSH LOGS",
+            "TRUNCATE TABLE IF EXISTS system.query_log",
+            "TRUNCATE TABLE IF EXISTS system.part_log",
+        ] {
+            self.stage.servers.server.execute(statement).await?;
+        }
+        Ok(())
+    }
+
+    /// The table remembers the tokens of so many blocks from now on.
+    pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
+        let table = format!("`{}`.`{TABLE}`", self.database.name());
+        let setting = format!("non_replicated_deduplication_window = {blocks}");
+        self.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await
+    }
+
+    /// Gateways that are started from now on are told this too.
+    ///
+    /// # Errors
+    /// When the config cannot be written.
+    pub fn reconfigure(&self, change: &Value) -> Result<()> {
+        change_config(&self.config, change)
+    }
+
+    /// A gateway is told this too once it is started again.
+    ///
+    /// # Errors
+    /// When its config cannot be written.
+    pub fn reconfigure_gateway(&self, number: usize, change: &Value) -> Result<()> {
+        change_config(&self.members[number].gateway.orders().config, change)
+    }
+
+    /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_gateway(&mut self, member: Option<&str>) -> Result<usize> {
+        self.start_gateway_with(member, Vec::new())
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_gateway_with(
+        &mut self,
+        member: Option<&str>,
+        environment: Vec<(String, PathBuf)>,
+    ) -> Result<usize> {
+        let orders = self.orders(member, environment)?;
+        self.begin(orders)
+    }
+
+    /// Starts another program than the gateway as a dynamic member and keeps it running. Gives its number.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_program(&mut self, program: PathBuf) -> Result<usize> {
+        let orders = self.orders(None, Vec::new())?;
+        self.begin(Orders { program, ..orders })
+    }
+
+    fn begin(&mut self, orders: Orders) -> Result<usize> {
+        self.members.push(Member::start(orders)?);
+        Ok(self.members.len() - 1)
+    }
+
+    /// What the next gateway is started with; its config is written.
+    fn orders(&self, member: Option<&str>, environment: Vec<(String, PathBuf)>) -> Result<Orders> {
+        let number = self.members.len();
+        let config = self.config.with_extension(format!("{number}.yaml"));
+        let text = std::fs::read_to_string(&self.config).context("read the config")?;
+        let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
+        let (admin, queue) = (free_address()?, self.volume(number));
+        std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+        let own = json!({"admin": {"listen": admin}, "queue": {"path": queue}});
+        gateway::write_config(&merged(&usual, &own), &config)?;
+        Ok(Orders {
+            program: self.stage.program.clone(),
+            log: config.with_extension("log"),
+            config,
+            member: member.map(str::to_owned),
+            admin,
+            environment,
+        })
+    }
+
+    /// The folder that is the queue volume of a gateway, by its number, also before it is started.
+    pub fn volume(&self, number: usize) -> PathBuf {
+        self.config.with_extension(format!("{number}.queue"))
+    }
+
+    /// That folder becomes a file system of so many KiB, until the round ends.
+    ///
+    /// # Errors
+    /// When this user may not mount.
+    pub fn mount_volume(&mut self, number: usize, kib: u32) -> Result<()> {
+        self.small_volume = Some(SmallVolume::mount(&self.volume(number), kib)?);
+        Ok(())
+    }
+
+    /// A gateway by its number.
+    pub fn gateway(&mut self, number: usize) -> &mut Gateway {
+        &mut self.members[number].gateway
+    }
+
+    /// Starts one that was killed again, as the same member or as another.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_again(&mut self, number: usize, member: Option<&str>) -> Result<()> {
+        let found = &mut self.members[number];
+        let member = member.map(str::to_owned);
+        let orders = Orders { member, ..found.gateway.orders().clone() };
+        *found = Member::start(orders)?;
+        Ok(())
+    }
+
+    /// What its dead-letter topic holds, as a gateway of these reads it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn letters(&mut self) -> Result<Letters> {
+        let config = self.gateway(0).orders().config.clone();
+        Letters::of(&self.topic, &self.stage.program, &config).await
+    }
+
+    /// A gateway that has ended is not started again, and nothing is asked of it at the end of the round: its course leaves it dead.
+    ///
+    /// # Errors
+    /// When the kernel cannot say that it has.
+    pub fn retire(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        ensure!(member.gateway.ended()?.is_some(), "gateway {number} has not ended");
+        member.is_retired = true;
+        Ok(())
+    }
+
+    /// Messages that the group has committed.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn committed_messages(&self) -> Result<i64> {
+        let all: i64 = self.topic.watermarks().await?.iter().map(|marks| marks.high).sum();
+        Ok(all - self.topic.lag(&self.group).await?.messages)
+    }
+
+    /// Offsets that the group has committed, by partition.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn committed(&self) -> Result<Vec<(i32, i64)>> {
+        self.topic.committed(&self.group).await
+    }
+
+    /// What it has committed of each partition, with the plan that stands beside the offset.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn plans(&self) -> Result<Vec<Commit>> {
+        let topic = self.topic.name();
+        let committed = self.topic.committed_with_metadata(&self.group).await?.into_iter();
+        let commit =
+            |(partition, offset, metadata)| Commit { topic: topic.to_owned(), partition, offset, metadata };
+        Ok(committed.map(commit).collect())
+    }
+
+    /// Commits these for the group, as somebody does who is no member of it. It must have none.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn commit_as_other(&self, commits: &[ForeignCommit]) -> Result<()> {
+        let broker = self.stage.servers.kafka();
+        foreign_commit::commit(&broker, &self.group, self.topic.name(), commits).await
+    }
+
+    /// Ends the load, waits until everything is in and accounted for, ends the gateways and counts.
+    ///
+    /// # Errors
+    /// When it cannot be counted.
+    pub async fn settle(&mut self, expected: &Expected) -> Result<Round> {
+        let began = Instant::now();
+        let sent = self.stop_load().await?.clone();
+        let mut failures = Vec::new();
+        // What is not in after the patience is counted as lost, which says more than an error.
+        failures.extend(self.wait_committed(expected.messages_left).await.err());
+        if expected.messages_left == 0 {
+            failures.extend(self.wait_volumes_empty().await.err());
+        }
+        // Also where something is missing: the account then says whether it was read.
+        failures.extend(self.wait_at_rest().await.err());
+        interrupt::check()?;
+        let logs = self.logs();
+        failures.extend(self.leave_all().await.err());
+        failures.extend(ends::panics(&logs).err());
+        let count = self.oracle().count(&sent).await?;
+        let acked = sent.acked.count();
+        let mut round = Round {
+            spans: acked,
+            lost: acked - count.unique_acked,
+            lost_expected: expected.lost,
+            doubled: count.rows - count.unique,
+            doubled_expected: expected.doubled,
+            recovery_s: expected.recovery_s,
+            measures: expected.measures.clone(),
+            ends: self.ends.clone(),
+            ends_expected: expected.ends,
+            settle_s: began.elapsed().as_secs_f64(),
+            failures: failures.iter().map(|failure| format!("{failure:#}")).collect(),
+        };
+        if count.foreign > 0 {
+            round.failures.push(format!("{} rows are of no span that was produced", count.foreign));
+        }
+        Ok(round)
+    }
+
+    /// Ends all gateways as Kubernetes does; each must end well.
+    async fn leave_all(&mut self) -> Result<()> {
+        for member in self.members.iter_mut().filter(|member| !member.is_retired) {
+            if member.gateway.ended()?.is_none() {
+                member.gateway.signal(Signal::TERM)?;
+            }
+        }
+        for mut member in std::mem::take(&mut self.members).into_iter().filter(|member| !member.is_retired) {
+            let code = member.gateway.end_within(LEAVE_PATIENCE).await?;
+            ensure!(code == 0, "a gateway ended with code {code}; see {}", member.gateway.log().display());
+        }
+        Ok(())
+    }
+
+    /// Ends what runs and removes topic, group and database.
+    ///
+    /// # Errors
+    /// The first of what could not be removed.
+    pub async fn close(mut self) -> Result<()> {
+        self.members.clear();
+        self.load = None;
+        let removed = self.database.delete().await;
+        let removed = removed.and(self.topic.delete_group(&self.group).await);
+        let removed = removed.and(self.topic.delete_dead_letters().await);
+        removed.and(self.topic.delete().await)
+    }
+}
+
+fn change_config(file: &Path, change: &Value) -> Result<()> {
+    let text = std::fs::read_to_string(file).context("read the config")?;
+    let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
+    gateway::write_config(&merged(&usual, change), file)
+}

@@ -1,0 +1,101 @@
+//! What a round produces, and what Kafka has taken of it.
+//!
+//! Owner: the round. Numbers go on where the last ones ended, so that all spans of a round are counted as one run.
+
+use anyhow::Result;
+
+use super::Scene;
+use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent};
+use e2e_fixtures::spans::{Encoding, Shape};
+
+/// Load, spans a second: six messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
+const SPANS_PER_SECOND: u64 = 5_000;
+
+impl Scene<'_> {
+    /// Begins the load, or goes on with it, on all partitions that the topic has now.
+    pub fn start_load(&mut self) {
+        self.start_load_of(SPANS_PER_SECOND);
+    }
+
+    /// The same at another rate.
+    pub fn start_load_of(&mut self, spans_per_second: u64) {
+        let feed = Feed { spans_per_second: Some(spans_per_second), ..self.feed(Encoding::OtlpProto) };
+        let first = self.next_number();
+        self.load = Some(Load::start_numbers(&self.producer, feed, first..u64::MAX));
+    }
+
+    /// All partitions at the usual rate.
+    pub fn feed(&self, encoding: Encoding) -> Feed {
+        Feed {
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            shape: Shape::Numbered,
+            encoding,
+            spans_per_second: Some(SPANS_PER_SECOND),
+        }
+    }
+
+    /// Produces so many spans at once and waits until all are acknowledged.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn produce(&mut self, spans: u64) -> Result<()> {
+        let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
+        self.produce_as(&feed, spans).await
+    }
+
+    /// The same from this feed.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
+        let first = self.next_number();
+        let sent = self.producer.produce(feed, first..first + spans).await?;
+        self.add(&sent);
+        Ok(())
+    }
+
+    /// Another producer of the same run: an old one remembers the topic's partitions as they were.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn renew_producer(&mut self) -> Result<()> {
+        let run = self.producer.run();
+        self.producer = Producer::new(&self.stage.servers.kafka(), Compression::default(), run)?;
+        Ok(())
+    }
+
+    /// Spans of the load that Kafka has taken so far.
+    pub fn acked(&self) -> u64 {
+        self.sent.acked.count() + self.load.as_ref().map_or(0, Load::acked)
+    }
+
+    fn next_number(&self) -> u64 {
+        let ends =
+            |numbers: &e2e_fixtures::spans::Numbers| numbers.ranges().last().map_or(0, |last| last.end);
+        let end = ends(&self.sent.acked).max(ends(&self.sent.doubtful));
+        // Begun at a whole message, whose partition follows from its number.
+        end.next_multiple_of(Shape::Numbered.message_spans())
+    }
+
+    /// Takes down what was produced otherwise than by the load.
+    pub fn add(&mut self, sent: &Sent) {
+        self.sent.acked.extend(&sent.acked);
+        self.sent.doubtful.extend(&sent.doubtful);
+        self.sent.messages += sent.messages;
+        self.sent.bytes += sent.bytes;
+        self.sent.failure = self.sent.failure.take().or_else(|| sent.failure.clone());
+    }
+
+    /// Ends the load and says what Kafka has taken so far.
+    ///
+    /// # Errors
+    /// When the producer failed.
+    pub async fn stop_load(&mut self) -> Result<&Sent> {
+        if let Some(load) = self.load.take() {
+            let sent = load.stop().await?;
+            self.add(&sent);
+        }
+        Ok(&self.sent)
+    }
+}

@@ -1,0 +1,261 @@
+//! Waiting for what is observed of a round: of gateways, of the table, of the group.
+//!
+//! Owner: the round. Limits: [`PATIENCE`], or the one that is given; what was seen last is named when it passes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{PATIENCE, Scene};
+use crate::sink_front::SinkFront;
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::produce::Load;
+use e2e_stack::process::interrupt;
+
+/// How long a partition that stands may take to be called stuck, or not any more: twice the gateway's two minutes.
+const WATCHDOG_PATIENCE: Duration = Duration::from_mins(4);
+
+impl<'a> Scene<'a> {
+    /// Waits until a line in the log of gateway 0 contains this.
+    ///
+    /// # Errors
+    /// When none does within [`PATIENCE`].
+    pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
+        self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
+            let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
+            Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+        })
+        .await
+    }
+
+    /// Waits until gateway 0 says that it is ready, or is not; gives why not.
+    ///
+    /// # Errors
+    /// When it does not within [`WATCHDOG_PATIENCE`].
+    pub async fn wait_ready(&mut self, wanted: bool) -> Result<Option<String>> {
+        let what = if wanted { "a ready gateway" } else { "a gateway that is not ready" };
+        self.wait(what, WATCHDOG_PATIENCE, async |scene| {
+            let unready = scene.gateway(0).admin().unready().await?;
+            let seen = format!("{unready:?}");
+            Ok(if unready.is_none() == wanted { Seen::Done(unready) } else { Seen::NotYet(seen) })
+        })
+        .await
+    }
+
+    /// Waits until gateways were told of `more` inserts from now on.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
+        let stage = self.stage;
+        self.wait_inserts_at(&stage.servers.sink, more).await
+    }
+
+    /// The same of inserts by one front.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts_at(&mut self, front: &SinkFront, more: u64) -> Result<()> {
+        let wanted = front.stored().borrow().inserts + more;
+        self.wait_inserts_up_to(front, wanted).await
+    }
+
+    /// Waits until gateways were told of so many inserts by one front, from its beginning on.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts_up_to(&mut self, front: &SinkFront, wanted: u64) -> Result<()> {
+        let stored = front.stored();
+        self.wait("inserts", PATIENCE, async |_| {
+            let inserts = stored.borrow().inserts;
+            Ok(if inserts >= wanted {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{inserts} of {wanted}"))
+            })
+        })
+        .await
+    }
+
+    /// Waits until the load had `more` spans acknowledged from now on.
+    ///
+    /// # Errors
+    /// When it had not within [`PATIENCE`].
+    pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
+        let wanted = self.load.as_ref().map_or(0, Load::acked) + more;
+        self.wait("acknowledged spans", PATIENCE, async |scene| {
+            let acked = scene.load.as_ref().map_or(0, Load::acked);
+            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
+        })
+        .await
+    }
+
+    /// Waits until a metric of a gateway, summed over its labels, is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_metric(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait_metric_within(number, name, PATIENCE, wanted).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it is not within that.
+    pub async fn wait_metric_within(
+        &mut self,
+        number: usize,
+        name: &str,
+        patience: Duration,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait(name, patience, async |scene| {
+            let value = scene.members[number].gateway.metric(name).await;
+            Ok(match value.filter(|value| wanted(*value)) {
+                Some(value) => Seen::Done(value),
+                None => Seen::NotYet(format!("{value:?}")),
+            })
+        })
+        .await
+    }
+
+    /// Waits until a metric of a gateway with exactly these labels is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_labelled(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        let admin = self.gateway(number).admin();
+        self.wait(name, PATIENCE, async |_| {
+            let value = admin.metric(name).await?;
+            Ok(if wanted(value) { Seen::Done(value) } else { Seen::NotYet(value.to_string()) })
+        })
+        .await
+    }
+
+    /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
+    ///
+    /// # Errors
+    /// When none was within [`PATIENCE`].
+    pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
+        let stored = self.stage.servers.sink.stored();
+        let asked = Instant::now();
+        let last = self
+            .wait("an insert after the fault", PATIENCE, async |_| {
+                let last = stored.borrow().last.filter(|last| *last > asked);
+                Ok(last.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
+            })
+            .await?;
+        Ok(last.duration_since(since).as_secs_f64())
+    }
+
+    /// Waits until the group has committed all but so many messages.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`].
+    pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
+        self.wait_committed_within(messages_left, PATIENCE).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it has not within that.
+    pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
+        self.wait("everything committed", patience, async |scene| {
+            let lag = scene.topic.lag(&scene.group).await?;
+            let done = lag.messages == messages_left;
+            Ok(if done {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{} messages are left", lag.messages))
+            })
+        })
+        .await
+    }
+
+    /// Waits until the group has committed everything but messages of this partition; gives how many those are.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`], or has committed that partition, too.
+    pub async fn wait_committed_but(&mut self, partition: usize) -> Result<i64> {
+        self.wait(&format!("everything committed but partition {partition}"), PATIENCE, async |scene| {
+            let lag = scene.topic.lag(&scene.group).await?;
+            let left = lag.by_partition.get(partition).copied().unwrap_or_default();
+            Ok(if lag.messages == left && left > 0 {
+                Seen::Done(left)
+            } else {
+                Seen::NotYet(format!("{:?} messages are left by partition", lag.by_partition))
+            })
+        })
+        .await
+    }
+
+    /// Waits until every span that Kafka has taken has a row.
+    ///
+    /// # Errors
+    /// When one has none within [`PATIENCE`].
+    pub async fn wait_stored(&mut self) -> Result<()> {
+        let (oracle, sent) = (self.oracle(), self.sent.clone());
+        self.wait("everything stored", PATIENCE, async |_| {
+            let missing = sent.acked.count() - oracle.count(&sent).await?.unique_acked;
+            Ok(if missing == 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{missing} spans are missing"))
+            })
+        })
+        .await
+    }
+
+    /// Ends the load, and fails unless the rows that the table has more than once are as many as gateway `number` says in this metric.
+    ///
+    /// # Errors
+    /// When they are not, or not everything is committed within [`PATIENCE`].
+    pub async fn ensure_doubles_told(&mut self, number: usize, metric: &str) -> Result<()> {
+        let sent = self.stop_load().await?.clone();
+        self.wait_committed(0).await?;
+        let count = self.oracle().count(&sent).await?;
+        let doubled = count.rows - count.unique;
+        let told = self.wait_metric(number, metric, |_| true).await?;
+        #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
+        let differs = (told - doubled as f64).abs() > 0.5;
+        ensure!(!differs, "{doubled} rows are doubled, and {told} are said to be");
+        Ok(())
+    }
+
+    /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
+    ///
+    /// # Errors
+    /// When it does not see it within `patience`, or someone asked to stop.
+    pub async fn wait<T>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut look: impl AsyncFnMut(&mut Scene<'a>) -> Result<Seen<T>>,
+    ) -> Result<T> {
+        until(what, patience, async || {
+            if interrupt::requested() {
+                return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
+            }
+            // An error of a look is waited through; this one stays.
+            if let Err(failure) = self.tend() {
+                return Ok(Seen::Done(Err(failure)));
+            }
+            Ok(match look(self).await? {
+                Seen::Done(value) => Seen::Done(Ok(value)),
+                Seen::NotYet(seen) => Seen::NotYet(seen),
+            })
+        })
+        .await?
+    }
+}

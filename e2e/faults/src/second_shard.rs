@@ -1,0 +1,110 @@
+//! A second ClickHouse beside that of the run, with a front of its own: the second shard of a gateway's sink.
+//!
+//! Place in the flow: a course starts it and points gateways at it; the scene keeps it until everything is counted. Rows of both
+//! shards are counted by a view on the first server, which reads the second one's table. Owner: the scene; killed and removed when
+//! dropped.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::servers::{SECOND_HOST, blocking, free_ports};
+use super::sink_front::SinkFront;
+use e2e_fixtures::oracle::Server;
+use e2e_fixtures::pipeline::TABLE;
+use e2e_stack::clickhouse::{ClickHouse, Listeners};
+use e2e_stack::paths::{Paths, remove_folder};
+use e2e_stack::process::Signal;
+use e2e_stack::say;
+
+/// The view on the first server with the rows of both.
+pub const ALL_SHARDS: &str = "all_shards";
+
+/// The second server.
+pub struct SecondShard {
+    folder: PathBuf,
+    clickhouse: ClickHouse,
+    native: String,
+    /// Before it.
+    pub front: SinkFront,
+    /// It itself.
+    pub server: Server,
+}
+
+impl SecondShard {
+    /// Starts it below `folder` and waits until it answers.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(folder: &Path) -> Result<SecondShard> {
+        let paths = Paths::from_environment()?;
+        let ports = free_ports(2)?;
+        let listeners =
+            Listeners { pods_host: SECOND_HOST.to_owned(), http_port: ports[0], native_port: ports[1] };
+        let (http, native) = (format!("127.0.0.1:{}", ports[0]), format!("127.0.0.1:{}", ports[1]));
+        let shard = SecondShard {
+            folder: folder.to_owned(),
+            clickhouse: ClickHouse::beside(&paths, folder.to_owned(), listeners),
+            native,
+            front: SinkFront::start(&http).await?,
+            server: Server::new(&format!("http://{http}"), "default", ""),
+        };
+        shard.begin().await?;
+        Ok(shard)
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn kill(&self) -> Result<()> {
+        let server = self.clickhouse.clone();
+        blocking(move || server.stop(Signal::KILL)).await
+    }
+
+    /// Starts it, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn begin(&self) -> Result<()> {
+        let server = self.clickhouse.clone();
+        blocking(move || {
+            server.start()?;
+            server.wait_ready()
+        })
+        .await
+    }
+
+    /// The statement that makes the view, in a database that is on both servers.
+    pub fn view(&self, database: &str) -> String {
+        let columns = "TraceId, SpanAttributes";
+        format!(
+            "CREATE VIEW `{database}`.{ALL_SHARDS} AS SELECT {columns} FROM `{database}`.`{TABLE}` UNION ALL \
+             SELECT {columns} FROM {}",
+            self.table(database)
+        )
+    }
+
+    /// Its table, as the first server reads it.
+    pub fn table(&self, database: &str) -> String {
+        format!("remote('{}', '{database}', '{TABLE}')", self.native)
+    }
+
+    /// Rows in its table.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub async fn rows(&self, database: &str) -> Result<u64> {
+        let counted = self.server.text(&format!("SELECT count() FROM `{database}`.`{TABLE}`"), "TSV").await?;
+        counted.trim().parse().with_context(|| format!("read {counted:?}"))
+    }
+}
+
+impl Drop for SecondShard {
+    fn drop(&mut self) {
+        let stopped = self.clickhouse.stop(Signal::KILL).and_then(|()| remove_folder(&self.folder));
+        if let Err(failure) = stopped {
+            say::error(&format!("the second shard was not removed: {failure:#}"));
+        }
+    }
+}

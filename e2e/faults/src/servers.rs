@@ -1,0 +1,253 @@
+//! The broker or brokers and the ClickHouse of a run, and the fronts before them.
+//!
+//! Job: servers that may be killed without harm to anyone else: the programs are those that the stack has installed, folder, ports and
+//! processes are this run's own. Place in the flow: under every scenario. Owner: the run; stopped by their pid files when dropped, also
+//! after Ctrl-C. Limits: 256 to 512 MiB of heap a broker.
+//!
+//! ```text
+//! gateways -> KafkaFront -> broker's listener for pods      producer, oracle -> broker's listener for this machine
+//! gateways -> SinkFront  -> ClickHouse                      oracle           -> ClickHouse
+//! ```
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+
+use super::gate::Gate;
+use super::kafka_front::{self, KafkaFront};
+use super::sink_front::SinkFront;
+use e2e_fixtures::oracle::Server;
+use e2e_stack::clickhouse::{self, ClickHouse, Listeners};
+use e2e_stack::kafka::{self, Kafka, Node};
+use e2e_stack::paths::{Paths, remove_folder};
+use e2e_stack::process::{Signal, interrupt};
+use e2e_stack::say;
+
+/// A second address of the loopback interface, in place of the pods' bridge, which need not exist here.
+pub(super) const SECOND_HOST: &str = "127.0.0.2";
+
+/// How often servers are started, each time on other ports: between choosing one and the server's taking it, anyone may.
+const STARTS_MAX: u32 = 3;
+
+/// The servers, running.
+pub struct Servers {
+    folder: PathBuf,
+    brokers: Vec<Broker>,
+    clickhouse: ClickHouse,
+    kafka_gate: Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
+    /// Before ClickHouse.
+    pub sink: SinkFront,
+    /// ClickHouse itself.
+    pub server: Server,
+}
+
+/// One broker and its front.
+struct Broker {
+    kafka: Kafka,
+    front: KafkaFront,
+    host: String,
+}
+
+impl Servers {
+    /// Starts so many brokers and a ClickHouse below `folder`, and waits until all of them answer.
+    ///
+    /// # Errors
+    /// What cannot be installed or started; by then what was started is stopped.
+    pub async fn start(folder: &Path, brokers: u32) -> Result<Servers> {
+        let paths = Paths::from_environment()?;
+        install(&paths).await?;
+        for start in 1..STARTS_MAX {
+            match Servers::start_once(&paths, &folder.join(format!("start-{start}")), brokers).await {
+                Ok(servers) => return Ok(servers),
+                Err(failure) => {
+                    interrupt::check()?;
+                    say::progress("servers", &format!("{failure:#}; they are started again on other ports"));
+                }
+            }
+        }
+        Servers::start_once(&paths, &folder.join(format!("start-{STARTS_MAX}")), brokers).await
+    }
+
+    async fn start_once(paths: &Paths, folder: &Path, brokers: u32) -> Result<Servers> {
+        let ports: Vec<u16> = free_ports(2)?;
+        let listeners =
+            Listeners { pods_host: SECOND_HOST.to_owned(), http_port: ports[0], native_port: ports[1] };
+        let http = format!("127.0.0.1:{}", listeners.http_port);
+        let clickhouse = ClickHouse::beside(paths, folder.join("clickhouse"), listeners);
+        let kafka_gate = Arc::default();
+        let mut servers = Servers {
+            folder: folder.to_owned(),
+            brokers: lay_brokers(paths, folder, brokers, &kafka_gate).await?,
+            clickhouse,
+            kafka_gate,
+            sink: SinkFront::start(&http).await?,
+            server: Server::new(&format!("http://{http}"), "default", ""),
+        };
+        say::progress("servers", &format!("{brokers} own brokers and an own ClickHouse start"));
+        servers.begin().await?;
+        Ok(servers)
+    }
+
+    async fn begin(&mut self) -> Result<()> {
+        // All of them first: a cluster answers once most of its controllers are there.
+        for broker in &self.brokers {
+            let kafka = broker.kafka.clone();
+            blocking(move || kafka.start()).await?;
+        }
+        self.start_clickhouse().await?;
+        for number in 1..=self.brokers.len() {
+            self.await_broker(u32::try_from(number)?).await?;
+        }
+        Ok(())
+    }
+
+    /// `host:port` of all brokers, for the harness itself.
+    pub fn kafka(&self) -> String {
+        let hosts: Vec<&str> = self.brokers.iter().map(|broker| broker.host.as_str()).collect();
+        hosts.join(",")
+    }
+
+    /// How many brokers there are.
+    pub fn brokers(&self) -> i32 {
+        i32::try_from(self.brokers.len()).unwrap_or(i32::MAX)
+    }
+
+    /// `host:port` of all brokers' fronts, for gateways.
+    pub fn kafka_fronts(&self) -> Vec<String> {
+        self.brokers.iter().map(|broker| broker.front.address()).collect()
+    }
+
+    /// The steps of all brokers' fronts.
+    pub fn kafka_gate(&self) -> &Gate<kafka_front::Passage, kafka_front::Verdict> {
+        &self.kafka_gate
+    }
+
+    /// From now on all connections to brokers do this.
+    pub fn kafka_goes(&self, way: kafka_front::Way) {
+        self.brokers.iter().for_each(|broker| broker.front.go(way));
+    }
+
+    /// Kills a broker, by its number from 1 on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn kill_broker(&self, number: u32) -> Result<()> {
+        let kafka = self.broker(number)?.kafka.clone();
+        blocking(move || kafka.stop(Signal::KILL)).await
+    }
+
+    /// Starts a broker that was killed, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn start_broker(&self, number: u32) -> Result<()> {
+        let kafka = self.broker(number)?.kafka.clone();
+        blocking(move || kafka.start()).await?;
+        self.await_broker(number).await
+    }
+
+    async fn await_broker(&self, number: u32) -> Result<()> {
+        let kafka = self.broker(number)?.kafka.clone();
+        blocking(move || kafka.wait_ready()).await
+    }
+
+    fn broker(&self, number: u32) -> Result<&Broker> {
+        let index = usize::try_from(number)?.checked_sub(1);
+        index
+            .and_then(|index| self.brokers.get(index))
+            .with_context(|| format!("there is no broker {number}"))
+    }
+
+    /// Kills ClickHouse.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn kill_clickhouse(&self) -> Result<()> {
+        let server = self.clickhouse.clone();
+        blocking(move || server.stop(Signal::KILL)).await
+    }
+
+    /// Starts ClickHouse and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn start_clickhouse(&self) -> Result<()> {
+        let server = self.clickhouse.clone();
+        blocking(move || {
+            server.start()?;
+            server.wait_ready()
+        })
+        .await
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let mut stopped: Vec<Result<()>> = Vec::new();
+        stopped.extend(self.brokers.iter().map(|broker| broker.kafka.stop(Signal::KILL)));
+        stopped.push(self.clickhouse.stop(Signal::KILL));
+        if stopped.iter().all(Result::is_ok) {
+            for broker in 1..=self.brokers.len() {
+                stopped.push(remove_folder(&self.folder.join(format!("kafka-{broker}/data"))));
+            }
+            stopped.push(remove_folder(&self.folder.join("clickhouse/data")));
+        }
+        for failure in stopped.into_iter().filter_map(Result::err) {
+            say::error(&format!("the servers of the run were not all removed: {failure:#}"));
+        }
+    }
+}
+
+/// Puts the servers' programs into the cache, unless they are there.
+async fn install(paths: &Paths) -> Result<()> {
+    let paths = paths.clone();
+    blocking(move || {
+        kafka::build(&paths)?;
+        clickhouse::build(&paths)
+    })
+    .await
+}
+
+async fn lay_brokers(
+    paths: &Paths,
+    folder: &Path,
+    count: u32,
+    gate: &Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
+) -> Result<Vec<Broker>> {
+    let ports = free_ports(3 * usize::try_from(count)?)?;
+    let address = |port: &u16| format!("127.0.0.1:{port}");
+    let controllers: Vec<String> = ports.iter().step_by(3).map(address).collect();
+    let mut brokers = Vec::new();
+    for (number, own) in (1..=count).zip(ports.chunks(3)) {
+        let mut front = KafkaFront::bind(number, gate).await?;
+        let node = Node {
+            number,
+            host: address(&own[1]),
+            pods_listen: address(&own[2]),
+            pods: front.address(),
+            controllers: controllers.clone(),
+        };
+        front.serve(&node.pods_listen);
+        let host = node.host.clone();
+        let kafka = Kafka::beside(paths, folder.join(format!("kafka-{number}")), node);
+        brokers.push(Broker { kafka, front, host });
+    }
+    Ok(brokers)
+}
+
+/// Ports that nobody listens on. Whoever takes one before the server does makes the start fail, see [`STARTS_MAX`].
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
+    // All held at once, so that no two are the same.
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").context("find a free port"))
+        .collect::<Result<_>>()?;
+    held.iter().map(|held| Ok(held.local_addr().context("ask for the free port")?.port())).collect()
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.context("the thread that handles a server ended")?
+}

@@ -1,0 +1,86 @@
+//! The wall clock of a gateway, which jumps when a scenario wants it to.
+//!
+//! Job: compiles the library that `e2e/faults/wall_clock.c` describes, and holds the file that says how far the clock is off.
+//! Place in the flow: a scenario gives [`WallClock::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is
+//! the time of day that jumps, for a process that takes it from the C library; clocks that count on are left alone.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use e2e_stack::process::{command, output};
+
+/// The library's source.
+const SOURCE: &str = include_str!("../wall_clock.c");
+
+/// The clock of all gateways that were started with its [environment](Self::environment).
+pub struct WallClock {
+    library: PathBuf,
+    jump: PathBuf,
+    file: File,
+}
+
+impl WallClock {
+    /// One that is right, in files below `folder` whose names begin with `name`.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or what the compiler says.
+    pub fn make(folder: &Path, name: &str) -> Result<WallClock> {
+        let at = |end: &str| folder.join(format!("{name}-{end}"));
+        let (source, library, jump) = (at("clock.c"), at("clock.so"), at("clock.jump"));
+        std::fs::write(&source, SOURCE).with_context(|| format!("write {}", source.display()))?;
+        let mut cc = command("cc");
+        cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        output(&mut cc).context("compile the clock that jumps")?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&jump);
+        let clock =
+            WallClock { library, file: file.with_context(|| format!("open {}", jump.display()))?, jump };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    /// What a gateway is started with.
+    pub fn environment(&self) -> Vec<(String, PathBuf)> {
+        vec![
+            ("LD_PRELOAD".to_owned(), self.library.clone()),
+            ("SLUICE_WALL_CLOCK".to_owned(), self.jump.clone()),
+        ]
+    }
+
+    /// From now on it is so many seconds ahead of the right time, or behind when negative.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn set(&self, seconds: i64) -> Result<()> {
+        // In place: gateways have the file mapped.
+        self.file
+            .write_all_at(&seconds.to_ne_bytes(), 0)
+            .with_context(|| format!("write {}", self.jump.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_sees_the_clock_jump_and_another_one_does_not() {
+        let folder = std::env::temp_dir().join(format!("sluice-wall-clock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let clock = WallClock::make(&folder, "test").unwrap();
+        let seconds = |environment: Vec<(String, PathBuf)>| {
+            let mut date = command("date");
+            date.args(["-u", "+%s"]).envs(environment);
+            output(&mut date).unwrap().trim().parse::<i64>().unwrap()
+        };
+        let right = seconds(Vec::new());
+        clock.set(3_600).unwrap();
+        assert!((3_600..3_700).contains(&(seconds(clock.environment()) - right)));
+        clock.set(-3_600).unwrap();
+        assert!((-3_600..-3_500).contains(&(seconds(clock.environment()) - right)));
+        assert!((0..100).contains(&(seconds(Vec::new()) - right)));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,21 @@
+//! Simulated days on the command line. Only reads it and ends with a code; the work is in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use e2e_simulate::SimulateArgs;
+use e2e_stack::say;
+
+/// A day of the scaling decision, and of the rules of others beside it
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(flatten)]
+    simulate: SimulateArgs,
+}
+
+fn main() -> ExitCode {
+    say::begin();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
+    e2e_stack::conclude(e2e_simulate::run(&Arguments::parse().simulate))
+}

@@ -1,0 +1,263 @@
+//! One ClickHouse server as a process of this machine. The engine is the shared library of the npm package below; a small
+//! launcher in C runs it with its own HTTP and native TCP servers. Others of their own folder and ports can run beside it
+//! ([`ClickHouse::beside`]).
+//!
+//! What this server does not show: Keeper and replicated tables, server-side async inserts (accepted, done at once), TLS, and a
+//! graceful end at SIGTERM (data is safe: acknowledged inserts survive SIGKILL).
+//!
+//! Tests stop and start it from other processes than the one that brought it up: everything goes through its pid file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::kubernetes::NODE_ADDRESS;
+use crate::part::{Part, answers_http};
+use crate::paths::{Paths, content_hash, fill_once, put, remove_folder, render, sources};
+use crate::process::{Daemon, Job, Signal, command};
+
+/// Version of the npm package; the engine calls itself 26.7.2.1.
+pub const VERSION: &str = "26.7.3-stable.1";
+
+const PACKAGE: &str = "@chdb/lib-linux-x64-gnu";
+
+/// What npm says of the package's file; the version is fixed and so must be its contents.
+const INTEGRITY: &str =
+    "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw==";
+
+/// Where programs of this machine find it: user `default`, no password.
+pub const HOST_URL: &str = "http://127.0.0.1:8123";
+
+/// Where pods find it: user [`USER`], password [`PASSWORD`].
+pub const PODS_URL: &str = "http://clickhouse.sluice-stack.svc.cluster.local:8123";
+
+/// The user for gateways.
+pub const USER: &str = "gateway";
+
+/// The password of [`USER`]. No secret: this server listens on loopback and on the pod bridge only.
+pub const PASSWORD: &str = "sluice-local-only";
+
+const HTTP_PORT: u16 = 8123;
+const NATIVE_PORT: u16 = 9000;
+
+/// Starts both servers, then keeps the program from ending: a query that takes forever.
+const QUERY: &str = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT sleepEachRow(3) FROM system.numbers FORMAT Null \
+     SETTINGS max_block_size=1, max_threads=1, max_execution_time=0";
+
+/// It answers 0.1 to 0.6 s after its start; with many parts it reads them first.
+const START_PATIENCE: Duration = Duration::from_mins(1);
+
+/// SIGTERM ended it within 1.9 s at most.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+
+const CONFIGURATION: &str = include_str!("../clickhouse/config.xml");
+const USERS: &str = include_str!("../clickhouse/users.xml");
+const LAUNCHER: &str = include_str!("../clickhouse/launcher.c");
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Listeners {
+    /// The second address of this machine that it listens on, beside 127.0.0.1: that of pods.
+    pub pods_host: String,
+    /// Port for HTTP.
+    pub http_port: u16,
+    /// Port for the native protocol.
+    pub native_port: u16,
+}
+
+impl Listeners {
+    /// Those of the local stack.
+    fn of_stack() -> Listeners {
+        Listeners { pods_host: NODE_ADDRESS.to_owned(), http_port: HTTP_PORT, native_port: NATIVE_PORT }
+    }
+
+    fn http_address(&self) -> String {
+        format!("127.0.0.1:{}", self.http_port)
+    }
+}
+
+/// A local server, running or not.
+#[derive(Clone, Debug)]
+pub struct ClickHouse {
+    state: PathBuf,
+    programs: PathBuf,
+    listeners: Listeners,
+}
+
+/// Whether the cache has library and launcher.
+pub fn is_built(paths: &Paths) -> bool {
+    library(paths).is_dir() && launcher(paths).is_dir()
+}
+
+/// Fetches the library and compiles the launcher, unless the cache has them.
+///
+/// # Errors
+/// What npm, tar or the compiler says, or that the package is not the known one.
+pub fn build(paths: &Paths) -> anyhow::Result<()> {
+    fill_once(&library(paths), |partial| fetch(paths, partial))?;
+    fill_once(&launcher(paths), |partial| {
+        let mut cc = command("cc");
+        cc.args(["-O2", "-Wall", "-o"])
+            .arg(partial.join("clickhouse"))
+            .arg(sources().join("clickhouse/launcher.c"))
+            .arg("-ldl");
+        Job { part: "clickhouse", doing: "compile the launcher", log: paths.build_log("clickhouse-launcher") }
+            .run(&mut cc)
+    })
+}
+
+fn fetch(paths: &Paths, folder: &Path) -> anyhow::Result<()> {
+    let log = paths.build_log("clickhouse");
+    let mut npm = command("npm");
+    // With --json npm prints name and integrity of the file it wrote; it has checked it against the registry's.
+    npm.args(["pack", "--json", "--loglevel=error", &format!("{PACKAGE}@{VERSION}")]).current_dir(folder);
+    let doing = format!("fetch ClickHouse {VERSION}");
+    Job { part: "clickhouse", doing: &doing, log: log.clone() }.run(&mut npm)?;
+    let said = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+    anyhow::ensure!(
+        said.contains(INTEGRITY),
+        "{PACKAGE}@{VERSION} is not {INTEGRITY}: see {}",
+        log.display()
+    );
+    let packed = packed_file(folder)?;
+    let mut tar = command("tar");
+    tar.args(["--extract", "--gzip", "--strip-components=1", "--file"])
+        .arg(&packed)
+        .arg("--directory")
+        .arg(folder);
+    tar.arg("package/libchdb.so");
+    Job { part: "clickhouse", doing: "unpack ClickHouse", log: paths.build_log("clickhouse-unpack") }
+        .run(&mut tar)?;
+    fs::remove_file(&packed).with_context(|| format!("remove {}", packed.display()))
+}
+
+fn packed_file(folder: &Path) -> anyhow::Result<PathBuf> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut files = entries.flatten().map(|entry| entry.path());
+    files.find(|file| file.extension().is_some_and(|kind| kind == "tgz")).context("npm wrote no package file")
+}
+
+fn library(paths: &Paths) -> PathBuf {
+    paths.cache.join("clickhouse").join(VERSION)
+}
+
+fn launcher(paths: &Paths) -> PathBuf {
+    paths.cache.join("clickhouse").join(format!("launcher-{}", content_hash([LAUNCHER.as_bytes()])))
+}
+
+impl ClickHouse {
+    /// The one whose folders [`Paths`] names.
+    pub fn new(paths: &Paths) -> Self {
+        Self::beside(paths, paths.clickhouse(), Listeners::of_stack())
+    }
+
+    /// Another one, with the programs that [`build`] has put into the cache and everything else below the folder `state`.
+    pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
+        Self { state, programs: paths.cache.join("clickhouse"), listeners }
+    }
+
+    /// The one of this machine.
+    ///
+    /// # Errors
+    /// As [`Paths::from_environment`].
+    pub fn local() -> anyhow::Result<Self> {
+        Ok(Self::new(&Paths::from_environment()?))
+    }
+
+    /// Starts it, unless it runs; does not wait until it answers.
+    ///
+    /// # Errors
+    /// When its files cannot be written, or the launcher cannot be started.
+    pub fn start(&self) -> anyhow::Result<()> {
+        self.configure()?;
+        self.daemon().start(&self.server()).map(drop)
+    }
+
+    /// Waits until it answers over HTTP.
+    ///
+    /// # Errors
+    /// When it does not within a minute, with the end of its log.
+    pub fn wait_ready(&self) -> anyhow::Result<()> {
+        self.part().answers_within(START_PATIENCE)
+    }
+
+    /// Sends it `signal` and waits until it ended (SIGKILL after 15 s). Its data stays.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
+        self.daemon().stop(signal, STOP_PATIENCE).map(drop)
+    }
+
+    /// Whether its process lives.
+    pub fn runs(&self) -> bool {
+        self.daemon().process().is_some()
+    }
+
+    /// Starts it, waits for its answer, and starts it anew when it hangs.
+    pub(super) fn ensure(&self) -> anyhow::Result<()> {
+        self.configure()?;
+        self.part().ensure(&self.server(), START_PATIENCE)
+    }
+
+    /// Its process.
+    pub(super) fn part(&self) -> Part {
+        let address = self.listeners.http_address();
+        let asked = address.clone();
+        Part { daemon: self.daemon(), address, probe: Box::new(move || answers_http(&asked, "/ping")) }
+    }
+
+    fn daemon(&self) -> Daemon {
+        Daemon::new(&self.state, "clickhouse")
+    }
+
+    fn configure(&self) -> anyhow::Result<()> {
+        let values = [("NODE_ADDRESS", &*self.listeners.pods_host), ("PASSWORD", PASSWORD)];
+        put(&self.state.join("config.xml"), &render(CONFIGURATION, &values))?;
+        put(&self.state.join("users.xml"), &render(USERS, &values))?;
+        if !self.runs() {
+            // The database `system` is in memory, but its log tables leave folders that keep a new one from being made: no
+            // query_log, and SYSTEM FLUSH LOGS hangs.
+            remove_folder(&self.data().join("data/system"))?;
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.state.join("data")
+    }
+
+    fn server(&self) -> Command {
+        let launcher = self.programs.join(format!("launcher-{}", content_hash([LAUNCHER.as_bytes()])));
+        let mut server = command(launcher.join("clickhouse"));
+        server.env("CHDB_LIB", self.programs.join(VERSION).join("libchdb.so")).env("CHDB_DAEMON", "1");
+        server.arg("--path").arg(self.data()).arg("--config-file").arg(self.state.join("config.xml"));
+        server.args([
+            "--http_port",
+            &self.listeners.http_port.to_string(),
+            "--tcp_port",
+            &self.listeners.native_port.to_string(),
+            "--log-level",
+            "warning",
+            "--logger.log",
+        ]);
+        server.arg(self.state.join("log/server.log")).args(["--query", QUERY]);
+        server
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_leave_no_place_unfilled() {
+        for template in [CONFIGURATION, USERS] {
+            let text = render(template, &[("NODE_ADDRESS", NODE_ADDRESS), ("PASSWORD", PASSWORD)]);
+            assert!(!text.contains('@'), "{text}");
+        }
+    }
+}

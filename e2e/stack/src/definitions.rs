@@ -1,0 +1,76 @@
+//! Definitions of other people's kinds, for tests that apply objects of them. Those of the Prometheus operator are whole, as its Go module
+//! has them, which Go checks by `go.sum`. Those of Strimzi are in no registry, and made of the classes by which its operators read objects.
+//!
+//! Blocking, like everything about processes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::paths::{Paths, content_hash, fill_once, put, sources};
+use crate::process::{Job, command, output};
+
+/// Where this is, below the sources of the stack, and what it is called in the cache.
+const NAME: &str = "definitions";
+
+/// What has the kinds of the Prometheus operator, and where in it they are.
+const MONITORING: (&str, &str) =
+    ("github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd");
+
+/// The kinds that the chart makes objects of.
+const MONITORS: [&str; 3] = ["servicemonitors", "podmonitors", "prometheusrules"];
+
+const POM: &str = include_str!("../definitions/pom.xml");
+const STRIMZI: &str = include_str!("../definitions/Strimzi.java");
+
+/// Those of the Prometheus operator that the chart makes objects of.
+///
+/// # Errors
+/// When the module cannot be had, or is not the one that `go.sum` knows.
+pub fn monitoring() -> anyhow::Result<Vec<Value>> {
+    let (module, folder) = MONITORING;
+    let folder = downloaded(module)?.join(folder);
+    let read = |kind: &str| -> anyhow::Result<Value> {
+        let file = folder.join(format!("monitoring.coreos.com_{kind}.yaml"));
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("understand {}", file.display()))
+    };
+    MONITORS.into_iter().map(read).collect()
+}
+
+/// Where Go keeps the module, once it has it.
+fn downloaded(module: &str) -> anyhow::Result<PathBuf> {
+    let mut go = command("go");
+    go.current_dir(sources().join(NAME)).env("GOTOOLCHAIN", "local");
+    // Flags and workspaces from the user's settings would change what is found.
+    go.env("GOFLAGS", "").env("GOWORK", "off").args(["mod", "download", "-json", module]);
+    let told = output(&mut go).with_context(|| format!("download {module}"))?;
+    let told: Value = serde_json::from_str(&told).context("understand go mod download")?;
+    Ok(PathBuf::from(told["Dir"].as_str().with_context(|| format!("{module} is nowhere: {told}"))?))
+}
+
+/// Strimzi's `KafkaTopic` and `KafkaUser`.
+///
+/// # Errors
+/// When the classes cannot be had, or nothing can be made of them.
+pub fn strimzi() -> anyhow::Result<Vec<Value>> {
+    let paths = Paths::from_environment()?;
+    let folder = paths.cache.join(NAME).join(content_hash([POM, STRIMZI].map(str::as_bytes)));
+    fill_once(&folder, |partial| made_of_classes(&paths, partial))?;
+    let text = fs::read_to_string(folder.join("strimzi.json")).context("read Strimzi's definitions")?;
+    serde_json::from_str(&text).context("understand Strimzi's definitions")
+}
+
+fn made_of_classes(paths: &Paths, folder: &Path) -> anyhow::Result<()> {
+    let (jars, sources) = (folder.join("jars"), sources().join(NAME));
+    let mut maven = command("mvn");
+    maven.args(["--batch-mode", "--no-transfer-progress", "dependency:copy-dependencies"]);
+    maven.arg(format!("-DoutputDirectory={}", jars.display())).arg("--file").arg(sources.join("pom.xml"));
+    Job { part: NAME, doing: "fetch Strimzi's classes", log: paths.build_log(NAME) }.run(&mut maven)?;
+    let mut java = command("java");
+    java.arg("--class-path").arg(jars.join("*")).arg(sources.join("Strimzi.java"));
+    put(&folder.join("strimzi.json"), &output(&mut java).context("make Strimzi's definitions")?)?;
+    fs::remove_dir_all(&jars).context("remove Strimzi's classes")
+}

@@ -1,0 +1,97 @@
+//! Programs of the stack that are compiled from Go modules. The flags are the same for all of them, since they are part of the
+//! key of Go's build cache: shared packages are compiled once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::paths::{Paths, content_hash, fill_once, sources};
+use crate::process::{Job, command};
+
+/// Flags of every build: without local paths in the program, without gRPC's tracing (which keeps the linker from dropping
+/// unused methods), and without asking git.
+/// No debugger is used on these programs, and DWARF takes a twentieth of the compiler's time.
+const BUILD_FLAGS: [&str; 7] = [
+    "build",
+    "-v",
+    "-buildvcs=false",
+    "-mod=readonly",
+    "-trimpath",
+    "-tags=grpcnotrace",
+    "-gcflags=all=-dwarf=false",
+];
+
+/// Percent by which the heap of a compiler's process may grow before it is collected: 150 CPU seconds for helm with 400, 162 with Go's
+/// 100 (26 November 2026, Go 1.26, two shared virtual cores). The largest process has 1.5 GiB with it.
+const COMPILER_GOGC: &str = "400";
+
+/// A Go module below `e2e/stack` and the program it builds.
+pub struct GoModule {
+    /// Its name in the cache and in progress lines.
+    pub name: &'static str,
+    /// Its folder below `e2e/stack`.
+    pub folder: &'static str,
+    /// The files that decide what is built.
+    pub files: &'static [&'static str],
+    /// The package of the program.
+    pub package: &'static str,
+    /// What `-ldflags` says beside stripping.
+    pub link_flags: String,
+    /// Names by which the program is also called (links to it).
+    pub aliases: &'static [&'static str],
+}
+
+impl GoModule {
+    /// The folder in the cache that holds exactly this program, built or not.
+    ///
+    /// # Errors
+    /// When the module's files cannot be read.
+    pub fn built(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
+        let folder = sources().join(self.folder);
+        let read = |name: &&str| {
+            fs::read(folder.join(name)).with_context(|| format!("read {}", folder.join(name).display()))
+        };
+        let files: Vec<_> = self.files.iter().map(read).collect::<Result<_, _>>()?;
+        let flags = format!(
+            "{BUILD_FLAGS:?} {} {} {:?} {}",
+            self.link_flags,
+            self.package,
+            self.aliases,
+            std::env::consts::ARCH
+        );
+        let contents = files.iter().map(Vec::as_slice).chain([flags.as_bytes()]);
+        Ok(paths.cache.join(self.name).join(content_hash(contents)))
+    }
+
+    /// Compiles it, unless the cache has it; gives the folder that holds the program and its links.
+    ///
+    /// # Errors
+    /// What the compiler says, with the end of its log.
+    pub fn build(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
+        let folder = self.built(paths)?;
+        fill_once(&folder, |partial| {
+            let doing = format!("compile {}", self.name);
+            Job { part: self.name, doing: &doing, log: paths.build_log(self.name) }
+                .run(&mut self.compiler(partial))?;
+            for alias in self.aliases {
+                let link = partial.join(alias);
+                std::os::unix::fs::symlink(self.name, &link)
+                    .with_context(|| format!("link {}", link.display()))?;
+            }
+            Ok(())
+        })?;
+        Ok(folder)
+    }
+
+    fn compiler(&self, output: &Path) -> Command {
+        let mut go = command("go");
+        go.current_dir(sources().join(self.folder)).env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local");
+        // Flags and workspaces from the user's settings would change what is built.
+        go.env("GOFLAGS", "").env("GOWORK", "off").env("GOGC", COMPILER_GOGC);
+        go.args(BUILD_FLAGS).arg(format!("-ldflags=-s -w {}", self.link_flags));
+        go.arg("-o").arg(output.join(self.name)).arg(self.package);
+        go
+    }
+}

@@ -1,0 +1,46 @@
+//! The helm program, compiled from its Go module: the chart is installed with the same helm that users have.
+
+use std::path::PathBuf;
+
+use crate::gomodule::GoModule;
+use crate::paths::Paths;
+
+/// Version of helm in `e2e/stack/helm/go.mod`.
+pub const VERSION: &str = "v3.19.5";
+
+fn module() -> GoModule {
+    let version = format!("-X helm.sh/helm/v3/internal/version.version={VERSION}");
+    // What `helm template` and `helm lint` take as the cluster's version when they have no cluster to ask.
+    let cluster = ["pkg/chartutil.k8sVersion", "pkg/lint/rules.k8sVersion"]
+        .map(|name| format!("-X helm.sh/helm/v3/{name}Major=1 -X helm.sh/helm/v3/{name}Minor=34"));
+    GoModule {
+        name: "helm",
+        folder: "helm",
+        files: &["go.mod", "go.sum"],
+        package: "helm.sh/helm/v3/cmd/helm",
+        link_flags: format!("{version} {}", cluster.join(" ")),
+        aliases: &[],
+    }
+}
+
+/// Whether the cache has it.
+pub fn is_built(paths: &Paths) -> bool {
+    module().built(paths).is_ok_and(|folder| folder.is_dir())
+}
+
+/// Compiles it, unless the cache has it; gives the program.
+///
+/// # Errors
+/// What the compiler says.
+pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
+    Ok(module().build(paths)?.join("helm"))
+}
+
+/// The helm program. Compiles it when it is missing (under a minute with Go's build cache warm), so that tests on a given
+/// cluster need not bring up the local stack for it.
+///
+/// # Errors
+/// When there is no place for a cache, or the compiler fails.
+pub fn path() -> anyhow::Result<PathBuf> {
+    build(&Paths::from_environment()?)
+}

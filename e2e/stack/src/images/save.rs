@@ -1,0 +1,61 @@
+//! `e2e images`: the images as files in the docker-archive format, which `kind load image-archive`, `ctr images import`, `docker load`
+//! and `skopeo copy docker-archive:` read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use super::{Image, Programs, build_image};
+use crate::process::interrupt;
+use crate::programs::Form;
+use crate::say;
+
+/// Where they go, and what is in them.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct ImagesArgs {
+    /// Folder for operator.tar and gateway.tar; made when it is not there
+    #[arg(long, value_name = "FOLDER")]
+    output: PathBuf,
+
+    /// An operator program instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    operator: Option<PathBuf>,
+
+    /// A gateway program instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE", requires = "operator")]
+    gateway: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Needs no container engine. An image holds the program, the shared libraries of this machine that it needs, and the
+authorities that this machine trusts: what docker build makes of the Dockerfiles on Debian 12. Its tag is a hash of its
+contents. For kind: kind load image-archive FOLDER/operator.tar, and the same with gateway.tar.";
+
+/// Makes them and says what they are called.
+///
+/// # Errors
+/// What the compiler says, or when a file cannot be read or written.
+pub fn run(args: &ImagesArgs) -> Result<ExitCode> {
+    interrupt::watch()?;
+    let programs = match (&args.operator, &args.gateway) {
+        (Some(operator), Some(gateway)) => Programs { operator: operator.clone(), gateway: gateway.clone() },
+        _ => Programs::compiled(Form::Release)?,
+    };
+    fs::create_dir_all(&args.output).with_context(|| format!("create {}", args.output.display()))?;
+    for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
+        let image = build_image(name, program)?;
+        let file = save(&image, name, &args.output)?;
+        say::line(&format!("{}  {}", image.reference, file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn save(image: &Image, name: &str, folder: &Path) -> Result<PathBuf> {
+    let file = folder.join(format!("{name}.tar"));
+    fs::copy(&image.archive, &file).with_context(|| format!("write {}", file.display()))?;
+    Ok(file)
+}

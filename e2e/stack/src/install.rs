@@ -1,0 +1,120 @@
+//! The product on the cluster: images built from this checkout, and the operator installed by its chart.
+//!
+//! Blocking, like everything about processes; call it from a blocking task where a runtime runs. The operator lives in
+//! [`OPERATOR_NAMESPACE`] as the release [`RELEASE`], where a user's own installation would be too.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::process::output;
+use crate::programs::Form;
+use crate::say;
+use crate::target::Resolved;
+use crate::{helm, images, paths};
+
+/// Namespace of the installed operator.
+pub const OPERATOR_NAMESPACE: &str = "sluice-system";
+
+/// Name of the helm release.
+const RELEASE: &str = "sluice";
+
+/// How long helm waits for the operator to be ready: an image that is loaded already starts within seconds.
+const READY_TIMEOUT: &str = "3m";
+
+/// Images that the cluster has already, for clusters that we cannot give images to.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ImageArgs {
+    /// The operator's image, for clusters that pull their images
+    #[arg(long, value_name = "REFERENCE", env = "SLUICE_OPERATOR_IMAGE", requires = "gateway_image")]
+    pub operator_image: Option<String>,
+
+    /// The gateway's image, for clusters that pull their images
+    #[arg(long, value_name = "REFERENCE", env = "SLUICE_GATEWAY_IMAGE", requires = "operator_image")]
+    pub gateway_image: Option<String>,
+}
+
+/// References of the images under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// The operator's.
+    pub operator: String,
+    /// The gateway's.
+    pub gateway: String,
+}
+
+/// The images to run: those that were named, or those that are built from this checkout and given to the cluster.
+///
+/// # Errors
+/// When the cluster can neither be given images nor was told which to pull, or the build fails.
+pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
+    if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
+        return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
+    }
+    let store = target.images.as_ref().context(
+        "this cluster pulls its images: build them with operator/Dockerfile and gateway/Dockerfile, push them, and \
+         give --operator-image and --gateway-image",
+    )?;
+    let programs = images::Programs::compiled(Form::Checked)?;
+    let built = [("operator", &programs.operator), ("gateway", &programs.gateway)].map(|(name, program)| {
+        let image = images::build_image(name, program)?;
+        images::load(&image, store)?;
+        say::progress("images", &format!("{} is on the node", image.reference));
+        Ok(image.reference)
+    });
+    let [operator, gateway] = built;
+    let (operator, gateway): (anyhow::Result<String>, anyhow::Result<String>) = (operator, gateway);
+    Ok(Images { operator: operator?, gateway: gateway? })
+}
+
+/// Installs or upgrades the operator and waits until it is ready.
+///
+/// # Errors
+/// What helm says.
+pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
+    say::progress("operator", "helm upgrade --install sluice charts/sluice");
+    let (repository, tag) = images
+        .operator
+        .rsplit_once(':')
+        .with_context(|| format!("the image {} has no tag", images.operator))?;
+    let values = [
+        format!("image.repository={repository}"),
+        format!("image.tag={tag}"),
+        format!("gateway.image={}", images.gateway),
+    ];
+    let mut helm = helm_command(kubeconfig)?;
+    helm.args(["upgrade", "--install", RELEASE]).arg(paths::workspace().join("charts/sluice"));
+    helm.args([
+        "--namespace",
+        OPERATOR_NAMESPACE,
+        "--create-namespace",
+        "--wait",
+        "--timeout",
+        READY_TIMEOUT,
+    ]);
+    for value in &values {
+        helm.args(["--set-string", value]);
+    }
+    output(&mut helm).context("install the operator by its chart")?;
+    say::progress("operator", "ready");
+    Ok(())
+}
+
+/// Removes the operator; nothing installed is no error. The definition of `TracePipeline` stays, as the chart promises.
+///
+/// # Errors
+/// What helm says.
+pub fn remove(kubeconfig: &Path) -> anyhow::Result<()> {
+    let mut helm = helm_command(kubeconfig)?;
+    helm.args(["uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait"]);
+    output(&mut helm).context("remove the operator")?;
+    Ok(())
+}
+
+fn helm_command(kubeconfig: &Path) -> anyhow::Result<Command> {
+    let mut helm = crate::process::command(helm::path()?);
+    helm.env("KUBECONFIG", kubeconfig);
+    Ok(helm)
+}

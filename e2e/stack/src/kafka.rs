@@ -1,0 +1,295 @@
+//! One Kafka broker in `KRaft` mode from the jars of Maven Central, as a process of this machine. Programs here reach it on
+//! loopback, pods by name; each has its own listener, since a broker tells clients where to connect. Others of their own
+//! folder and addresses can run beside it ([`Kafka::beside`]).
+//!
+//! Tests stop and start it from other processes than the one that brought it up: everything goes through its pid file.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::kubernetes::NODE_ADDRESS;
+use crate::part::Part;
+use crate::paths::{Paths, content_hash, fill_once, put, render, sources};
+use crate::process::{Daemon, Job, Signal, command, output};
+
+/// Version in `e2e/stack/kafka/pom.xml`.
+pub const VERSION: &str = "4.3.1";
+
+/// Where programs of this machine find the broker.
+pub const HOST_ADDRESS: &str = "127.0.0.1:29092";
+
+/// Where pods find the broker.
+pub const PODS_ADDRESS: &str = "kafka.sluice-stack.svc.cluster.local:9092";
+
+const CONTROLLER_ADDRESS: &str = "127.0.0.1:29093";
+
+/// 22 characters of base64, as the format asks; it never changes, since there is one cluster per state folder.
+const CLUSTER_ID: &str = "c2x1aWNlLXN0YWNrLTAwMQ";
+
+/// Up to 512 MiB of heap hold 128 MiB record batches; 234 MB are resident when idle.
+const HEAP: [&str; 2] = ["-Xms256m", "-Xmx512m"];
+
+/// Time to its first answer: 3.5 s were seen on a busy machine; recovery after a kill reads the log's tail again.
+const START_PATIENCE: Duration = Duration::from_mins(1);
+
+/// A clean stop writes its log out.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for one answer to a probe.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+const POM: &str = include_str!("../kafka/pom.xml");
+const PROPERTIES: &str = include_str!("../kafka/server.properties");
+const LOGGING: &str = include_str!("../kafka/log4j2.yaml");
+
+/// Where a broker listens, and what it tells of itself.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// `host:port` for programs of this machine, and for other brokers.
+    pub host: String,
+    /// `host:port` of the listener for pods.
+    pub pods_listen: String,
+    /// `host:port` under which clients of that listener are told to find it.
+    pub pods: String,
+    /// `host:port` of the controllers of all brokers, by number; its own among them.
+    pub controllers: Vec<String>,
+}
+
+impl Node {
+    /// The one of the local stack.
+    fn of_stack() -> Node {
+        Node {
+            number: 1,
+            host: HOST_ADDRESS.to_owned(),
+            pods_listen: format!("{NODE_ADDRESS}:9092"),
+            pods: PODS_ADDRESS.to_owned(),
+            controllers: vec![CONTROLLER_ADDRESS.to_owned()],
+        }
+    }
+
+    fn voters(&self) -> String {
+        let numbered = self.controllers.iter().zip(1..);
+        numbered.map(|(address, number)| format!("{number}@{address}")).collect::<Vec<_>>().join(",")
+    }
+
+    fn controller(&self) -> &str {
+        let own = usize::try_from(self.number - 1).ok().and_then(|index| self.controllers.get(index));
+        own.expect("a broker's own controller is among those of all brokers")
+    }
+}
+
+/// A local broker, running or not.
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    state: PathBuf,
+    libraries: PathBuf,
+    node: Node,
+}
+
+/// Whether the cache has the jars.
+pub fn is_built(paths: &Paths) -> bool {
+    libraries(paths).is_dir()
+}
+
+/// Fetches the jars, unless the cache has them.
+///
+/// # Errors
+/// What Maven says.
+pub fn build(paths: &Paths) -> anyhow::Result<()> {
+    fill_once(&libraries(paths), |partial| {
+        let mut maven = command("mvn");
+        maven.args([
+            "--batch-mode",
+            "--no-transfer-progress",
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+        ]);
+        maven
+            .arg(format!("-DoutputDirectory={}", partial.display()))
+            .arg("--file")
+            .arg(sources().join("kafka/pom.xml"));
+        let doing = format!("fetch Kafka {VERSION}");
+        Job { part: "kafka", doing: &doing, log: paths.build_log("kafka") }.run(&mut maven)
+    })
+}
+
+/// The class path of the jars, for a broker of one's own.
+pub fn jars(paths: &Paths) -> PathBuf {
+    libraries(paths).join("*")
+}
+
+/// The jars, by version and by what the pom asks for.
+fn libraries(paths: &Paths) -> PathBuf {
+    paths.cache.join("kafka").join(format!("{VERSION}-{}", content_hash([POM.as_bytes()])))
+}
+
+impl Kafka {
+    /// The one whose folders [`Paths`] names.
+    pub fn new(paths: &Paths) -> Self {
+        Self { state: paths.kafka(), libraries: libraries(paths), node: Node::of_stack() }
+    }
+
+    /// Another one, with the jars that [`build`] has put into the cache and everything else below the folder `state`.
+    pub fn beside(paths: &Paths, state: PathBuf, node: Node) -> Self {
+        Self { state, libraries: libraries(paths), node }
+    }
+
+    /// The one of this machine.
+    ///
+    /// # Errors
+    /// As [`Paths::from_environment`].
+    pub fn local() -> anyhow::Result<Self> {
+        Ok(Self::new(&Paths::from_environment()?))
+    }
+
+    /// Starts it, unless it runs; does not wait until it answers. Blocks for a second when its data folder is new.
+    ///
+    /// # Errors
+    /// When its files cannot be written, or Java cannot be started.
+    pub fn start(&self) -> anyhow::Result<()> {
+        self.configure()?;
+        self.daemon().start(&self.broker()).map(drop)
+    }
+
+    /// Waits until it answers a request for its metadata.
+    ///
+    /// # Errors
+    /// When it does not within a minute, with the end of its log.
+    pub fn wait_ready(&self) -> anyhow::Result<()> {
+        self.part().answers_within(START_PATIENCE)
+    }
+
+    /// Sends it `signal` and waits until it ended (SIGKILL after 30 s). Its data stays.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
+        self.daemon().stop(signal, STOP_PATIENCE).map(drop)
+    }
+
+    /// Whether its process lives.
+    pub fn runs(&self) -> bool {
+        self.daemon().process().is_some()
+    }
+
+    /// Starts it, waits for its answer, and starts it anew when it hangs.
+    pub(super) fn ensure(&self) -> anyhow::Result<()> {
+        self.configure()?;
+        self.part().ensure(&self.broker(), START_PATIENCE)
+    }
+
+    /// Its process.
+    pub(super) fn part(&self) -> Part {
+        let address = self.node.host.clone();
+        let asked = address.clone();
+        Part { daemon: self.daemon(), address, probe: Box::new(move || answers(&asked)) }
+    }
+
+    fn daemon(&self) -> Daemon {
+        Daemon::new(&self.state, "kafka")
+    }
+
+    fn configure(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.state).with_context(|| format!("create {}", self.state.display()))?;
+        put(&self.properties(), &self.rendered_properties())?;
+        put(&self.state.join("log4j2.yaml"), LOGGING)?;
+        if self.state.join("data/meta.properties").exists() {
+            return Ok(());
+        }
+        let mut format = self.java(&["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+        format.args(["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", CLUSTER_ID, "-c"]);
+        output(format.arg(self.properties())).map(drop).context("format the broker's data folder")
+    }
+
+    fn rendered_properties(&self) -> String {
+        let values = [
+            ("STATE", &*self.state.to_string_lossy()),
+            ("NODE", &*self.node.number.to_string()),
+            ("VOTERS", &*self.node.voters()),
+            ("CONTROLLER", self.node.controller()),
+            ("HOST_ADDRESS", &*self.node.host),
+            ("PODS_LISTEN", &*self.node.pods_listen),
+            ("PODS_ADDRESS", &*self.node.pods),
+            ("REPLICAS", &*self.node.controllers.len().to_string()),
+        ];
+        render(PROPERTIES, &values)
+    }
+
+    fn properties(&self) -> PathBuf {
+        self.state.join("server.properties")
+    }
+
+    fn broker(&self) -> Command {
+        let mut broker = self.java(&HEAP);
+        broker.arg("kafka.Kafka").arg(self.properties());
+        broker
+    }
+
+    fn java(&self, options: &[&str]) -> Command {
+        let mut java = command("java");
+        java.args(options)
+            .arg(format!("-Dlog4j2.configurationFile={}", self.state.join("log4j2.yaml").display()));
+        java.arg("-cp").arg(self.libraries.join("*"));
+        java
+    }
+}
+
+/// Asks the broker for its metadata.
+///
+/// Source: Kafka's protocol guide, Metadata request and response v1: a size, key 3, version 1, a correlation id, no client id, no topics;
+/// the answer begins with a size, the correlation id and the number of brokers.
+fn answers(address: &str) -> anyhow::Result<()> {
+    const REQUEST: [u8; 18] = [0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 7, 0xff, 0xff, 0, 0, 0, 0];
+    let doing = || format!("ask the broker at {address} for its metadata");
+    let socket = address.parse().with_context(doing)?;
+    let mut stream = TcpStream::connect_timeout(&socket, ANSWER_PATIENCE).with_context(doing)?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE)).with_context(doing)?;
+    stream.write_all(&REQUEST).with_context(doing)?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).with_context(doing)?;
+    let [_, _, _, _, 0, 0, 0, 7, brokers @ ..] = answer else {
+        anyhow::bail!("the broker at {address} answers another request: {answer:?}");
+    };
+    anyhow::ensure!(i32::from_be_bytes(brokers) > 0, "the broker knows no broker");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_properties_name_both_listeners_and_leave_no_place_unfilled() {
+        let kafka = Kafka { state: "/s/kafka".into(), libraries: "/c".into(), node: Node::of_stack() };
+        let text = kafka.rendered_properties();
+        let line = |wanted: &str| assert!(text.lines().any(|line| line == wanted), "{wanted}\n{text}");
+        line("listeners=HOST://127.0.0.1:29092,PODS://10.244.0.1:9092,CONTROLLER://127.0.0.1:29093");
+        line("advertised.listeners=HOST://127.0.0.1:29092,PODS://kafka.sluice-stack.svc.cluster.local:9092");
+        line("controller.quorum.voters=1@127.0.0.1:29093");
+        line("log.dirs=/s/kafka/data");
+        assert!(!text.replace("1@127", "").contains('@'), "{text}");
+    }
+
+    #[test]
+    fn brokers_of_a_cluster_know_one_another() {
+        let node = Node {
+            number: 2,
+            controllers: ["a:1", "b:2", "c:3"].map(str::to_owned).to_vec(),
+            ..Node::of_stack()
+        };
+        assert_eq!((node.voters().as_str(), node.controller()), ("1@a:1,2@b:2,3@c:3", "b:2"));
+    }
+
+    #[test]
+    fn the_pom_asks_for_the_stated_version() {
+        assert!(POM.contains(&format!("<kafka.version>{VERSION}</kafka.version>")));
+    }
+}

@@ -1,0 +1,127 @@
+//! The node's network: the pod bridge with the node's address, a route to Services, masquerading, and the kernel settings that we
+//! and the kubelet change. What is changed is written down first, so that [`remove`] can put it back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::{BRIDGE, NODE_ADDRESS, POD_CIDR, SERVICE_CIDR, rendered};
+use crate::paths::put;
+use crate::process::{command, output};
+
+/// Kernel settings that the kubelet or this file change.
+const SETTINGS: [&str; 8] = [
+    "net/ipv4/ip_forward",
+    BRIDGE_FILTER,
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+];
+
+/// Makes packets between pods of one bridge pass the rules, without which the answer of a pod behind a Service is not
+/// translated back.
+const BRIDGE_FILTER: &str = "net/bridge/bridge-nf-call-iptables";
+
+pub(super) const MASQUERADE: &str = include_str!("../../kubernetes/masquerade.nft");
+
+/// nftables tables of kube-proxy and of ours.
+const TABLES: [[&str; 2]; 3] = [["ip", "kube-proxy"], ["ip6", "kube-proxy"], ["ip", BRIDGE]];
+
+/// Makes what is missing.
+///
+/// # Errors
+/// When one of the steps fails; each is named.
+pub fn ensure(state: &Path) -> anyhow::Result<()> {
+    if !setting(BRIDGE_FILTER).exists() {
+        // Where it is built into the kernel, or absent, there is nothing to load; absence shows below.
+        output(command("modprobe").arg("br_netfilter")).ok();
+    }
+    save_settings(state)?;
+    if !bridge_exists() {
+        ip(&["link", "add", BRIDGE, "type", "bridge"])?;
+    }
+    ip(&["link", "set", BRIDGE, "up"])?;
+    if !output(command("ip").args(["address", "show", "dev", BRIDGE]))?
+        .contains(&format!("inet {NODE_ADDRESS}/"))
+    {
+        let mask = POD_CIDR.split_once('/').map_or("24", |(_, mask)| mask);
+        ip(&["address", "add", &format!("{NODE_ADDRESS}/{mask}"), "dev", BRIDGE])?;
+    }
+    // Service addresses need some route, or the host's own connections to them fail before kube-proxy's rules see them; a
+    // machine may have no default route.
+    ip(&["route", "replace", SERVICE_CIDR, "dev", BRIDGE])?;
+    write_setting("net/ipv4/ip_forward", "1")?;
+    if setting(BRIDGE_FILTER).exists() {
+        write_setting(BRIDGE_FILTER, "1")?;
+    }
+    let rules = state.join("masquerade.nft");
+    put(&rules, &rendered(MASQUERADE, state))?;
+    delete_table(TABLES[2]);
+    output(command("nft").arg("-f").arg(&rules)).map(drop).context("load the masquerade rules")
+}
+
+/// Removes bridge and rules, and puts the kernel settings back. Also after a crash, and more than once.
+///
+/// # Errors
+/// When the bridge stays or a setting cannot be written back.
+pub fn remove(state: &Path) -> anyhow::Result<()> {
+    for table in TABLES {
+        delete_table(table);
+    }
+    if bridge_exists() {
+        ip(&["link", "delete", BRIDGE])?;
+    }
+    restore_settings(state)
+}
+
+fn bridge_exists() -> bool {
+    Path::new("/sys/class/net").join(BRIDGE).exists()
+}
+
+fn ip(arguments: &[&str]) -> anyhow::Result<()> {
+    output(command("ip").args(arguments)).map(drop).context("set up the pod bridge")
+}
+
+fn delete_table([family, name]: [&str; 2]) {
+    // An absent table is the usual case, and no nft at all means no table either.
+    output(command("nft").args(["delete", "table", family, name])).ok();
+}
+
+fn setting(name: &str) -> PathBuf {
+    Path::new("/proc/sys").join(name)
+}
+
+fn write_setting(name: &str, value: &str) -> anyhow::Result<()> {
+    fs::write(setting(name), value).with_context(|| format!("set {name} to {value}"))
+}
+
+fn saved(state: &Path) -> PathBuf {
+    state.join("kernel-settings.saved")
+}
+
+fn save_settings(state: &Path) -> anyhow::Result<()> {
+    // Those of an earlier `up` are the machine's own; what holds now may be ours.
+    if saved(state).exists() {
+        return Ok(());
+    }
+    let line = |name: &&str| {
+        fs::read_to_string(setting(name)).ok().map(|value| format!("{name} {}\n", value.trim()))
+    };
+    let lines: String = SETTINGS.iter().filter_map(line).collect();
+    put(&saved(state), &lines).map(drop)
+}
+
+fn restore_settings(state: &Path) -> anyhow::Result<()> {
+    let Ok(lines) = fs::read_to_string(saved(state)) else { return Ok(()) };
+    for (name, value) in lines.lines().filter_map(|line| line.split_once(' ')) {
+        // Gone with the module it belonged to.
+        if setting(name).exists() {
+            write_setting(name, value)?;
+        }
+    }
+    fs::remove_file(saved(state)).with_context(|| format!("remove {}", saved(state).display()))
+}

@@ -1,0 +1,79 @@
+//! What makes the machine a node: kubelet, kube-proxy, and `CoreDNS`, which runs on the node rather than in a pod.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{NODE_ADDRESS, NODE_NAME, certificates, rendered};
+use crate::part::{Part, answers_http, beside, connects};
+use crate::paths::put;
+use crate::process::{Daemon, command};
+
+pub(super) const KUBELET: &str = include_str!("../../kubernetes/kubelet.yaml");
+pub(super) const KUBE_PROXY: &str = include_str!("../../kubernetes/kube-proxy.yaml");
+pub(super) const COREFILE: &str = include_str!("../../kubernetes/Corefile");
+
+/// Each answers within a few seconds; the kubelet last.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Brings them up.
+///
+/// # Errors
+/// What does not come up, with the end of its log.
+pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
+    put(&state.join("kubelet/resolv.conf"), "")?;
+    put(&state.join("kubelet/config.yaml"), &rendered(KUBELET, state))?;
+    put(&state.join("kube-proxy.yaml"), &rendered(KUBE_PROXY, state))?;
+    put(&state.join("Corefile"), &rendered(COREFILE, state))?;
+    let commands = [kubelet_program(state, programs), kube_proxy(state, programs), coredns(state, programs)];
+    let tasks = parts(state).into_iter().zip(commands);
+    beside(
+        tasks
+            .map(|(part, what)| {
+                (part.daemon.name(), Box::new(move || part.ensure(&what, PATIENCE)) as Box<_>)
+            })
+            .collect(),
+    )
+}
+
+/// The kubelet's process.
+pub fn kubelet(state: &Path) -> Daemon {
+    Daemon::new(state, "kubelet")
+}
+
+/// The processes: kubelet, kube-proxy, `CoreDNS`.
+pub fn parts(state: &Path) -> Vec<Part> {
+    let part = |daemon: Daemon, address: &str, probe| Part { daemon, address: address.into(), probe };
+    let dns = format!("{NODE_ADDRESS}:53");
+    let asked = dns.clone();
+    vec![
+        part(kubelet(state), "127.0.0.1:10248", Box::new(|| answers_http("127.0.0.1:10248", "/healthz"))),
+        part(
+            Daemon::new(state, "kube-proxy"),
+            "127.0.0.1:10256",
+            Box::new(|| answers_http("127.0.0.1:10256", "/livez")),
+        ),
+        part(Daemon::new(state, "coredns"), &dns, Box::new(move || connects(&asked))),
+    ]
+}
+
+fn kubelet_program(state: &Path, programs: &Path) -> Command {
+    let mut kubelet = command(programs.join("kubelet"));
+    kubelet.arg("--config").arg(state.join("kubelet/config.yaml"));
+    kubelet.arg("--kubeconfig").arg(certificates::folder(state).join("kubelet.kubeconfig"));
+    kubelet.arg("--root-dir").arg(state.join("kubelet")).arg("--cert-dir").arg(state.join("kubelet/pki"));
+    kubelet.args(["--hostname-override", NODE_NAME, "--node-ip", NODE_ADDRESS]);
+    kubelet
+}
+
+fn kube_proxy(state: &Path, programs: &Path) -> Command {
+    let mut proxy = command(programs.join("kube-proxy"));
+    proxy.arg("--config").arg(state.join("kube-proxy.yaml"));
+    proxy
+}
+
+fn coredns(state: &Path, programs: &Path) -> Command {
+    let mut dns = command(programs.join("coredns"));
+    dns.arg("-conf").arg(state.join("Corefile"));
+    dns
+}

@@ -1,0 +1,59 @@
+//! The programs of Kubernetes: one multi-call program, compiled from Go modules, with a link for every name.
+
+use std::path::PathBuf;
+
+use crate::gomodule::GoModule;
+use crate::paths::Paths;
+
+/// Version of Kubernetes in `e2e/stack/kubernetes/kubebin/go.mod`.
+pub const VERSION: &str = "v1.34.4";
+
+const ALIASES: &[&str] = &[
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "coredns",
+    "kubectl",
+];
+
+fn module() -> GoModule {
+    // Without these the API server calls itself v0.0.0 and every client's version check fails.
+    let link_flags = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
+        format!(
+            "-X {package}.gitVersion={VERSION} -X {package}.gitMajor=1 -X {package}.gitMinor=34 -X {package}.gitTreeState=clean \
+             -X {package}.gitCommit=unknown -X {package}.buildDate=1970-01-01T00:00:00Z"
+        )
+    });
+    GoModule {
+        name: "kubebin",
+        folder: "kubernetes/kubebin",
+        files: &["go.mod", "go.sum", "main.go", "dns.go"],
+        package: ".",
+        link_flags: link_flags.join(" "),
+        aliases: ALIASES,
+    }
+}
+
+/// Whether the cache has them.
+pub fn is_built(paths: &Paths) -> bool {
+    module().built(paths).is_ok_and(|folder| folder.is_dir())
+}
+
+/// The folder with the programs, built or not.
+///
+/// # Errors
+/// When the module's files cannot be read.
+pub fn folder(paths: &Paths) -> anyhow::Result<PathBuf> {
+    module().built(paths)
+}
+
+/// Compiles them, unless the cache has them; gives the folder with the programs.
+///
+/// # Errors
+/// What the compiler says.
+pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
+    module().build(paths)
+}

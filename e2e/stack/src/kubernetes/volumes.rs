@@ -1,0 +1,54 @@
+//! The process of the storage class `standard`: the program `local-volumes` of `e2e/fixtures`, which makes volumes for pods that are not
+//! root. It runs from a copy, so that a new build does not disturb it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::part::Part;
+use crate::process::{Daemon, command};
+use crate::programs::{self, Form};
+
+/// Name of the provisioner in the storage class.
+pub const PROVISIONER: &str = "sluice.dev/local-volumes";
+
+/// The storage class.
+pub const CLASS: &str = "standard";
+
+/// Name of the process.
+const NAME: &str = "volumes";
+
+/// The process as `status` shows it.
+pub fn part(state: &Path) -> Part {
+    Part::silent(Daemon::new(state, NAME))
+}
+
+/// Starts the process, unless it runs.
+///
+/// # Errors
+/// When the program is not compiled, or its copy cannot be made or started.
+pub fn start(state: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
+    let daemon = part(state).daemon;
+    if daemon.process().is_some() {
+        return Ok(());
+    }
+    let program = programs::LOCAL_VOLUMES.file(Form::Checked);
+    let copy = state.join("programs").join(NAME);
+    fs::create_dir_all(state.join("programs")).with_context(|| format!("create {}", state.display()))?;
+    // A link would be written to by the next build where the linker does not replace the file.
+    let fresh = copy.with_added_extension("new");
+    fs::copy(&program, &fresh)
+        .with_context(|| format!("copy {} to {}", program.display(), fresh.display()))?;
+    fs::rename(&fresh, &copy).with_context(|| format!("rename {}", fresh.display()))?;
+    let folder = state.join("volumes");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    daemon.start(&command_of(&copy, kubeconfig, &folder)).map(drop)
+}
+
+fn command_of(copy: &Path, kubeconfig: &Path, folder: &Path) -> Command {
+    let mut volumes = command(copy);
+    volumes.arg("--kubeconfig").arg(kubeconfig).arg("--folder").arg(folder);
+    volumes
+}

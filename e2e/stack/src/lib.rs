@@ -1,0 +1,247 @@
+//! The local stack: a one-node Kubernetes with real pods, a Kafka broker and a ClickHouse server, brought up from package
+//! registries alone, and taken away without a trace.
+//!
+//! [`up`] builds what the cache lacks (parts beside each other), then starts what does not run. [`down`] stops it. [`status`] looks.
+//! One stack per machine; a lock keeps commands that change it apart. All functions block; none needs a runtime.
+//!
+//! What the local parts cannot show: Keeper and replicated tables, server-side async inserts, enforcement of network policies,
+//! growth of volumes.
+
+//!
+//! Beside it stands what every command needs to run others: [`process`], [`say`], [`cargo`], [`paths`] and [`requirements`]. No client of
+//! Kubernetes or Kafka is in this package, so that it compiles in seconds.
+
+pub mod cargo;
+pub mod clickhouse;
+pub mod definitions;
+pub mod gitopscheck;
+pub mod gomodule;
+pub mod helm;
+pub mod images;
+pub mod install;
+pub mod kafka;
+pub mod kubernetes;
+pub mod part;
+pub mod paths;
+pub mod process;
+pub mod programs;
+pub mod requirements;
+pub mod rulecheck;
+pub mod say;
+mod session;
+pub mod target;
+
+pub use clickhouse::ClickHouse;
+pub use kafka::Kafka;
+pub use kubernetes::Kubernetes;
+pub use session::session;
+pub use target::{Target, TargetArgs};
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::process::{Daemon, Signal, interrupt};
+use part::{Part, PartStatus, State, beside};
+use paths::{Paths, remove_folder};
+
+/// Time for a process to end when an `up` that failed stops what it started.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What an `up` found and did.
+#[derive(Clone, Debug)]
+pub struct Up {
+    /// Whether any part already ran: then the stack is somebody else's, who may have stopped a part on purpose, and whoever called
+    /// `up` should leave it running.
+    pub ran_before: bool,
+    /// Administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+}
+
+/// Brings the stack up: leaves alone what runs and answers, starts what does not, builds what was never built.
+///
+/// # Errors
+/// All that is missing on the machine, or the parts that failed. Then, and when interrupted, every process that this call
+/// started is ended again; when none ran before, all of the stack is taken down.
+pub fn up() -> anyhow::Result<Up> {
+    let paths = Paths::from_environment()?;
+    requirements::ensure(&paths)?;
+    let _lock = paths.lock()?;
+    let kubernetes = Kubernetes::new(&paths)?;
+    let ran: Vec<&'static str> = running(&paths, &kubernetes);
+    let began = build(&paths).and_then(|pause| start(&paths, &kubernetes, &pause));
+    if let Err(failure) = began {
+        say::progress("stack", "failed; stopping what this command started");
+        return Err(match undo(&paths, &kubernetes, &ran) {
+            Ok(()) => failure,
+            Err(second) => failure.context(format!("and then: {second:#}")),
+        });
+    }
+    Ok(Up { ran_before: !ran.is_empty(), kubeconfig: kubernetes.kubeconfig() })
+}
+
+/// Removes what is left of a stack that was cut off and of which nothing runs: objects, containers and claims that nobody ends.
+///
+/// # Errors
+/// As [`down`].
+pub fn discard_leftovers() -> anyhow::Result<()> {
+    let paths = Paths::from_environment()?;
+    // Whoever is not root is told so by [`up`], with all else that is missing.
+    if !paths.state.exists() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let lock = paths.lock()?;
+    if !running(&paths, &Kubernetes::new(&paths)?).is_empty() {
+        return Ok(());
+    }
+    stop_all(&paths)?;
+    remove_folder(&paths.state)?;
+    lock.remove()
+}
+
+/// Builds all parts that the cache lacks beside the programs of the project that the stack and its users run; gives the pause image.
+///
+/// # Errors
+/// All parts that failed, with the ends of their logs.
+pub fn build(paths: &Paths) -> anyhow::Result<images::Image> {
+    let pause = std::sync::OnceLock::new();
+    beside(vec![
+        ("programs", Box::new(programs::compile_checked)),
+        ("parts", Box::new(|| build_parts(paths).map(|image| drop(pause.set(image))))),
+    ])?;
+    pause.into_inner().context("the pause image was not made")
+}
+
+/// Builds all parts that the cache lacks, those that download beside the one that compiles; gives the pause image.
+///
+/// # Errors
+/// All parts that failed, with the ends of their logs.
+pub fn build_parts(paths: &Paths) -> anyhow::Result<images::Image> {
+    let pause = std::sync::OnceLock::new();
+    beside(vec![
+        // One after the other: they share most of their packages, and Go uses all cores for one.
+        (
+            "kubernetes",
+            Box::new(|| kubernetes::programs::build(paths).and_then(|_| helm::build(paths)).map(drop)),
+        ),
+        ("kafka", Box::new(|| kafka::build(paths))),
+        ("clickhouse", Box::new(|| clickhouse::build(paths))),
+        ("pause", Box::new(|| images::pause::build(paths).map(|image| drop(pause.set(image))))),
+    ])?;
+    pause.into_inner().context("the pause image was not made")
+}
+
+fn start(paths: &Paths, kubernetes: &Kubernetes, pause: &images::Image) -> anyhow::Result<()> {
+    // Before all else, because Kafka and ClickHouse listen on the bridge too.
+    kubernetes::network::ensure(&paths.kubernetes())?;
+    let ready = |part: &'static str, address: &str| say::progress(part, &format!("answers on {address}"));
+    beside(vec![
+        ("kubernetes", Box::new(|| kubernetes.start(pause))),
+        ("kafka", Box::new(|| Kafka::new(paths).ensure().map(|()| ready("kafka", kafka::HOST_ADDRESS)))),
+        (
+            "clickhouse",
+            Box::new(|| ClickHouse::new(paths).ensure().map(|()| ready("clickhouse", clickhouse::HOST_URL))),
+        ),
+    ])
+}
+
+/// All processes of the stack, in the order in which they start.
+fn parts(paths: &Paths, kubernetes: &Kubernetes) -> Vec<Part> {
+    let mut parts = kubernetes.parts();
+    parts.push(Kafka::new(paths).part());
+    parts.push(ClickHouse::new(paths).part());
+    parts
+}
+
+fn running(paths: &Paths, kubernetes: &Kubernetes) -> Vec<&'static str> {
+    let daemons = parts(paths, kubernetes).into_iter().map(|part| part.daemon);
+    daemons.filter(|daemon| daemon.process().is_some()).map(|daemon| daemon.name()).collect()
+}
+
+/// Ends what a failed `up` started.
+fn undo(paths: &Paths, kubernetes: &Kubernetes, ran: &[&str]) -> anyhow::Result<()> {
+    if ran.is_empty() {
+        return stop_all(paths);
+    }
+    let started: Vec<Daemon> = parts(paths, kubernetes).into_iter().map(|part| part.daemon).collect();
+    let started = started.iter().rev().filter(|daemon| !ran.contains(&daemon.name()));
+    started.into_iter().try_for_each(|daemon| daemon.stop(Signal::TERM, STOP_PATIENCE).map(drop))
+}
+
+/// Takes the stack down: no process, container, mount, bridge, rule or network namespace of it is left. With `purge` its state and
+/// data go too; the cache of built parts stays. Nothing running is no error.
+///
+/// # Errors
+/// What could not be stopped or removed; the rest is.
+pub fn down(purge: bool) -> anyhow::Result<()> {
+    let paths = Paths::from_environment()?;
+    anyhow::ensure!(
+        rustix::process::geteuid().is_root(),
+        "taking the local stack down needs root, as bringing it up does"
+    );
+    let lock = paths.lock_to_stop()?;
+    stop_all(&paths)?;
+    say::progress("stack", "stopped");
+    if purge {
+        remove_folder(&paths.state)?;
+        lock.remove()?;
+        say::progress("stack", "state and data removed");
+    }
+    Ok(())
+}
+
+fn stop_all(paths: &Paths) -> anyhow::Result<()> {
+    let kafka = Kafka::new(paths);
+    let clickhouse = ClickHouse::new(paths);
+    let mut failures = Vec::new();
+    let mut step =
+        |result: anyhow::Result<()>| failures.extend(result.err().map(|failure| format!("{failure:#}")));
+    // Beside each other: they know nothing of each other, and pods are killed, not drained.
+    std::thread::scope(|scope| {
+        let servers = [
+            scope.spawn(move || kafka.stop(Signal::TERM)),
+            scope.spawn(move || clickhouse.stop(Signal::TERM)),
+        ];
+        step(kubernetes::teardown::run(&paths.kubernetes()));
+        for server in servers {
+            step(server.join().unwrap_or_else(|_| Err(anyhow::anyhow!("stopping a server panicked"))));
+        }
+    });
+    anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+/// How every part of the stack is right now.
+///
+/// # Errors
+/// When the folders of the stack cannot be told.
+pub fn status() -> anyhow::Result<Vec<PartStatus>> {
+    let paths = Paths::from_environment()?;
+    let parts = parts(&paths, &Kubernetes::new(&paths)?);
+    // Each asks another process; one that hangs takes seconds to say so.
+    let answers = std::thread::scope(|scope| {
+        let asked: Vec<_> = parts.iter().map(|part| scope.spawn(|| part.status())).collect();
+        asked.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
+    });
+    answers.map_err(|_| anyhow::anyhow!("asking a part panicked"))
+}
+
+/// Whether every part runs and answers.
+pub fn is_up(parts: &[PartStatus]) -> bool {
+    parts.iter().all(|part| part.state == State::Up)
+}
+
+/// The code that a program should end with after a failure.
+pub fn exit_code() -> u8 {
+    if interrupt::requested() { interrupt::EXIT_CODE } else { 1 }
+}
+
+/// The code that a program ends with after its work; says what failed.
+pub fn conclude(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|failure| {
+        say::error(&format!("error: {failure:#}"));
+        ExitCode::from(exit_code())
+    })
+}

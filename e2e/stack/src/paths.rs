@@ -1,0 +1,325 @@
+//! Where the stack keeps things: built parts in a cache that survives everything, state and data of the one running stack in a
+//! folder that `down --purge` removes.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+
+use crate::process::{interrupt, wait};
+use crate::say;
+
+/// Another place for the cache of built parts.
+pub const CACHE_VARIABLE: &str = "SLUICE_CACHE";
+
+/// Another place for the running stack's state and data.
+pub const STATE_VARIABLE: &str = "SLUICE_STACK";
+
+/// Short on purpose: socket addresses below it may have at most 107 bytes.
+const STATE_DEFAULT: &str = "/var/lib/sluice/stack";
+
+/// Longest state folder (bytes) with which containerd's and its shims' socket addresses still fit into 107.
+const STATE_BYTES_MAX: usize = 60;
+
+/// Another command may be building everything from nothing; wait for it, or for a part of it, that long.
+const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_mins(45);
+
+/// The two folders.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// Built parts, by version or content hash.
+    pub cache: PathBuf,
+    /// State, data and logs of the running stack.
+    pub state: PathBuf,
+}
+
+impl Paths {
+    /// From `SLUICE_CACHE` (default `~/.cache/sluice`) and `SLUICE_STACK` (default `/var/lib/sluice/stack`).
+    ///
+    /// # Errors
+    /// When there is no home folder to put a cache in, or the state folder's path is relative or too long for sockets.
+    pub fn from_environment() -> anyhow::Result<Self> {
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = match given(CACHE_VARIABLE) {
+            Some(cache) => cache,
+            None => given("HOME")
+                .context("neither SLUICE_CACHE nor HOME says where built parts go")?
+                .join(".cache/sluice"),
+        };
+        let state = given(STATE_VARIABLE).unwrap_or_else(|| PathBuf::from(STATE_DEFAULT));
+        if !state.is_absolute() || state.as_os_str().len() > STATE_BYTES_MAX {
+            bail!(
+                "{STATE_VARIABLE}={} must be an absolute path of at most {STATE_BYTES_MAX} bytes",
+                state.display()
+            );
+        }
+        Ok(Self {
+            cache: std::path::absolute(&cache)
+                .with_context(|| format!("{CACHE_VARIABLE}={}", cache.display()))?,
+            state,
+        })
+    }
+
+    /// State of Kubernetes.
+    pub fn kubernetes(&self) -> PathBuf {
+        self.state.join("kubernetes")
+    }
+
+    /// State and data of the Kafka broker.
+    pub fn kafka(&self) -> PathBuf {
+        self.state.join("kafka")
+    }
+
+    /// State and data of ClickHouse.
+    pub fn clickhouse(&self) -> PathBuf {
+        self.state.join("clickhouse")
+    }
+
+    /// Log of building one part.
+    pub fn build_log(&self, part: &str) -> PathBuf {
+        self.cache.join("log").join(format!("{part}.log"))
+    }
+
+    /// Waits until no other command changes the stack, and keeps others out until the lock is dropped. The lock lies beside
+    /// the state folder, so that it outlives a purge.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made, another command holds it too long, or we are asked to stop while it does.
+    pub fn lock(&self) -> anyhow::Result<StackLock> {
+        self.lock_while(interrupt::check)
+    }
+
+    /// The same on the way out: who was asked to stop has to take down what it brought up, and waits for that.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made, or another command holds it too long.
+    pub fn lock_to_stop(&self) -> anyhow::Result<StackLock> {
+        self.lock_while(|| Ok(()))
+    }
+
+    fn lock_while(&self, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<StackLock> {
+        let file = self.state.with_added_extension("lock");
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        }
+        let held = lock(&file, "another command is changing the stack; waiting for it", allowed)?;
+        Ok(StackLock { file, _held: held })
+    }
+}
+
+/// The right to change the stack; ends when dropped, or when the process ends.
+#[derive(Debug)]
+pub struct StackLock {
+    file: PathBuf,
+    _held: File,
+}
+
+impl StackLock {
+    /// Gives the lock up and removes its file: nothing of the stack is left.
+    pub(super) fn remove(self) -> anyhow::Result<()> {
+        fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))
+    }
+}
+
+/// Waits for a lock for as long as that is `allowed`, and says so when it has to. One that is free is taken in any case.
+fn lock(file: &Path, waits: &str, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<File> {
+    let mut told = false;
+    wait::while_allowed(LOCK_PATIENCE, allowed, || {
+        let held = try_lock(file);
+        if held.is_err() && !std::mem::replace(&mut told, true) {
+            say::progress("stack", waits);
+        }
+        held
+    })
+}
+
+fn try_lock(file: &Path) -> anyhow::Result<File> {
+    let held = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .with_context(|| format!("open {}", file.display()))?;
+    flock(&held, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("lock {}", file.display()))?;
+    // A purge may have removed the file between our opening and locking it; then the lock is on a file nobody else sees.
+    let ours = held.metadata().with_context(|| format!("look at {}", file.display()))?;
+    let named = fs::metadata(file).with_context(|| format!("look at {}", file.display()))?;
+    anyhow::ensure!(
+        (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
+        "{} was removed meanwhile",
+        file.display()
+    );
+    Ok(held)
+}
+
+/// The folder of this package's data files in the checkout.
+pub fn sources() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The workspace's root.
+pub fn workspace() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package).to_path_buf()
+}
+
+/// Digits (hexadecimal) of a content hash that name a part or an image: 48 bits, far from a chance clash among a few hundred.
+pub const HASH_DIGITS: usize = 12;
+
+/// A short name for exactly these contents.
+pub fn content_hash<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    for content in contents {
+        // The length first, so that moving bytes from one content to the next changes the hash.
+        hash.update(content.len().to_le_bytes());
+        hash.update(content);
+    }
+    hexadecimal(&hash.finalize())[..HASH_DIGITS].to_owned()
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a String cannot fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}
+
+/// Writes a file only where it differs; tells whether it did. kube-proxy ends when its configuration is written again, even
+/// with the same text.
+///
+/// # Errors
+/// When the folder or file cannot be written.
+pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
+    if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(false);
+    }
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    }
+    let fresh = file.with_added_extension("new");
+    fs::write(&fresh, text).with_context(|| format!("write {}", fresh.display()))?;
+    fs::rename(&fresh, file).with_context(|| format!("replace {}", file.display()))?;
+    Ok(true)
+}
+
+/// Makes a folder of the cache whole or not at all: `fill` works in a folder beside it, which is renamed when all is there.
+/// A folder that exists is left alone; one that another thread or command makes is waited for.
+///
+/// # Errors
+/// What `fill` says, or when folders cannot be made or renamed, or somebody else takes too long.
+pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    }
+    let waits = format!("somebody else makes {}; waiting for it", folder.display());
+    let _held = lock(&folder.with_added_extension("lock"), &waits, interrupt::check)?;
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let partial = folder.with_added_extension("partial");
+    remove_folder(&partial)?;
+    fs::create_dir_all(&partial).with_context(|| format!("create {}", partial.display()))?;
+    fill(&partial)?;
+    fs::rename(&partial, folder)
+        .with_context(|| format!("rename {} to {}", partial.display(), folder.display()))
+}
+
+/// Removes a folder with all it holds; it may be absent.
+///
+/// # Errors
+/// When something in it cannot be removed.
+pub fn remove_folder(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(failure) if failure.kind() != std::io::ErrorKind::NotFound => {
+            Err(failure).with_context(|| format!("remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fills the `@NAME@` places of a template.
+pub fn render(template: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_hash_tells_where_contents_end() {
+        let hash = |parts: &[&[u8]]| content_hash(parts.iter().copied());
+        assert_eq!(hash(&[b"ab", b"c"]), hash(&[b"ab", b"c"]));
+        assert_ne!(hash(&[b"ab", b"c"]), hash(&[b"a", b"bc"]));
+        assert_eq!(hash(&[]).len(), HASH_DIGITS);
+    }
+
+    #[test]
+    fn a_file_with_the_same_text_is_not_written_again() {
+        let file = std::env::temp_dir().join(format!("sluice-put-{}", std::process::id()));
+        assert!(put(&file, "a").unwrap());
+        assert!(!put(&file, "a").unwrap());
+        assert!(put(&file, "b").unwrap());
+        fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_filled_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("sluice-fill-{}", std::process::id()));
+        assert!(fill_once(&folder, |_| bail!("no")).is_err());
+        assert!(!folder.exists());
+        fill_once(&folder, |partial| Ok(fs::write(partial.join("x"), "1")?)).unwrap();
+        fill_once(&folder, |_| bail!("it is not filled twice")).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "1");
+        remove_filled(&folder);
+    }
+
+    #[test]
+    fn a_folder_that_is_being_filled_is_waited_for() {
+        let folder = std::env::temp_dir().join(format!("sluice-fill-twice-{}", std::process::id()));
+        let (begun, has_begun) = std::sync::mpsc::sync_channel(1);
+        let (go_on, may_go_on) = std::sync::mpsc::sync_channel(1);
+        std::thread::scope(|scope| {
+            let folder = &folder;
+            let first = scope.spawn(move || {
+                fill_once(folder, |_| {
+                    begun.send(())?;
+                    Ok(may_go_on.recv()?)
+                })
+            });
+            has_begun.recv().unwrap();
+            assert!(try_lock(&folder.with_added_extension("lock")).is_err(), "it is being filled");
+            let second = scope.spawn(move || fill_once(folder, |_| bail!("it is not filled twice")));
+            go_on.send(()).unwrap();
+            first.join().unwrap().unwrap();
+            second.join().unwrap().unwrap();
+        });
+        remove_filled(&folder);
+    }
+
+    #[test]
+    fn who_is_asked_to_stop_takes_a_lock_that_is_free_and_waits_for_no_other() {
+        let file = std::env::temp_dir().join(format!("sluice-stop-{}.lock", std::process::id()));
+        let asked_to_stop = || bail!("interrupted");
+        let held = lock(&file, "it is held", asked_to_stop).unwrap();
+        assert_eq!(lock(&file, "it is held", asked_to_stop).unwrap_err().to_string(), "interrupted");
+        drop(held);
+        lock(&file, "it is held", asked_to_stop).unwrap();
+        fs::remove_file(file).unwrap();
+    }
+
+    fn remove_filled(folder: &Path) {
+        remove_folder(folder).unwrap();
+        remove_folder(&folder.with_added_extension("partial")).unwrap();
+        fs::remove_file(folder.with_added_extension("lock")).unwrap();
+    }
+}

@@ -1,0 +1,112 @@
+//! The project's own programs as cargo compiles them, in the form of tests and of the demo, or in release form.
+//!
+//! Limits: cargo knows what is up to date; nothing here does.
+
+use std::path::PathBuf;
+
+use crate::cargo::{cargo, target_folder};
+use crate::paths::Paths;
+use crate::process::Job;
+
+/// How a program is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As tests are: compiled in a minute, with assertions and checks of overflow. What counts spans is right in any form.
+    Checked,
+    /// As users run it. Takes minutes; only what measures time, memory or size needs it.
+    Release,
+}
+
+/// A program of the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Name of its package.
+    pub package: &'static str,
+    /// Name of its file.
+    pub file: &'static str,
+}
+
+/// The operator.
+pub const OPERATOR: Program = Program { package: "sluice-operator", file: "sluice-operator" };
+
+/// The gateway.
+pub const GATEWAY: Program = Program { package: "sluice-gateway", file: "sluice-gateway" };
+
+/// What makes volumes on the local stack.
+pub const LOCAL_VOLUMES: Program = Program { package: "e2e-fixtures", file: "local-volumes" };
+
+/// The demo behind its set-up.
+pub const DEMO: Program = Program { package: "e2e-demo", file: "e2e-demo" };
+
+/// The search for faults.
+pub const FAULTS: Program = Program { package: "e2e-faults", file: "e2e-faults" };
+
+/// The measurements.
+pub const BENCH: Program = Program { package: "e2e-bench", file: "e2e-bench" };
+
+/// All that tests, demo and measurements run. They are compiled together: a package alone has other features of what it is built from,
+/// and would have all of that compiled once more.
+const ALL: [Program; 6] = [OPERATOR, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH];
+
+impl Form {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Checked => &[],
+            Self::Release => &["--release"],
+        }
+    }
+
+    fn folder(self) -> PathBuf {
+        target_folder().join(match self {
+            Self::Checked => "debug",
+            Self::Release => "release",
+        })
+    }
+}
+
+impl Program {
+    /// Where cargo puts it.
+    pub fn file(self, form: Form) -> PathBuf {
+        form.folder().join(self.file)
+    }
+}
+
+/// Compiles all programs in the form of tests.
+///
+/// # Errors
+/// What the compiler says, with the end of its log.
+pub fn compile_checked() -> anyhow::Result<()> {
+    build(Form::Checked, "programs", &ALL.map(|program| program.package), &[])
+}
+
+/// Compiles operator and gateway in release form, and gives their files.
+///
+/// # Errors
+/// What the compiler says, with the end of its log.
+pub fn compile_release() -> anyhow::Result<()> {
+    build(Form::Release, "programs", &[OPERATOR.package, GATEWAY.package], &[])
+}
+
+/// The gateway in release form.
+///
+/// # Errors
+/// What the compiler says, with the end of its log.
+pub fn release_gateway() -> anyhow::Result<PathBuf> {
+    build(Form::Release, "gateway", &[GATEWAY.package], &[])?;
+    Ok(GATEWAY.file(Form::Release))
+}
+
+/// An example of the gateway's package beside the gateway, in the same form.
+///
+/// # Errors
+/// What the compiler says, with the end of its log.
+pub fn gateway_example(name: &str, form: Form) -> anyhow::Result<()> {
+    build(form, "gateway-example", &[GATEWAY.package], &["--example", name])
+}
+
+fn build(form: Form, log: &str, packages: &[&str], more: &[&str]) -> anyhow::Result<()> {
+    let mut command = cargo(&["build"]);
+    command.args(form.flags()).args(packages.iter().flat_map(|package| ["--package", package])).args(more);
+    let doing = format!("compile {}", packages.join(", "));
+    Job { part: "programs", doing: &doing, log: Paths::from_environment()?.build_log(log) }.run(&mut command)
+}

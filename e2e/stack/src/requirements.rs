@@ -1,0 +1,302 @@
+//! What compiling and the local stack need from the machine, checked before any work begins, so that everything missing is named at once.
+//! Debian packages are installed; compilers and package managers are only named, since how to have them is the user's choice.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::paths::Paths;
+use crate::process::{self, Job, command, find_program};
+use crate::say;
+use crate::{clickhouse, helm, images, kafka, kubernetes};
+
+/// Folders in which distributions put the CNI plugins, Debian's first.
+const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
+
+/// CNI plugins that the pod network uses.
+const CNI_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
+
+/// Oldest Go that compiles Kubernetes 1.34 (its go.mod).
+const GO_MINOR_MIN: u32 = 24;
+
+/// Oldest Java that runs a Kafka 4 broker (its upgrade notes).
+const JAVA_MAJOR_MIN: u32 = 17;
+
+/// Least free disk space of the state's and the cache's file system: the kubelet drives all pods off below 1 GiB
+/// (kubelet.yaml), and what is built, loaded as images, and written by Kafka and `ClickHouse` during the tests takes 3 to 4.
+const DISK_FREE_MIN: u64 = 6 << 30;
+
+/// A Debian package and how to tell that what we need of it is there.
+struct Package {
+    name: &'static str,
+    programs: &'static [&'static str],
+}
+
+/// What the project's programs are compiled with. The headers of OpenSSL come with no program: see [`HEADERS_PACKAGE`].
+const COMPILER_PACKAGES: [Package; 3] = [
+    Package { name: "gcc", programs: &["cc"] },
+    Package { name: "pkg-config", programs: &["pkg-config"] },
+    Package { name: "make", programs: &["make"] },
+];
+
+/// The package of OpenSSL's headers, with which librdkafka is compiled for TLS.
+const HEADERS_PACKAGE: &str = "libssl-dev";
+
+/// What libFuzzer is compiled with.
+const FUZZING_PACKAGES: [Package; 1] = [Package { name: "g++", programs: &["g++"] }];
+
+/// What counts instructions.
+const VALGRIND_PACKAGES: [Package; 1] = [Package { name: "valgrind", programs: &["valgrind"] }];
+
+const PACKAGES: [Package; 7] = [
+    Package { name: "containerd", programs: &["containerd", "ctr", "containerd-shim-runc-v2"] },
+    Package { name: "runc", programs: &["runc"] },
+    Package { name: "nftables", programs: &["nft"] },
+    Package { name: "iproute2", programs: &["ip"] },
+    Package { name: "openssl", programs: &["openssl"] },
+    Package { name: "mount", programs: &["mount", "umount"] },
+    Package { name: "util-linux", programs: &["setsid"] },
+];
+
+/// The package of the CNI plugins, which are not on any `PATH`.
+const CNI_PACKAGE: &str = "containernetworking-plugins";
+
+/// The folder with the CNI plugins, if they are installed.
+pub fn cni_programs() -> Option<PathBuf> {
+    let complete = |folder: &&str| CNI_PLUGINS.iter().all(|plugin| Path::new(folder).join(plugin).is_file());
+    CNI_FOLDERS.into_iter().find(complete).map(PathBuf::from)
+}
+
+/// Makes sure that everything is there to compile the project, and to build and run the stack: names all that is missing, or installs
+/// it. To be called before anything large is compiled.
+///
+/// # Errors
+/// One that lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
+pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
+    let mut packages = missing_of(&COMPILER_PACKAGES);
+    packages.extend(headers_missing());
+    packages.extend(packages_missing());
+    let mut missing = tools_missing(paths);
+    if !rustix::process::geteuid().is_root() {
+        missing.push(NEEDS_ROOT.into());
+    }
+    missing.extend(disk_missing(&paths.state));
+    missing.extend(disk_missing(&paths.cache));
+    missing.dedup();
+    install_or_name(paths, "the local stack cannot start here", &packages, missing)
+}
+
+/// Makes sure that the project can be compiled, which takes no stack.
+///
+/// # Errors
+/// One that lists everything missing, with the command to install it.
+pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
+    let mut packages = missing_of(&COMPILER_PACKAGES);
+    packages.extend(headers_missing());
+    install_or_name(paths, "the project cannot be compiled here", &packages, Vec::new())
+}
+
+/// Makes sure that fuzz targets can be compiled. The nightly compiler is fetched by rustup when they are.
+///
+/// # Errors
+/// What is missing, with the command to install it.
+pub fn ensure_fuzzing() -> anyhow::Result<()> {
+    let rustup = find_program("rustup").is_none();
+    let missing =
+        rustup.then(|| "rustup: https://rustup.rs (a nightly compiler builds the fuzz targets)".to_owned());
+    let packages = missing_of(&FUZZING_PACKAGES);
+    install_or_name(
+        &Paths::from_environment()?,
+        "fuzz targets cannot be compiled here",
+        &packages,
+        missing.into_iter().collect(),
+    )
+}
+
+/// Makes sure that instructions can be counted.
+///
+/// # Errors
+/// What is missing, with the command to install it.
+pub fn ensure_valgrind() -> anyhow::Result<()> {
+    let packages = missing_of(&VALGRIND_PACKAGES);
+    install_or_name(&Paths::from_environment()?, "instructions cannot be counted here", &packages, Vec::new())
+}
+
+/// Installs packages as root on Debian and its kin; elsewhere they are named beside what else is missing.
+fn install_or_name(
+    paths: &Paths,
+    what: &str,
+    packages: &[&'static str],
+    mut missing: Vec<String>,
+) -> anyhow::Result<()> {
+    let may_install = rustix::process::geteuid().is_root() && find_program("apt-get").is_some();
+    if !packages.is_empty() && !may_install {
+        missing.push(format!("packages: as root, apt-get install -y {}", packages.join(" ")));
+    }
+    if !missing.is_empty() {
+        bail!("{what}; missing:\n  - {}", missing.join("\n  - "));
+    }
+    if packages.is_empty() { Ok(()) } else { install(paths, packages) }
+}
+
+/// Packages of which a program is missing.
+fn missing_of(packages: &[Package]) -> Vec<&'static str> {
+    let incomplete =
+        |package: &&Package| package.programs.iter().any(|program| find_program(program).is_none());
+    packages.iter().filter(incomplete).map(|package| package.name).collect()
+}
+
+/// The package of OpenSSL's headers, unless the compiler will find them.
+fn headers_missing() -> Option<&'static str> {
+    let is_there = process::output(command("pkg-config").args(["--exists", "openssl"])).is_ok();
+    (!is_there).then_some(HEADERS_PACKAGE)
+}
+
+const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
+     bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
+
+/// Words for too little free disk space where `folder` is, or will be. A file system that does not tell is taken as it is.
+fn disk_missing(folder: &Path) -> Option<String> {
+    let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free < DISK_FREE_MIN).then(|| too_little_disk(free))
+}
+
+fn too_little_disk(free: u64) -> String {
+    format!(
+        "disk space: {} GiB, of which {} MiB are free; below 1 GiB Kubernetes drives all pods off \
+         (`cargo clean` frees what was compiled)",
+        DISK_FREE_MIN >> 30,
+        free >> 20,
+    )
+}
+
+fn packages_missing() -> Vec<&'static str> {
+    let mut missing = missing_of(&PACKAGES);
+    if cni_programs().is_none() {
+        missing.push(CNI_PACKAGE);
+    }
+    missing
+}
+
+/// Tools that parts need which are not built yet, and Java, which is needed at all times.
+fn tools_missing(paths: &Paths) -> Vec<String> {
+    let mut missing = Vec::new();
+    let go_for =
+        unbuilt(&[("Kubernetes", kubernetes::programs::is_built(paths)), ("helm", helm::is_built(paths))]);
+    let cc_for = unbuilt(&[
+        ("the pause image", images::pause::is_built(paths)),
+        ("ClickHouse's launcher", clickhouse::is_built(paths)),
+    ]);
+    let mvn_for = unbuilt(&[("Kafka's jars", kafka::is_built(paths))]);
+    let npm_for = unbuilt(&[("ClickHouse's package", clickhouse::is_built(paths))]);
+    let mut need = |for_parts: Option<String>, found: bool, what: &str| {
+        if let Some(parts) = for_parts.filter(|_| !found) {
+            missing.push(format!("{what} (for {parts})"));
+        }
+    };
+    need(
+        go_for,
+        go_suffices(),
+        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 where the release has it",
+    );
+    need(
+        Some("the Kafka broker".into()),
+        java_suffices(),
+        "java 17 or newer: apt-get install openjdk-17-jre-headless",
+    );
+    need(mvn_for, find_program("mvn").is_some(), "mvn: apt-get install maven");
+    need(npm_for, find_program("npm").is_some(), "npm: apt-get install npm");
+    need(cc_for, find_program("cc").is_some(), "cc: apt-get install gcc libc6-dev");
+    if !cfg!(target_arch = "x86_64") {
+        missing.push("an x86-64 machine (ClickHouse's package is for x86-64)".into());
+    }
+    missing
+}
+
+fn unbuilt(parts: &[(&str, bool)]) -> Option<String> {
+    let names: Vec<_> = parts.iter().filter(|(_, built)| !built).map(|(name, _)| *name).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn go_suffices() -> bool {
+    let said = process::output(command("go").args(["env", "GOVERSION"])).unwrap_or_default();
+    go_minor(&said).is_some_and(|minor| minor >= GO_MINOR_MIN)
+}
+
+/// The 26 of "go1.26.8".
+fn go_minor(version: &str) -> Option<u32> {
+    let minor = version.trim().strip_prefix("go1.")?;
+    minor.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn java_suffices() -> bool {
+    // It prints to standard error; `--version`, which prints to standard output, is known since Java 9.
+    let said = process::output(command("java").arg("--version")).unwrap_or_default();
+    java_major(&said).is_some_and(|major| major >= JAVA_MAJOR_MIN)
+}
+
+/// The 17 of "openjdk 17.0.15 2025-04-15".
+fn java_major(version: &str) -> Option<u32> {
+    let number = version.split_whitespace().nth(1)?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
+    let apt = |doing: &str, arguments: &[&str]| {
+        let mut apt = command("apt-get");
+        // RUNLEVEL=1 keeps the packages from starting services: the stack starts its own containerd.
+        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+        Job { part: "packages", doing, log: paths.build_log("apt-get") }.run(&mut apt)
+    };
+    let doing = format!("install {}", packages.join(" "));
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    if apt(&doing, &arguments).is_err() {
+        process::interrupt::check()?;
+        say::progress("packages", "that failed; once more with fresh package lists");
+        apt("fetch package lists", &["update"])?;
+        apt(&doing, &arguments)?;
+    }
+    let all =
+        [&PACKAGES[..], &COMPILER_PACKAGES, &FUZZING_PACKAGES, &VALGRIND_PACKAGES].into_iter().flatten();
+    let is_still_missing = |package: &&Package| {
+        packages.contains(&package.name)
+            && package.programs.iter().any(|program| find_program(program).is_none())
+    };
+    let still: Vec<&str> = all.filter(is_still_missing).map(|package| package.name).collect();
+    anyhow::ensure!(
+        still.is_empty(),
+        "installed, but programs of these packages are still not found: {}",
+        still.join(" ")
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_the_tools_print() {
+        assert_eq!(go_minor("go1.26.8\n"), Some(26));
+        assert_eq!(go_minor("go1.24rc1"), Some(24));
+        assert_eq!(go_minor(""), None);
+        assert_eq!(java_major("openjdk 17.0.15 2025-04-15\nOpenJDK Runtime"), Some(17));
+        assert_eq!(java_major("java 21-ea 2023-09-19"), Some(21));
+        assert_eq!(java_major(""), None);
+    }
+
+    #[test]
+    fn too_little_disk_is_said_with_what_is_there_and_what_is_needed() {
+        let said = too_little_disk(3 << 29);
+        assert!(said.starts_with("disk space: 6 GiB, of which 1536 MiB are free"), "{said}");
+    }
+
+    #[test]
+    fn parts_that_are_built_need_no_tool() {
+        assert_eq!(unbuilt(&[("a", true), ("b", false), ("c", false)]).as_deref(), Some("b, c"));
+        assert_eq!(unbuilt(&[("a", true)]), None);
+    }
+}

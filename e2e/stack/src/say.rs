@@ -1,0 +1,73 @@
+//! The only place of this package that writes to standard output: progress lines with the seconds since the command began, and
+//! results. Every thread may call it; a line is written whole. A reader that went away (a closed pipe) is no error: the work
+//! goes on.
+
+use std::io::{Write, stderr, stdout};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+static BEGAN: OnceLock<(Instant, f64)> = OnceLock::new();
+
+/// Seconds that the command had run when it started this program; set by [`clock_for_child`].
+const SECONDS_BEFORE: &str = "SLUICE_SECONDS_BEFORE";
+
+/// Starts the clock of the progress lines; the first call counts. Without it the first line starts the clock.
+pub fn begin() {
+    clock();
+}
+
+/// Seconds since the command began.
+pub fn elapsed_seconds() -> f64 {
+    let (began, before) = clock();
+    before + began.elapsed().as_secs_f64()
+}
+
+/// The variable with which the progress lines of a program that this one starts go on where ours are.
+pub fn clock_for_child() -> (&'static str, String) {
+    (SECONDS_BEFORE, format!("{:.3}", elapsed_seconds()))
+}
+
+fn clock() -> &'static (Instant, f64) {
+    BEGAN.get_or_init(|| {
+        let before = std::env::var(SECONDS_BEFORE).ok().and_then(|text| text.parse().ok());
+        (Instant::now(), before.unwrap_or_default())
+    })
+}
+
+/// One line of a result, as it is.
+pub fn line(text: &str) {
+    put(&mut stdout().lock(), &format!("{text}\n"));
+}
+
+/// One line of progress: seconds since the command began, the part it is about, what happened.
+pub fn progress(part: &str, text: &str) {
+    put(&mut stdout().lock(), &format!("{:7.1}s  {part:<12} {text}\n", elapsed_seconds()));
+}
+
+/// One line to standard error: what went wrong, or what the user should know beside the result.
+pub fn error(text: &str) {
+    put(&mut stderr().lock(), &format!("{text}\n"));
+}
+
+/// Lines of cells below one another: the first `words` columns to the left, numbers to the right.
+pub fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]], words: usize) -> Vec<String> {
+    let mut widths = [0; COLUMNS];
+    for cells in lines {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let line = |cells: &[String; COLUMNS]| {
+        let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        padded.collect::<Vec<_>>().join("  ")
+    };
+    lines.iter().map(line).collect()
+}
+
+fn put(out: &mut dyn Write, text: &str) {
+    if out.write_all(text.as_bytes()).is_ok() {
+        out.flush().ok();
+    }
+}

@@ -1,0 +1,137 @@
+//! Every state of a pipeline, looked at by Argo CD's own code and by kstatus: what a sync and a `wait` make of it, and what Argo CD's menu
+//! does to it.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::manifests;
+use e2e::gitops::states::{ALL, FOLDER, stored};
+use e2e::gitops::{self, Action, Health};
+use e2e_stack::paths;
+
+/// The operator's Application, and one of pipelines.
+const APPLICATIONS: &str = "config/argocd/applications.yaml";
+
+/// An action: its name, the field of the spec that it sets, what that is where nothing is said, and to what it is set.
+type Expected = (&'static str, &'static str, fn() -> Value, fn() -> Value);
+
+/// What is offered, in the order of the names.
+const ACTIONS: [Expected; 4] = [
+    ("leave-alone", "managementState", || json!("Managed"), || json!("Unmanaged")),
+    ("resume", "suspend", || json!(false), || json!(false)),
+    ("suspend", "suspend", || json!(false), || json!(true)),
+    ("take-over", "managementState", || json!("Managed"), || json!("Managed")),
+];
+
+/// Argo CD and kstatus see each state as it is meant.
+#[test]
+fn every_state_is_seen_as_it_is_meant() -> anyhow::Result<()> {
+    let states = stored()?;
+    let named: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
+    let there: Vec<&str> = states.keys().map(String::as_str).collect();
+    ensure!(there == named, "{FOLDER} has {there:?}, and the table {named:?}");
+    let objects: Vec<Value> = states.into_values().collect();
+    let seen = gitops::health(&objects)?;
+    let wrong: Vec<String> =
+        ALL.into_iter().zip(seen).filter_map(|(expected, seen)| wrong(expected, &seen)).collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+fn wrong((name, argo, kstatus): (&str, &str, &str), seen: &Health) -> Option<String> {
+    let is_right = seen.argo == argo && seen.kstatus == kstatus && !seen.argo_message.is_empty();
+    (!is_right).then(|| format!("{name} should be {argo} and {kstatus}: {seen:?}"))
+}
+
+/// Argo CD reads the Applications, a wave waits for one until it says that it is healthy, and the chart takes the values of the operator's.
+#[test]
+fn applications_are_waited_for() -> anyhow::Result<()> {
+    let text =
+        std::fs::read_to_string(paths::workspace().join(APPLICATIONS)).context("read the Applications")?;
+    let applications: Vec<Value> =
+        serde_saphyr::from_multiple(&text).context("understand the Applications")?;
+    let waves: Vec<&str> = applications
+        .iter()
+        .filter_map(|one| one["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"].as_str())
+        .collect();
+    ensure!(waves == ["0", "1"], "the Applications go in the waves {waves:?}");
+    let said = ["Healthy", "Degraded", "Progressing"];
+    for application in &applications {
+        let states = said.iter().map(|state| {
+            let mut application = application.clone();
+            application["status"] = json!({"health": {"status": state}, "sync": {"status": "Synced"}});
+            application
+        });
+        let states: Vec<Value> = states.chain([application.clone()]).collect();
+        let found: Vec<String> = gitops::health(&states)?.into_iter().map(|health| health.argo).collect();
+        // One that nobody has looked at is waited for.
+        ensure!(found == ["Healthy", "Degraded", "Progressing", "Progressing"], "{application} is {found:?}");
+    }
+    let values = &applications[0]["spec"]["source"]["helm"]["valuesObject"];
+    let given: Vec<String> = values
+        .as_object()
+        .context("the operator's Application has no values")?
+        .iter()
+        .flat_map(|(name, value)| ["--set-json".to_owned(), format!("{name}={value}")])
+        .collect();
+    let given: Vec<&str> = given.iter().map(String::as_str).collect();
+    let objects = manifests::rendered(&given)?;
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
+    let (image, text) = (&values["image"], deployment.to_string());
+    let wanted = ["repository", "tag"].map(|part| image[part].as_str().unwrap_or_default()).join(":");
+    let gateway = values["gateway"]["image"].as_str().context("the Application names no gateway's image")?;
+    ensure!(text.contains(&wanted) && text.contains(gateway), "{wanted} and {gateway} are not in {text}");
+    Ok(())
+}
+
+/// An action sets one field, in whatever state the pipeline is, can be chosen where that is something else, and changes nothing else on the
+/// way through Lua.
+#[test]
+fn an_action_changes_what_it_says_and_nothing_else() -> anyhow::Result<()> {
+    let states: Vec<(String, Value)> = stored()?.into_iter().collect();
+    let chosen = |(name, field): (&str, &str)| {
+        let object = states.iter().find(|(state, _)| state == name).map(|(_, object)| object);
+        object.is_some_and(|object| !object["spec"][field].is_null())
+    };
+    ensure!(
+        chosen(("suspended", "suspend")) && chosen(("left-alone", "managementState")),
+        "{FOLDER} has no pipeline that rests, or none that is left alone"
+    );
+    let objects: Vec<Value> = states.iter().map(|(_, object)| object.clone()).collect();
+    for ((state, object), offered) in states.iter().zip(gitops::actions(&objects)?) {
+        ensure!(offered.len() == ACTIONS.len(), "{state}: offered are {offered:?}");
+        for (action, expected) in offered.iter().zip(ACTIONS) {
+            carried_out(object, action, expected).with_context(|| format!("the state {state}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn carried_out(object: &Value, action: &Action, (name, field, usual, value): Expected) -> anyhow::Result<()> {
+    ensure!(action.name == name, "{} stands where {name} is expected", action.name);
+    let found = object["spec"].get(field).cloned().unwrap_or_else(usual);
+    let is_so = found == value();
+    ensure!(
+        action.disabled == is_so,
+        "{name} is offered wrongly where {field} is {found}: {}",
+        action.disabled
+    );
+    let mut expected = object.clone();
+    expected["spec"][field] = value();
+    // A table of Lua's has none.
+    drop_nulls(&mut expected);
+    ensure!(action.result == expected, "{name} leaves {} of {object}", action.result);
+    Ok(())
+}
+
+/// Removes the fields of objects that are null, which says the same.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}

@@ -1,0 +1,8 @@
+//! Chart, alert rules, dashboards and Applications, read by the programs that their users have: helm, Prometheus, Argo CD, kstatus.
+//!
+//! Needs no cluster; what these programs are compiled from is fetched the first time. Run by `cargo verify`.
+
+mod argocd;
+mod manifests;
+mod rights;
+mod rules;

@@ -1,0 +1,326 @@
+//! The chart: it lints, it renders, and what it renders is what the code says.
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use e2e_stack::process::output;
+use e2e_stack::{helm, paths};
+
+/// What the operator makes of the smallest sample.
+const PLANNED: &str = "operator/plan/tests/golden/tracepipeline.yaml";
+
+/// Everything that is off unless it is asked for.
+const EVERYTHING: [&str; 2] = [
+    "--set",
+    "serviceMonitor.enabled=true,gatewayPodMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true",
+];
+
+/// Values that the chart must refuse: misspelt, of another type, out of range, or without effect.
+const REFUSED: [&str; 16] = [
+    "serviceMonitr.enabled=true",
+    "networkPolicy.enabled=maybe",
+    "networkPolicy.allow=all",
+    "serviceMonitor.interval=often",
+    "replicas=6",
+    "watchNamespaces={Upper}",
+    "clusterRole.tracePipelines=some",
+    "clusterRole.aggregate=some",
+    "watchNamespaces={a},clusterRole.enabled=false,clusterRole.tracePipelines=true",
+    "resources.limits.memry=1Gi",
+    "resources.limits.memory=1GB",
+    "resources.claims[0].name=gpu",
+    "podDisruptionBudget.maxUnavailable=some",
+    "tolerations[0].efect=NoSchedule",
+    "affinity.nodeAfinity.x=y",
+    "networkPolicy.metricsFrom[0].podSelektor.x=y",
+];
+
+/// Values that it must take, since Kubernetes does.
+const TAKEN: [&str; 5] = [
+    r#"resources={"requests":{"cpu":0.5},"limits":{"memory":"1Gi","example.com/device":1}}"#,
+    r#"podDisruptionBudget={"maxUnavailable":"50%"}"#,
+    r#"tolerations=[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":60}]"#,
+    r#"affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1}]}}"#,
+    r#"networkPolicy={"metricsFrom":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}"#,
+];
+
+/// Names of releases after which no Service can be called.
+const NOT_NAMES: [&str; 2] = ["2024", "a.b"];
+
+/// `helm lint --strict`, with the chart's own values and with everything on.
+#[test]
+fn the_chart_lints() -> anyhow::Result<()> {
+    output(&mut helm(&["lint", "--strict", "charts/sluice"])?)?;
+    let mut everything = helm(&["lint", "--strict", "charts/sluice"])?;
+    everything.args(EVERYTHING);
+    output(&mut everything).map(drop)
+}
+
+/// Renders the chart with its own values and with all else that it can be told, and looks at what must be in it.
+#[test]
+fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
+    let usual = rendered(&[])?;
+    let kinds = [
+        "Deployment",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+    ];
+    for kind in kinds {
+        ensure!(of_kind(&usual, kind).is_some(), "the chart renders no {kind}");
+    }
+    let rendered_crd =
+        of_kind(&usual, "CustomResourceDefinition").context("the chart renders no definition")?;
+    ensure!(
+        rendered_crd["spec"] == sluice_crds::crd()["spec"],
+        "the chart's definition of TracePipeline is not the one that the code makes"
+    );
+    let without = rendered(&["--set", "crds.enabled=false"])?;
+    ensure!(
+        of_kind(&without, "CustomResourceDefinition").is_none(),
+        "crds.enabled=false still renders a definition"
+    );
+    monitoring(&usual)?;
+    network_policy(&usual)?;
+    for value in REFUSED {
+        ensure!(rendered(&["--set", value]).is_err(), "the chart takes {value}");
+    }
+    for value in TAKEN {
+        rendered(&["--set-json", value]).with_context(|| format!("values.schema.json refuses {value}"))?;
+    }
+    users(&usual)?;
+    names()?;
+    kept()
+}
+
+/// What a release and its namespace are called is text wherever it stands, also where YAML would read a number or a truth; after some names
+/// no Service can be called, which is said.
+fn names() -> anyhow::Result<()> {
+    let narrowed = ["--set-json", r#"watchNamespaces=["2024"]"#];
+    for more in [&[] as &[&str], &narrowed] {
+        let arguments: Vec<&str> = EVERYTHING.iter().chain(more).copied().collect();
+        let objects = rendered_as("true", "2024", &arguments)?;
+        for field in ["namespace", "app.kubernetes.io/instance"] {
+            let found: Vec<&Value> = objects.iter().flat_map(|object| each(object, field)).collect();
+            ensure!(found.len() > 10 && found.iter().all(|value| value.is_string()), "{field} is {found:?}");
+        }
+        let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
+        let labels = "--pod-labels=app.kubernetes.io/name=sluice-operator,app.kubernetes.io/instance=true";
+        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let is_told = arguments.as_array().is_some_and(|all| all.iter().any(|argument| argument == labels));
+        ensure!(is_told, "{labels} is not among {arguments}");
+    }
+    for release in NOT_NAMES {
+        let refused = rendered_as(release, "sluice-system", &[]).map(drop);
+        let is_said = refused.is_err_and(|error| error.to_string().contains("the release cannot be called"));
+        ensure!(is_said, "a release may be called {release}");
+    }
+    Ok(())
+}
+
+/// The values of a field, wherever it stands, that are no objects.
+fn each<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
+    match value {
+        Value::Object(fields) => {
+            let found = fields.iter().map(|(name, inner)| {
+                if name == field && !inner.is_object() { vec![inner] } else { each(inner, field) }
+            });
+            found.flatten().collect()
+        }
+        Value::Array(values) => values.iter().flat_map(|inner| each(inner, field)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whoever has Kubernetes' own roles in a namespace sees pipelines there, or makes them; the status is nobody's but the operator's.
+fn users(usual: &[Value]) -> anyhow::Result<()> {
+    let is_for = |role: &Value, whom: &str| {
+        role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{whom}")] == "true"
+    };
+    let may = |whom: &str, resource: &str, verb: &str| {
+        let has =
+            |list: &Value, word: &str| list.as_array().is_some_and(|list| list.iter().any(|one| one == word));
+        let roles = usual.iter().filter(|role| role["kind"] == "ClusterRole" && is_for(role, whom));
+        let mut granted = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+        granted.any(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb))
+    };
+    for (whom, resource, verb, expected) in [
+        ("view", "tracepipelines", "list", true),
+        ("view", "tracepipelines", "create", false),
+        ("view", "tracepipelines/scale", "patch", false),
+        ("edit", "tracepipelines", "create", true),
+        ("edit", "tracepipelines/scale", "patch", true),
+        ("admin", "tracepipelines", "delete", true),
+        ("edit", "tracepipelines/status", "patch", false),
+        ("admin", "tracepipelines/status", "update", false),
+    ] {
+        ensure!(may(whom, resource, verb) == expected, "{whom} may {verb} {resource}: {}", !expected);
+    }
+    for (values, expected) in [
+        ("clusterRole.aggregate=false", false),
+        // Where the operator has all namespaces, and its ClusterRole, in any case.
+        ("clusterRole.enabled=false", true),
+        ("clusterRole.enabled=false,watchNamespaces={a}", false),
+        ("watchNamespaces={a}", true),
+    ] {
+        let objects = rendered(&["--set", values])?;
+        let gives = objects.iter().any(|role| is_for(role, "view") || is_for(role, "edit"));
+        ensure!(gives == expected, "{values} gives rights to users: {gives}");
+    }
+    Ok(())
+}
+
+/// Whether the definition outlives the release.
+fn kept() -> anyhow::Result<()> {
+    for (value, expected) in [("crds.keep=true", json!("keep")), ("crds.keep=false", Value::Null)] {
+        let objects = rendered(&["--set", value])?;
+        let definition =
+            of_kind(&objects, "CustomResourceDefinition").context("the chart renders no definition")?;
+        let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
+        ensure!(*policy == expected, "{value} renders {policy}");
+    }
+    Ok(())
+}
+
+/// What the Prometheus operator and Grafana find: nothing unless it is asked for, and then what selects our own.
+fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
+    let kinds = ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"];
+    ensure!(kinds.iter().all(|kind| of_kind(usual, kind).is_none()), "the chart renders monitoring unasked");
+    let everything = rendered(&EVERYTHING)?;
+    let found = |kind| of_kind(&everything, kind).with_context(|| format!("the chart renders no {kind}"));
+    let service = &found("Service")?["metadata"]["labels"];
+    let selected = &found("ServiceMonitor")?["spec"]["selector"]["matchLabels"];
+    let is_selected = selected.as_object().is_some_and(|labels| labels.iter().all(|(k, v)| service[k] == *v));
+    ensure!(is_selected, "the ServiceMonitor selects {selected}, the Service has {service}");
+    let endpoint = &found("ServiceMonitor")?["spec"]["endpoints"][0];
+    let ports = &found("Service")?["spec"]["ports"];
+    ensure!(
+        has_port(ports, &endpoint["port"]),
+        "the ServiceMonitor asks {endpoint}, the Service has {ports}"
+    );
+    ensure!(
+        endpoint["honorLabels"] == true,
+        "what is told of a pipeline gets the operator's namespace: {endpoint}"
+    );
+    let gateways = &found("PodMonitor")?["spec"];
+    ensure!(gateways["namespaceSelector"]["any"] == true, "the PodMonitor looks into {gateways}");
+    scraped(gateways)?;
+    let groups = &found("PrometheusRule")?["spec"]["groups"];
+    let is_whole = groups.as_array().is_some_and(|groups| {
+        groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).all(|rule| {
+            ["alert", "expr", "for"].iter().all(|field| rule[field].is_string())
+                && rule["annotations"]["summary"].is_string()
+        })
+    });
+    ensure!(is_whole, "a rule lacks a field: {groups}");
+    own_leader(groups, &found("Service")?["metadata"])?;
+    let boards = everything.iter().filter(|object| object["kind"] == "ConfigMap");
+    for board in boards {
+        for (file, text) in board["data"].as_object().context("a dashboard without data")? {
+            let text = text.as_str().with_context(|| format!("{file} is no text"))?;
+            serde_json::from_str::<Value>(text).with_context(|| format!("{file} is no JSON"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The leader that is missed is the release's own, by the labels that the `ServiceMonitor` gives to what its Service leads to.
+fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
+    let groups = groups.as_array().into_iter().flatten();
+    let mut rules = groups.flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let rule = rules.find(|rule| rule["alert"] == "SluiceOperatorHasNoLeader");
+    let rule = rule.context("no rule misses the leader")?;
+    let (namespace, name) = (&service["namespace"], &service["name"]);
+    let expected = format!("absent(sluice_operator_leader{{namespace={namespace},service={name}}} == 1)");
+    ensure!(rule["expr"] == expected, "{} is not {expected}", rule["expr"]);
+    let labels = &rule["labels"];
+    ensure!(labels["namespace"] == *namespace && labels["service"] == *name, "the alert has {labels}");
+    Ok(())
+}
+
+/// The gateways as the operator makes them are what the `PodMonitor` selects, at a port that they have, and get the label `pipeline`, by
+/// which alerts and dashboards tell them apart.
+fn scraped(monitor: &Value) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join(PLANNED))
+        .with_context(|| format!("read {PLANNED}"))?;
+    let planned: Vec<Value> =
+        serde_saphyr::from_multiple(&text).with_context(|| format!("understand {PLANNED}"))?;
+    let workload =
+        of_kind(&planned, "StatefulSet").with_context(|| format!("{PLANNED} has no StatefulSet"))?;
+    let pod = &workload["spec"]["template"];
+    let labels = &pod["metadata"]["labels"];
+    let selected =
+        monitor["selector"]["matchLabels"].as_object().context("the PodMonitor selects every pod")?;
+    ensure!(
+        !selected.is_empty() && selected.iter().all(|(key, value)| labels[key] == *value),
+        "the PodMonitor selects {selected:?}, gateways have {labels}"
+    );
+    let endpoint = &monitor["podMetricsEndpoints"][0];
+    let ports = &pod["spec"]["containers"][0]["ports"];
+    ensure!(has_port(ports, &endpoint["port"]), "the PodMonitor asks {endpoint}, gateways have {ports}");
+    // As Prometheus writes the label `app.kubernetes.io/instance`, in which a gateway has its pipeline's name.
+    let is_named = endpoint["relabelings"].as_array().is_some_and(|all| {
+        all.iter().any(|one| {
+            one["sourceLabels"] == json!(["__meta_kubernetes_pod_label_app_kubernetes_io_instance"])
+                && one["targetLabel"] == "pipeline"
+        })
+    });
+    ensure!(is_named, "gateways get no label `pipeline`: {endpoint}");
+    let pipeline = &workload["metadata"]["ownerReferences"][0]["name"];
+    ensure!(labels["app.kubernetes.io/instance"] == *pipeline, "gateways of {pipeline} have {labels}");
+    Ok(())
+}
+
+fn has_port(ports: &Value, name: &Value) -> bool {
+    name.is_string() && ports.as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == *name))
+}
+
+/// The operators' own: selects their pods, and lets probes and metrics in.
+fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
+    let policy = &of_kind(usual, "NetworkPolicy").context("the chart renders no NetworkPolicy")?["spec"];
+    let template =
+        &of_kind(usual, "Deployment").context("the chart renders no Deployment")?["spec"]["template"];
+    let labels = &template["metadata"]["labels"];
+    let selected =
+        policy["podSelector"]["matchLabels"].as_object().context("the policy selects every pod")?;
+    ensure!(
+        selected.iter().all(|(key, value)| labels[key] == *value),
+        "the policy does not select the operators"
+    );
+    let port = &template["spec"]["containers"][0]["ports"][0]["containerPort"];
+    ensure!(policy["ingress"][0]["ports"][0]["port"] == *port, "probes and metrics are kept out");
+    let peers = ["--set-json", r#"networkPolicy.metricsFrom=[{"namespaceSelector":{}}]"#];
+    let narrowed = rendered(&peers)?;
+    let narrowed = of_kind(&narrowed, "NetworkPolicy").context("peers remove the NetworkPolicy")?;
+    ensure!(narrowed["spec"]["ingress"][0]["from"].is_array(), "metricsFrom has no effect");
+    let without = rendered(&["--set", "networkPolicy.enabled=false"])?;
+    ensure!(of_kind(&without, "NetworkPolicy").is_none(), "networkPolicy.enabled=false still renders one");
+    Ok(())
+}
+
+pub(super) fn rendered(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    rendered_as("sluice", "sluice-system", arguments)
+}
+
+fn rendered_as(release: &str, namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let mut command = helm(&["template", release, "charts/sluice", "--namespace", namespace])?;
+    command.args(arguments);
+    let text = output(&mut command)?;
+    serde_saphyr::from_multiple(&text).context("understand what helm renders")
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Option<&'a Value> {
+    objects.iter().find(|object| object["kind"] == kind)
+}
+
+fn helm(arguments: &[&str]) -> anyhow::Result<Command> {
+    let mut helm = e2e_stack::process::command(helm::path()?);
+    helm.current_dir(paths::workspace()).args(arguments);
+    Ok(helm)
+}

@@ -1,0 +1,229 @@
+//! Alert rules and dashboards, looked at by Prometheus's own code: they are read, the rules' unit tests run, and every query names
+//! only metrics and labels of `config/prometheus/METRICS.md`, which the programs' own tests compare with what they export.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use e2e_stack::process::{command, output};
+use e2e_stack::{paths, rulecheck};
+
+const RULES: &str = "config/prometheus/rules.yaml";
+const RULES_TEST: &str = "config/prometheus/rules_test.yaml";
+const METRICS: &str = "config/prometheus/METRICS.md";
+const DASHBOARDS: [&str; 2] = ["config/grafana/operator.json", "config/grafana/pipelines.json"];
+
+/// Labels that Prometheus and the chart's monitors add to what a program says.
+const SCRAPED: [&str; 7] = ["namespace", "pod", "container", "pipeline", "job", "instance", "service"];
+
+/// The series of a histogram, by what stands behind its name.
+const OF_HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// What one query asks for, as rulecheck says it.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    query: String,
+    error: Option<String>,
+    selectors: Vec<Selector>,
+    groupings: Vec<Grouping>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Selector {
+    metric: String,
+    labels: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Grouping {
+    labels: Vec<String>,
+    metrics: Vec<String>,
+}
+
+/// Every series with the labels that the program gives it.
+type Known = BTreeMap<String, BTreeSet<String>>;
+
+/// The rules are read, and their unit tests run.
+#[test]
+fn alert_rules_fire_and_keep_quiet() -> anyhow::Result<()> {
+    let program = rulecheck::path()?;
+    for words in [["rules", RULES], ["test", RULES_TEST]] {
+        let mut check = command(&program);
+        check.current_dir(paths::workspace()).args(words);
+        output(&mut check)?;
+    }
+    Ok(())
+}
+
+/// Every query is read, and asks for what there is.
+#[test]
+fn rules_and_dashboards_ask_for_metrics_that_there_are() -> anyhow::Result<()> {
+    let known = known(&read(METRICS)?);
+    let mut texts = of_rules(&read(RULES)?)?;
+    for file in DASHBOARDS {
+        let found = of_dashboard(&read(file)?).with_context(|| format!("understand {file}"))?;
+        ensure!(!found.is_empty(), "{file} has no query");
+        texts.extend(found);
+    }
+    let wrong: Vec<_> = asked(&texts)?.iter().flat_map(|asked| wrong(asked, &known)).collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+fn read(file: &str) -> anyhow::Result<String> {
+    fs::read_to_string(paths::workspace().join(file)).with_context(|| format!("read {file}"))
+}
+
+fn of_rules(text: &str) -> anyhow::Result<Vec<String>> {
+    let file: Value = serde_saphyr::from_str(text).with_context(|| format!("understand {RULES}"))?;
+    let groups = file["groups"].as_array().context("no groups of rules")?;
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    Ok(rules.filter_map(|rule| rule["expr"].as_str().map(str::to_owned)).collect())
+}
+
+/// The queries of all panels and of all variables, wherever they stand. A variable of Grafana's stands in a label's value, where every text
+/// is right.
+fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
+    fn collect(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                into.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+                into.extend(fields.get("query").and_then(Value::as_str).and_then(of_variable));
+                fields.values().for_each(|field| collect(field, into));
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(&serde_json::from_str(text)?, &mut found);
+    Ok(found)
+}
+
+/// What a variable takes its values from, as a query: `label_values(METRIC, LABEL)` are Grafana's words for the values of a label.
+fn of_variable(text: &str) -> Option<String> {
+    let inside = text.strip_prefix("label_values(")?;
+    let (metric, label) =
+        inside.strip_suffix(')').and_then(|inside| inside.rsplit_once(',')).unwrap_or((inside, ""));
+    // One that cannot be taken apart is no query either, and found out by Prometheus.
+    Some(format!("count by ({}) ({})", label.trim(), metric.trim()))
+}
+
+fn asked(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
+    let mut program = command(rulecheck::path()?);
+    let mut child = program
+        .arg("queries")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start rulecheck")?;
+    let mut input = child.stdin.take().context("the input of rulecheck is not piped")?;
+    // A few KiB, which fit the pipe: nothing is read before all is written.
+    input.write_all(serde_json::to_string(texts)?.as_bytes()).context("tell rulecheck the queries")?;
+    drop(input);
+    let done = child.wait_with_output().context("wait for rulecheck")?;
+    ensure!(done.status.success(), "rulecheck queries: {}", done.status);
+    serde_json::from_slice(&done.stdout).context("understand what rulecheck says of the queries")
+}
+
+/// The rows of the table: the metric in the first column, its type in the second, its labels in the fourth.
+fn known(table: &str) -> Known {
+    let mut known = Known::new();
+    for line in table.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, name, kind, _, labels, ..] = cells[..] else { continue };
+        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else { continue };
+        let labels: BTreeSet<_> = labels
+            .split(',')
+            .map(|l| l.trim().trim_matches('`').to_owned())
+            .filter(|l| !l.is_empty())
+            .collect();
+        if kind != "histogram" {
+            known.insert(name.to_owned(), labels);
+            continue;
+        }
+        for ending in OF_HISTOGRAM {
+            let le = (ending == "_bucket").then(|| "le".to_owned());
+            known.insert(format!("{name}{ending}"), labels.iter().cloned().chain(le).collect());
+        }
+    }
+    known
+}
+
+/// What a query asks for that there is not.
+fn wrong(asked: &Asked, known: &Known) -> Vec<String> {
+    let mut found: Vec<String> = asked.error.iter().map(|error| format!("cannot be read: {error}")).collect();
+    let has = |metric: &str, label: &str| {
+        SCRAPED.contains(&label) || known.get(metric).is_some_and(|labels| labels.contains(label))
+    };
+    for Selector { metric, labels } in &asked.selectors {
+        if !known.contains_key(metric) {
+            found.push(format!("nothing is called {metric}"));
+            continue;
+        }
+        let unknown = labels.iter().filter(|label| !has(metric, label));
+        found.extend(unknown.map(|label| format!("{metric} has no label {label}")));
+    }
+    for Grouping { labels, metrics } in &asked.groupings {
+        let unknown = labels.iter().filter(|label| !metrics.iter().any(|metric| has(metric, label)));
+        found.extend(unknown.map(|label| format!("none of {} has a label {label}", metrics.join(", "))));
+    }
+    found.into_iter().map(|what| format!("{}: {what}", asked.query)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "| metric | type | unit | labels | meaning |\n| --- | --- | --- | --- | --- |\n\
+        | `a_total` | counter | things | `x`, `y` | Things. |\n| `b_seconds` | histogram | seconds |  | Time. |\n";
+
+    fn judged(selectors: &[(&str, &[&str])], groupings: &[(&[&str], &[&str])]) -> Vec<String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let asked = Asked {
+            query: "q".into(),
+            error: None,
+            selectors: selectors
+                .iter()
+                .map(|(metric, labels)| Selector { metric: (*metric).into(), labels: owned(labels) })
+                .collect(),
+            groupings: groupings
+                .iter()
+                .map(|(labels, metrics)| Grouping { labels: owned(labels), metrics: owned(metrics) })
+                .collect(),
+        };
+        wrong(&asked, &known(TABLE))
+    }
+
+    #[test]
+    fn what_is_in_the_table_may_be_asked_for_and_nothing_else() {
+        assert_eq!(known(TABLE).len(), 4, "a counter, and three series of a histogram");
+        let right = judged(
+            &[("a_total", &["x", "namespace"]), ("b_seconds_bucket", &["le"])],
+            &[(&["le"], &["b_seconds_bucket"]), (&["pod", "y"], &["b_seconds_sum", "a_total"])],
+        );
+        assert_eq!(right, Vec::<String>::new());
+        let wrong = judged(
+            &[("a", &[]), ("b_seconds", &[]), ("a_total", &["z"]), ("b_seconds_sum", &["le"])],
+            &[(&["x"], &["b_seconds_sum"])],
+        );
+        assert_eq!(wrong.len(), 5, "{wrong:?}");
+    }
+
+    #[test]
+    fn queries_are_found_wherever_a_panel_stands() {
+        let board =
+            r#"{"panels": [{"targets": [{"expr": "a"}]}, {"panels": [{"targets": [{"expr": "b"}, {}]}]}]}"#;
+        assert_eq!(of_dashboard(board).unwrap(), ["a", "b"]);
+        let board = r#"{"templating": {"list": [{"query": "prometheus"}, {"query": "label_values(a{b=~\"$c\"}, d)"}]}}"#;
+        assert_eq!(of_dashboard(board).unwrap(), [r#"count by (d) (a{b=~"$c"})"#]);
+        assert_eq!(of_variable("label_values(a)").unwrap(), "count by () (a))", "which nobody can read");
+        let rules = "groups: [{rules: [{alert: A, expr: a}]}, {rules: [{record: r, expr: b}]}]";
+        assert_eq!(of_rules(rules).unwrap(), ["a", "b"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! A gateway that cannot empty itself in time, because `ClickHouse` is away: with `onTimeout: Abort` it stays and takes part again, with
+//! `Force` it is taken away, and Kafka has what it held. Numbered spans flow through all of it: none is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_faults::{SinkFront, Way};
+use e2e_fixtures::produce::Load;
+use serde_json::{Value, json};
+use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
+
+use crate::deletion::life::events;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: four for each of two gateways.
+const PARTITIONS: i32 = 8;
+
+/// Load of numbered spans, a kilobyte each.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
+const SPANS_AWAY: u64 = 10_000;
+
+/// Time that a drain has: longer than a gateway needs that can insert, shorter than anybody's patience.
+const TIMEOUT: &str = "10s";
+
+/// Time for a load to pass and for a gateway to come or to leave on a busy machine.
+const FLOW: Duration = Duration::from_mins(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() -> Result<()> {
+    scene::run("drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let front = scene.front().await?;
+        scene.start(&spec(2, "Abort")).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        away(scene, &front, &load).await?;
+        needed(scene).await?;
+        abort(scene).await?;
+        front.go(Way::Open);
+        // Tried again by itself.
+        scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
+        scene.pipeline.apply(&spec(2, "Abort")).await?;
+        scene.pipeline.wait_ready(FLOW).await?;
+        away(scene, &front, &load).await?;
+        force(scene).await?;
+        front.go(Way::Open);
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+fn spec(replicas: u32, on_timeout: &str) -> Value {
+    json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": on_timeout, "timeout": TIMEOUT}}})
+}
+
+/// Both gateways read, and then cannot insert what they read.
+async fn away(scene: &Scene, front: &SinkFront, load: &Load) -> Result<()> {
+    let rows = scene.oracle().rows().await? + SPANS_AWAY;
+    scene.wait_rows(rows, FLOW).await?;
+    front.go(Way::Refused);
+    scene.wait_acked(load, SPANS_AWAY, FLOW).await
+}
+
+/// The one that was told to leave is wanted again before it is empty: it takes part, without having been restarted.
+async fn needed(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.gateways().uids().await?;
+    let patient = |replicas: u32| json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Abort", "timeout": "10m"}}});
+    scene.pipeline.apply(&patient(1)).await?;
+    // It has heard of it: it is not ready.
+    let drains = |status: &TracePipelineStatus| {
+        drain(status).is_some_and(|drain| drain.state == DrainState::Draining)
+            && status.ready_replicas == Some(1)
+    };
+    scene.pipeline.wait("with a gateway that drains", FLOW, drains).await?;
+    scene.pipeline.apply(&patient(2)).await?;
+    scene.pipeline.wait("with two gateways that take part", FLOW, |status| drain(status).is_none()).await?;
+    scene.pipeline.wait_ready(FLOW).await?;
+    let after = scene.pipeline.gateways().uids().await?;
+    ensure!(after == before, "the gateways are {after:?}, were {before:?}");
+    Ok(())
+}
+
+fn drain(status: &TracePipelineStatus) -> Option<&DrainStatus> {
+    status.scaling.as_ref()?.drain.as_ref()
+}
+
+/// Nobody goes; it is said what holds them up, and the one that was told to leave takes part again.
+async fn abort(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.gateways().uids().await?;
+    scene.pipeline.apply(&spec(1, "Abort")).await?;
+    let state = |wanted: DrainState| {
+        move |status: &TracePipelineStatus| drain(status).is_some_and(|drain| drain.state == wanted)
+    };
+    let late = scene.pipeline.wait("with a drain that waits", FLOW, state(DrainState::Waiting)).await?;
+    let drain = late.scaling.and_then(|scaling| scaling.drain).context("a drain")?;
+    ensure!(drain.reason.contains("not empty within 10 s: gateway 1 "), "it says {:?}", drain.reason);
+    ensure!(late.replicas == Some(2), "there are {:?} gateways", late.replicas);
+    scene.pipeline.wait("with a drain that is tried again", FLOW, state(DrainState::Draining)).await?;
+    let after = scene.pipeline.gateways().uids().await?;
+    ensure!(after == before, "the gateways are {after:?}, were {before:?}");
+    let said = events(scene).await?;
+    ensure!(said.iter().any(|reason| reason == "DrainTimedOut"), "the events are {said:?}");
+    Ok(())
+}
+
+/// It goes with what it held.
+async fn force(scene: &Scene) -> Result<()> {
+    scene.pipeline.apply(&spec(1, "Force")).await?;
+    scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await.map(drop)
+}

@@ -1,0 +1,157 @@
+//! A pipeline is deleted while neither its Kafka nor its `ClickHouse` can be reached, with spans on their way that no one else has: it
+//! goes at its limit, says what was not drained and which volumes may hold it, and a pipeline of the same name inserts that. Numbered
+//! spans flow through all of it: none is lost, none doubled.
+//!
+//! The servers are away for this pipeline alone: it reaches them through fronts that are closed, so that other tests run beside it and the
+//! load goes on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::condition;
+use e2e_fixtures::spans::Shape;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::deletion::life::told;
+use crate::scene::{self, Scene, Uses};
+use crate::security::secured::pods::Own;
+use crate::storage::volumes::{claims, uids};
+
+/// Partitions: two for each of two gateways.
+const PARTITIONS: i32 = 4;
+
+/// Load of numbered spans, a kilobyte each.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Rows that must be there before.
+const ROWS_BEFORE: u64 = 4_000;
+
+/// Spans that volumes alone have when Kafka goes too: of both gateways.
+const SPANS_HELD: u64 = 10_000;
+
+/// How long gateways are waited for, seconds. That they are not empty is what the operator writes third, after looks two seconds apart, each
+/// with requests of two seconds to servers that do not answer: on a busy machine half of this.
+const LIMIT: u64 = 30;
+
+/// How long the operator may take for all else: it looks every two seconds, and its requests to gateways and servers are bounded.
+const SLACK: Duration = Duration::from_secs(20);
+
+/// Time for a load to pass, and for gateways to end.
+const FLOW: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_holds() -> Result<()> {
+    scene::run("gone", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let own = Own::start(scene).await?;
+        scene.start(&spec()).await?;
+        let operator = restarts(scene).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        own.clickhouse.open(false);
+        held_alone(scene).await?;
+        own.kafka.open(false);
+        let volumes = uids(scene).await?;
+        deleted(scene).await?;
+        left(scene, &volumes).await?;
+        let after = restarts(scene).await?;
+        ensure!(after == operator, "the operator was harmed: {operator:?}, then {after:?}");
+        own.kafka.open(true);
+        own.clickhouse.open(true);
+        scene.start(&spec()).await?;
+        ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        // While its servers are there.
+        scene.pipeline.delete(FLOW).await?;
+        own.remove()
+    })
+    .await
+}
+
+fn spec() -> Value {
+    Own::spec(&json!({
+        "replicas": 2,
+        // What is on a volume is the only copy.
+        "delivery": {"commit": "AfterEnqueue"},
+        "deletionPolicy": "Drain",
+        "scaling": {"drain": {"timeout": format!("{LIMIT}s")}},
+        // So long is what leaves tried to be inserted, which it cannot be here.
+        "gateway": {"terminationGracePeriod": "15s"},
+    }))
+}
+
+/// Waits until so many spans are committed, which Kafka gives to nobody again, and not inserted.
+async fn held_alone(scene: &Scene) -> Result<()> {
+    let group = scene.pipeline.settings().consumer_group();
+    until("spans that volumes alone have", FLOW, async || {
+        let rows = scene.oracle().rows().await?;
+        let committed = scene.topic.committed(&group).await?;
+        let messages = committed.iter().map(|(_, offset)| offset).sum::<i64>();
+        let spans = u64::try_from(messages)? * Shape::Numbered.message_spans();
+        let held = spans.saturating_sub(rows);
+        Ok(if held >= SPANS_HELD { Seen::Done(()) } else { Seen::NotYet(format!("{held} spans")) })
+    })
+    .await
+}
+
+/// It says that it waits and for whom; at its limit it goes, and says what was not done and where that is.
+async fn deleted(scene: &Scene) -> Result<()> {
+    let waits = |status: &TracePipelineStatus| {
+        let ready = condition(status, kind::READY);
+        ready.is_some_and(|ready| {
+            ready.reason == reason::DELETING && ready.message.ends_with("0 of 2 are empty")
+        })
+    };
+    tokio::try_join!(
+        scene.pipeline.delete(Duration::from_secs(LIMIT) + SLACK),
+        scene.pipeline.wait("with gateways that are not empty", FLOW, waits),
+    )?;
+    let told = told(scene).await?;
+    let late = told.iter().find(|(reason, _)| reason == "DrainTimedOut");
+    let says = |word: &str| late.is_some_and(|(_, note)| note.contains(word));
+    ensure!(
+        says(&format!("longer than {LIMIT} s (0 of 2 are empty)"))
+            && says("queue-traces-gateway-0, queue-traces-gateway-1, which may hold the only copy"),
+        "the events are {told:?}"
+    );
+    Ok(())
+}
+
+/// All else goes, and the volumes stay as they are.
+async fn left(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
+    until("end of the gateways", FLOW, async || {
+        let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items.len();
+        let pods = scene.pipeline.gateways().list().await?.len();
+        Ok(if workloads + pods == 0 {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{workloads} StatefulSets, {pods} pods"))
+        })
+    })
+    .await?;
+    let after = uids(scene).await?;
+    ensure!(after == *before, "the claims are {after:?}, were {before:?}");
+    for (name, claim) in claims(scene).await? {
+        let is_going = claim.metadata.deletion_timestamp.is_some();
+        ensure!(!is_going && claim.owner_references().is_empty(), "{name} goes: {:?}", claim.metadata);
+    }
+    Ok(())
+}
+
+/// The operator's pods, and how often each was started again.
+async fn restarts(scene: &Scene) -> Result<BTreeMap<String, (String, i32)>> {
+    let pods = scene.environment.operator.pods();
+    let mut found = BTreeMap::new();
+    for (name, uid) in pods.uids().await? {
+        let restarts = pods.restarts(&name).await?;
+        found.insert(name, (uid, restarts));
+    }
+    Ok(found)
+}

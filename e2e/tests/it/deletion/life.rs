@@ -1,0 +1,177 @@
+//! The life of one pipeline under load: it is suspended and comes back, is left alone and taken over again, is deleted and made
+//! again. Numbered spans flow through all of it: none is lost, none doubled, and no gateway is restarted that need not be.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use sluice_crds::FINALIZER;
+use sluice_crds::status::{condition, reason};
+
+use crate::environment::READY;
+use crate::gitops::health::{assert_in_sync, assert_state, reached};
+use crate::scene::{self, Scene, Uses};
+use crate::spec::unharmed::assert_kept;
+
+/// Partitions: two gateways.
+const PARTITIONS: i32 = 8;
+
+/// Load of numbered spans: several messages a second and partition.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 4_000;
+
+/// Time for a load to pass, and for gateways to leave.
+const FLOW: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
+    scene::run("life", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        scene.start(&spec(&json!({}))).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        scene.pipeline.wait_condition(condition::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
+        settled(scene, &json!({}), "scaled-by-the-operator").await?;
+        suspended(scene).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        resumed(scene).await?;
+        left_alone(scene).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        taken_over(scene).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        deleted(scene).await?;
+        scene.start(&spec(&json!({}))).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// In Auto nothing but the operator's memory says how many gateways come back.
+fn spec(change: &Value) -> Value {
+    e2e_fixtures::pipeline::merged(&json!({"scaling": {"mode": "Auto", "drain": {"timeout": "1m"}}}), change)
+}
+
+/// Argo CD and kstatus see the state as it is, and a sync of the same manifest changes nothing.
+async fn settled(scene: &Scene, change: &Value, state: &str) -> Result<()> {
+    assert_state(&scene.pipeline, state).await?;
+    assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&spec(change))]).await
+}
+
+async fn suspended(scene: &Scene) -> Result<()> {
+    scene.pipeline.apply(&spec(&json!({"suspend": true}))).await?;
+    let rests = ("True", reason::SUSPENDED);
+    scene.pipeline.wait_condition(condition::SUSPENDED, rests, FLOW).await?;
+    scene.pipeline.wait_condition(condition::READY, rests, FLOW).await?;
+    settled(scene, &json!({"suspend": true}), "suspended").await?;
+    let pods = scene.pipeline.gateways().list().await?.len();
+    ensure!(pods == 0, "{pods} gateways of a suspended pipeline");
+    ensure!(workload(scene).await?.is_some(), "the StatefulSet is gone");
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == reason::SUSPENDED), "no event tells of it: {events:?}");
+    Ok(())
+}
+
+async fn resumed(scene: &Scene) -> Result<()> {
+    scene.pipeline.apply(&spec(&json!({}))).await?;
+    let status = scene.pipeline.wait_ready(READY).await?;
+    ensure!(status.ready_replicas == Some(2), "{:?} gateways came back, not 2", status.ready_replicas);
+    Ok(())
+}
+
+/// A change of the spec is not carried out, and what somebody does by hand is not undone.
+async fn left_alone(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.gateways().uids().await?;
+    let change = spec(&json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}}));
+    scene.pipeline.apply(&change).await?;
+    let paused = ("True", reason::UNMANAGED);
+    scene.pipeline.wait_condition(condition::RECONCILIATION_PAUSED, paused, FLOW).await?;
+    scale_by_hand(scene, 3).await?;
+    let three = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(3);
+    scene.pipeline.wait("with three gateways", READY, three).await?;
+    assert_state(&scene.pipeline, "left-alone").await?;
+    assert_kept(&scene.pipeline, &before).await?;
+    // Nobody sees to it; for a tool that waits it may still become ready, as the StatefulSet controller sees to that.
+    let first = scene.pipeline.gateways().uids().await?.into_keys().next().context("no gateway")?;
+    scene.pipeline.gateways().delete(&first).await?;
+    reached(&scene.pipeline, "left-alone-unready", READY, |status| status.ready_replicas < Some(3)).await?;
+    scene.pipeline.wait("with three gateways again", READY, three).await.map(drop)
+}
+
+/// As `kubectl scale statefulset` does.
+pub async fn scale_by_hand(scene: &Scene, replicas: u32) -> Result<()> {
+    let by_hand = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+    let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let scaled = workloads(scene).patch_scale(&workload_name(scene), &by_hand, &scale).await;
+    scaled.map(drop).context("scale by hand")
+}
+
+async fn taken_over(scene: &Scene) -> Result<()> {
+    let gateways = scene.pipeline.gateways();
+    let before = gateways.uids().await?;
+    scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "Fixed"}}))).await?;
+    let managed = ("False", reason::MANAGED);
+    scene.pipeline.wait_condition(condition::RECONCILIATION_PAUSED, managed, FLOW).await?;
+    scene
+        .pipeline
+        .wait("with two gateways", READY, |status| {
+            status.replicas == Some(2) && status.ready_replicas == Some(2)
+        })
+        .await?;
+    let kept: BTreeMap<String, String> =
+        before.into_iter().filter(|(name, _)| !name.ends_with("-2")).collect();
+    assert_kept(&scene.pipeline, &kept).await
+}
+
+/// It is held until its gateways are empty, and an event says that they were.
+async fn deleted(scene: &Scene) -> Result<()> {
+    let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
+    ensure!(held == [FINALIZER], "the pipeline is held by {held:?}");
+    scene.pipeline.delete(FLOW).await?;
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
+    until("end of the StatefulSet", FLOW, async || {
+        Ok(workload(scene).await?.map_or(Seen::Done(()), |_| Seen::NotYet("it is there".to_owned())))
+    })
+    .await?;
+    let group = scene.pipeline.settings().consumer_group();
+    let lag = scene.topic.lag(&group).await?;
+    ensure!(lag.messages > 0, "nothing waits for the next pipeline: {lag:?}");
+    Ok(())
+}
+
+fn workloads(scene: &Scene) -> Api<StatefulSet> {
+    scene.namespace.api()
+}
+
+pub fn workload_name(scene: &Scene) -> String {
+    format!("{}-gateway", scene.pipeline.name())
+}
+
+pub async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
+    workloads(scene).get_opt(&workload_name(scene)).await.context("get the StatefulSet")
+}
+
+/// Reasons of all events about the pipeline.
+pub async fn events(scene: &Scene) -> Result<Vec<String>> {
+    Ok(told(scene).await?.into_iter().map(|(reason, _)| reason).collect())
+}
+
+/// Reasons and words of all events about the pipeline.
+pub async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
+    let events: Api<Event> = scene.namespace.api();
+    let all = events.list(&ListParams::default()).await.context("list events")?.items;
+    let ours = all.into_iter().filter(|event| {
+        let about = event.regarding.as_ref().and_then(|regarding| regarding.kind.as_deref());
+        about == Some("TracePipeline")
+    });
+    Ok(ours.filter_map(|event| Some((event.reason?, event.note.unwrap_or_default()))).collect())
+}

@@ -1,0 +1,41 @@
+//! A partition that is added to a topic under a running gateway which begins at the end of logs (`initialOffset: Latest`): what is in it by
+//! the time that the group finds it came after the pipeline, and is read.
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::produce::{Compression, Feed, Producer};
+use e2e_fixtures::spans::{Encoding, Run, Shape};
+use serde_json::json;
+
+use crate::delivery::process::{self, Stage};
+use crate::scene::PATIENCE;
+
+/// Spans of one message.
+const SPANS: u64 = Shape::Numbered.message_spans();
+
+#[tokio::test(flavor = "multi_thread")]
+async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
+    process::run("added", 1, async |stage: &Stage| {
+        let feed = |partitions| Feed {
+            topic: stage.topic.name().to_owned(),
+            partitions,
+            shape: Shape::Numbered,
+            encoding: Encoding::OtlpProto,
+            spans_per_second: None,
+        };
+        let run = Run::fresh();
+        let producer = || Producer::new(stage.kafka(), Compression::Zstd, run);
+        producer()?.produce(&feed(1), 0..SPANS).await?;
+        let latest = json!({"source": {"kafka": {"initialOffset": "Latest"}}});
+        let gateway = stage.start_with("added", &latest).await?;
+        gateway.wait_lag(0).await?;
+        stage.topic.clone().grow(2).await?;
+        // The second message, and so in the second partition: before the group looks for one, and by a client that knows of it.
+        let sent = producer()?.produce(&feed(2), SPANS..2 * SPANS).await?;
+        let verdict = gateway.oracle(run).wait_until_complete(&sent, PATIENCE, |_| {}).await?;
+        ensure!(verdict.lost == 0 && verdict.doubled == 0, "{verdict:?}");
+        let rows = gateway.select("toUInt32(count())", "").await?;
+        ensure!(rows == [[json!(SPANS)]], "{rows:?}: what was there before the gateway is not to be read");
+        gateway.stop().await
+    })
+    .await
+}

@@ -1,0 +1,151 @@
+//! `sluice-gateway audit` finds exactly what was taken from the table and what was added to it, and says what it does not judge.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::produce::{Compression, Feed, Producer};
+use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use crate::delivery::process::{self, Audited, Gateway, Stage};
+
+/// Partitions of the topic.
+const PARTITIONS: u64 = 4;
+
+/// Spans of a message of the numbered shape.
+const MESSAGE_SPANS: u64 = 100;
+
+/// Spans that are produced at first: 25 messages a partition.
+const SPANS: u64 = 10_000;
+
+async fn produce(stage: &Stage, run: Run, numbers: std::ops::Range<u64>) -> Result<()> {
+    let feed = Feed {
+        topic: stage.topic.name().to_owned(),
+        partitions: i32::try_from(PARTITIONS)?,
+        shape: Shape::Numbered,
+        encoding: Encoding::OtlpProto,
+        spans_per_second: None,
+    };
+    let sent = Producer::new(stage.kafka(), Compression::Zstd, run)?.produce(&feed, numbers).await?;
+    ensure!(sent.failure.is_none(), "{:?}", sent.failure);
+    Ok(())
+}
+
+/// Which span of its message it is: they are not in the order of their numbers.
+fn place(run: Run, number: u64) -> Result<usize> {
+    let first = number - number % MESSAGE_SPANS;
+    let mut generator = Generator::new(Shape::Numbered, run);
+    let message = TracesData::decode(generator.message(first..first + MESSAGE_SPANS))?;
+    let scopes = message.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+    let mut spans = scopes.flat_map(|scope| &scope.spans);
+    spans.position(|span| span.span_id == (number + 1).to_be_bytes()).context("the span is in its message")
+}
+
+/// How the audit must name a span.
+fn named(stage: &Stage, run: Run, number: u64, rows: u64) -> Result<Value> {
+    let message = number / MESSAGE_SPANS;
+    Ok(json!({
+        "topic": stage.topic.name(),
+        "partition": message % PARTITIONS,
+        "offset": message / PARTITIONS,
+        "span": place(run, number)?,
+        "traceId": format!("{}{message:016x}", run.trace_id_prefix()),
+        "spanId": format!("{:016x}", number + 1),
+        "inKafka": 1,
+        "rows": rows,
+    }))
+}
+
+/// The numbers of an audit that must be these; all others must be 0.
+fn check_totals(audited: &Audited, expected: &Value) -> Result<()> {
+    let totals = &audited.report["totals"];
+    let found = totals.as_object().into_iter().flatten().filter(|(_, number)| **number != json!(0));
+    let found: Value = found.map(|(name, number)| (name.clone(), number.clone())).collect();
+    ensure!(found == *expected, "{found} instead of {expected}");
+    Ok(())
+}
+
+fn is_span(number: u64) -> String {
+    format!("SpanId = '{:016x}'", number + 1)
+}
+
+/// Takes the rows of a span away.
+async fn take(gateway: &Gateway, number: u64) -> Result<()> {
+    gateway.execute(&format!("DELETE FROM {{table}} WHERE {}", is_span(number))).await
+}
+
+/// Adds the rows of a span once more.
+async fn double(gateway: &Gateway, number: u64) -> Result<()> {
+    let statement = format!("INSERT INTO {{table}} SELECT * FROM {{table}} WHERE {}", is_span(number));
+    gateway.execute(&statement).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<()> {
+    process::run("audit", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
+        let run = Run::fresh();
+        produce(stage, run, 0..SPANS).await?;
+        let gateway = stage.start("audit", &json!({})).await?;
+        gateway.wait_lag(0).await?;
+        let audited = gateway.audit(&[]).await?;
+        check_totals(&audited, &json!({"messages": 100, "spans": SPANS, "rows": SPANS}))?;
+        ensure!(audited.code == Some(0), "{:?}", audited.code);
+
+        take(&gateway, 1_234).await?;
+        double(&gateway, 7_701).await?;
+        stage.send(2, Some(b"no trace")).await?;
+        gateway.wait_lag(0).await?;
+        let audited = gateway.audit(&[]).await?;
+        let expected = json!({
+            "messages": 101, "spans": SPANS, "rows": SPANS, "missing": 1, "doubled": 1, "rejectedMessages": 1,
+            "deadLetteredMessages": 1,
+        });
+        check_totals(&audited, &expected)?;
+        ensure!(audited.code == Some(65), "{:?}", audited.code);
+        ensure!(audited.report["missing"] == json!([named(stage, run, 1_234, 0)?]), "{}", audited.report);
+        ensure!(audited.report["doubled"] == json!([named(stage, run, 7_701, 2)?]), "{}", audited.report);
+        ensure!(audited.report["inexactKeys"] == json!(0));
+        check_parts(stage, &gateway).await?;
+        check_waiting(stage, gateway, run).await
+    })
+    .await
+}
+
+/// Only the range that is asked for counts. Span 1,234 is in partition 0 at offset 3, span 7,701 in partition 1 at offset 19.
+async fn check_parts(stage: &Stage, gateway: &Gateway) -> Result<()> {
+    let audited = gateway.audit(&["--partition", "2", "--partition", "3"]).await?;
+    check_totals(
+        &audited,
+        &json!({"messages": 51, "spans": 5_000, "rows": 5_000, "rejectedMessages": 1, "deadLetteredMessages": 1}),
+    )?;
+    ensure!(audited.code == Some(0), "{:?}", audited.code);
+    let audited = gateway.audit(&["--partition", "0", "--since", "4", "--until", "10"]).await?;
+    check_totals(&audited, &json!({"messages": 6, "spans": 600, "rows": 600}))?;
+    let audited = gateway.audit(&["--partition", "0", "--since", "3", "--until", "4"]).await?;
+    check_totals(&audited, &json!({"messages": 1, "spans": 100, "rows": 99, "missing": 1}))?;
+    let audited = gateway.audit(&["--since", "0s", "--topic", stage.topic.name()]).await?;
+    check_totals(&audited, &json!({}))?;
+    let audited = gateway.audit(&["--since", "1h"]).await?;
+    ensure!(audited.report["totals"]["missing"] == json!(1), "{}", audited.report);
+    for wrong in [&["--topic", "another"], &["--partition", "9"], &["--since", "yesterday"]] {
+        let audited = gateway.audit(wrong).await?;
+        ensure!(audited.code == Some(64), "{wrong:?}: {:?}", audited.code);
+    }
+    Ok(())
+}
+
+/// What nobody has inserted yet is not missing; what was sent twice must be there twice.
+async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> {
+    // Two messages once more, and two new ones. The repeated spans have the rows of their first time, which count once.
+    let idle = gateway.end().await?;
+    produce(stage, run, 400..600).await?;
+    produce(stage, run, SPANS..SPANS + 200).await?;
+    let audited = idle.audit(&[]).await?;
+    let expected = json!({
+        "messages": 105, "spans": SPANS + 400, "rows": SPANS, "missing": 1, "doubled": 1, "waiting": 400,
+        "rejectedMessages": 1, "deadLetteredMessages": 1,
+    });
+    check_totals(&audited, &expected)?;
+    ensure!(audited.code == Some(65), "{:?}", audited.code);
+    Ok(())
+}

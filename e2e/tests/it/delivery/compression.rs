@@ -1,0 +1,41 @@
+//! Spans come out of Kafka once, whatever their messages were compressed with on the way in.
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::produce::{Compression, Feed, Producer};
+use e2e_fixtures::spans::{Encoding, Run, Shape};
+use serde_json::json;
+
+use crate::delivery::process::{self, Stage};
+use crate::scene::PATIENCE;
+
+/// Spans for each codec: 200 messages, which Kafka's clients put into several compressed batches.
+const SPANS: u64 = 20_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_compression_loses_and_doubles_nothing() -> Result<()> {
+    process::run("compression", 4, async |stage: &Stage| {
+        let gateway = stage.start("codecs", &json!({})).await?;
+        let feed = Feed {
+            topic: stage.topic.name().to_owned(),
+            partitions: stage.topic.partitions(),
+            shape: Shape::Numbered,
+            encoding: Encoding::OtlpProto,
+            spans_per_second: None,
+        };
+        let mut sent = Vec::new();
+        for codec in
+            [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+        {
+            let producer = Producer::new(stage.kafka(), codec, Run::fresh())?;
+            sent.push((codec, producer.run(), producer.produce(&feed, 0..SPANS).await?));
+        }
+        gateway.wait_lag(0).await?;
+        for (codec, run, sent) in sent {
+            ensure!(sent.acked.count() == SPANS, "{codec:?}: Kafka took {} spans", sent.acked.count());
+            let verdict = gateway.oracle(run).wait_until_complete(&sent, PATIENCE, |_| {}).await?;
+            ensure!(verdict.lost == 0 && verdict.doubled == 0, "{codec:?}: {verdict:?}");
+        }
+        gateway.stop().await
+    })
+    .await
+}

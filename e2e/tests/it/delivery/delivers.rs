@@ -1,0 +1,98 @@
+//! Spans go in, the same spans come out: counted to the last one, and picked ones compared field by field.
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::produce::{Compression, Feed, Producer};
+use e2e_fixtures::spans::{Encoding, Run, Shape, expected_row};
+use serde_json::json;
+
+use crate::scene::{self, Scene, Uses};
+
+/// Spans of the large test: enough for hundreds of messages a partition and several blocks a gateway.
+const SPANS: u64 = 200_000;
+
+/// Picked so that together they have every value that varies with the number (`spans::numbered`): all six special doubles,
+/// all five ints, all four texts, every kind and status, both resources and none, with and without scope, events, links and a
+/// span that ends before it starts.
+const PICKED: [u64; 10] = [0, 1, 5, 16, 99, 100, 4_322, 77_778, 123_456, SPANS - 1];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_become_rows_field_by_field() -> Result<()> {
+    scene::run("spans_become_rows_field_by_field", Uses::Servers, 8, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        // Nothing failed, so nothing was sent twice.
+        ensure!(verdict.rows == SPANS, "{} rows of {SPANS} spans", verdict.rows);
+        ensure!(scene.oracle().rows().await? == SPANS, "the table has other rows");
+        compare(scene, SPANS).await
+    })
+    .await
+}
+
+/// The picked ones of so many spans have the rows that they must have.
+async fn compare(scene: &Scene, spans: u64) -> Result<()> {
+    let mut differences = Vec::new();
+    for number in PICKED.into_iter().filter(|number| *number < spans) {
+        let stored = scene.oracle().read(number).await?;
+        let found = expected_row(scene.producer.run(), number).differences(&stored);
+        differences.extend(found.into_iter().map(|difference| format!("span {number}, {difference}")));
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
+/// Fewer than in protobuf: nothing but the reading differs, and the texts are three times as long.
+const JSON_SPANS: u64 = 50_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_in_json_become_the_same_rows() -> Result<()> {
+    scene::run("spans_in_json_become_the_same_rows", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"source": {"kafka": {"format": "OtlpJson"}}})).await?;
+        let feed = Feed { encoding: Encoding::OtlpJson, ..scene.feed(Shape::Numbered, None) };
+        let sent = scene.producer.produce(&feed, 0..JSON_SPANS).await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        ensure!(verdict.rows == JSON_SPANS, "{} rows of {JSON_SPANS} spans", verdict.rows);
+        compare(scene, JSON_SPANS).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_shape_and_compression_is_read() -> Result<()> {
+    scene::run("every_shape_and_compression_is_read", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let codecs =
+            [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        for (codec, shape) in codecs.iter().zip([Shape::Rich, Shape::Loadgen, Shape::Numbered].iter().cycle())
+        {
+            let producer = Producer::new(&scene.environment.kafka_host, *codec, Run::fresh())?;
+            let sent = producer.produce(&scene.feed(*shape, None), 0..10_000).await?;
+            let oracle = scene.database.oracle(e2e_fixtures::pipeline::TABLE, producer.run());
+            let verdict = oracle.wait_until_complete(&sent, scene::PATIENCE, |_| {}).await?;
+            ensure!(verdict.lost == 0, "{codec:?} {shape:?}: {verdict:?}");
+        }
+        scene.wait_committed().await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn latest_begins_behind_what_is_there_and_stays_there() -> Result<()> {
+    scene::run("latest_begins_behind", Uses::Servers, 4, async |scene: &mut Scene| {
+        let old = Producer::new(&scene.environment.kafka_host, Compression::Zstd, Run::fresh())?;
+        old.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+        scene.start(&json!({"source": {"kafka": {"initialOffset": "Latest"}}})).await?;
+        // The beginning is committed before anything was read: a gateway that ends now begins there again, not at a later end.
+        scene.wait_committed().await?;
+        let gateways = scene.pipeline.gateways();
+        for name in gateways.uids().await?.keys() {
+            gateways.kill(name).await?;
+        }
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..10_000).await?;
+        scene.assert_nothing_lost(&sent).await?;
+        let rows = scene.oracle().rows().await?;
+        ensure!(rows == 10_000, "{rows} rows: those that were there before are not to be read");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,97 @@
+//! What is killed under load loses nothing: a gateway, and the operator.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Pods, Seen, until};
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Load of these tests: several messages a second and partition, and little of two shared cores.
+const SPANS_PER_SECOND: u64 = 4_000;
+
+/// Spans that must come after a fault before the load stops: ten seconds' worth.
+const SPANS_AFTER: u64 = 40_000;
+
+/// Rows that must be there before a fault: both gateways have inserted and committed by then.
+const ROWS_BEFORE: u64 = 12_000;
+
+/// Time for a load to pass; it takes ten seconds on an idle machine.
+const FLOW: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_gateway_loses_nothing() -> Result<()> {
+    scene::run("a_killed_gateway_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let gateways = scene.pipeline.gateways();
+        let victim = first(&gateways).await?;
+        gateways.kill(&victim.0).await?;
+        wait_replaced(&gateways, &victim).await?;
+        scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
+        // And once the usual way, with time to drain.
+        let leaving = first(&gateways).await?;
+        gateways.delete(&leaving.0).await?;
+        wait_replaced(&gateways, &leaving).await?;
+        scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
+    scene::run("a_killed_operator_leaves_the_gateways", Uses::ServersAlone, 8, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let before = scene.pipeline.gateways().uids().await?;
+        scene.environment.operator.kill_and_wait(READY).await?;
+        scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let after = scene.pipeline.gateways().uids().await?;
+        ensure!(before == after, "gateways were replaced: {before:?}, then {after:?}");
+        // The new operator works: it carries out a change.
+        scene.pipeline.apply(&serde_json::json!({"replicas": 1})).await?;
+        scene
+            .pipeline
+            .wait("with one replica", READY, |status| {
+                status.ready_replicas == Some(1) && status.replicas == Some(1)
+            })
+            .await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// Name and UID of the first pod.
+async fn first(pods: &Pods) -> Result<(String, String)> {
+    pods.uids().await?.into_iter().next().context("there is no gateway")
+}
+
+/// Waits until another pod has the name of `gone` and is ready.
+async fn wait_replaced(pods: &Pods, (name, uid): &(String, String)) -> Result<()> {
+    until(&format!("another pod {name}"), READY, async || {
+        let pods = pods.list().await?;
+        let found = pods.iter().find(|pod| pod.metadata.name.as_ref() == Some(name));
+        let Some(found) = found else { return Ok(Seen::NotYet("no pod".to_owned())) };
+        let other = found.metadata.uid.as_ref() != Some(uid);
+        let conditions =
+            found.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let ready =
+            conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        Ok(if other && ready {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("another pod: {other}, ready: {ready}"))
+        })
+    })
+    .await
+}

@@ -1,0 +1,46 @@
+//! Peak memory stays under the limit, as the kernel sees it. The long selection is `cargo run --release -p e2e -- memory`.
+//!
+//! It runs the release build as a process of this machine, in a memory group that it makes itself.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_bench::memory::{Plan, QueueMode};
+use e2e_stack::say;
+
+use crate::delivery::process;
+use crate::environment;
+use crate::scene::Uses;
+
+/// Spans of backlog: four seconds of the gateway's work, so that a second of inserts is seen before the sink goes, and two behind it.
+const SPANS: u64 = 2_000_000;
+
+/// How long the sink is gone. The pools are full within two seconds.
+const OUTAGE: Duration = Duration::from_secs(6);
+
+async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
+    let _turn = uses.turn().await;
+    let broker = environment::servers().await?.kafka;
+    let program = process::program();
+    let plan = Plan { program, broker, queue, spans: SPANS, outage: OUTAGE };
+    let report = plan.check(names).await?;
+    for line in report.table() {
+        say::line(&line);
+    }
+    ensure!(report.holds(), "not everything held; the table says what");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peak_memory_stays_under_the_limit() -> Result<()> {
+    // Alone, since full speed must be back in time, which those beside would take a share of.
+    let alone = Uses::ServersAlone;
+    all_hold(alone, QueueMode::Spill, &["192-slow", "192-silent", "1024-steady", "turns-silent"]).await?;
+    all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
+    let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy", "oversized-none"];
+    all_hold(Uses::Servers, QueueMode::Spill, &names).await
+}

@@ -1,0 +1,340 @@
+//! The gateway as a process of this machine, between a topic and a table of its own: for tests that are about bytes, not about
+//! Kubernetes.
+//!
+//! Limits: a message is produced at a time; the process is killed when the test is over.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::gateway::{self, Orders, free_address};
+use e2e_fixtures::letters::Letters;
+use e2e_fixtures::oracle::{Database, Oracle, Server};
+use e2e_fixtures::pipeline::{TABLE, merged};
+use e2e_fixtures::produce::Topic;
+use e2e_fixtures::spans::Run;
+use e2e_stack::programs::{self, Form};
+use e2e_stack::say;
+use rdkafka::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::environment::{self, Servers};
+use crate::turns::{Turn, Uses};
+
+/// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
+pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;
+
+/// How long a gateway may take to do what is waited for; it takes a few seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Longest message, bytes.
+const MESSAGE_BYTES_MAX: &str = "16777216";
+
+/// Variable with a gateway program to use instead of the one that is compiled from this checkout.
+const PROGRAM: &str = "SLUICE_GATEWAY_PROGRAM";
+
+/// Stages opened by this process, so that no two have the same names.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
+/// A topic and a server, and the names of what a test makes there.
+pub struct Stage {
+    pub topic: Topic,
+    servers: Servers,
+    program: PathBuf,
+    folder: PathBuf,
+    producer: FutureProducer,
+    /// What the gateways were given, to be removed in any case.
+    made: Mutex<Vec<(Database, String)>>,
+}
+
+/// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
+pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    run_on(Uses::Servers.turn().await, test, None, partitions, body).await
+}
+
+/// The same, on another broker where one is given.
+pub async fn run_on(
+    _turn: Turn,
+    test: &str,
+    broker: Option<&str>,
+    partitions: i32,
+    body: impl AsyncFnOnce(&Stage) -> Result<()>,
+) -> Result<()> {
+    let mut servers = environment::servers().await?;
+    if let Some(broker) = broker {
+        broker.clone_into(&mut servers.kafka);
+    }
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("e2e-{}-{:x}-{number}", test.replace('_', "-"), std::process::id());
+    let folder = std::env::temp_dir().join(&name);
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let producer = ClientConfig::new()
+        .set("bootstrap.servers", &servers.kafka)
+        .set("enable.idempotence", "true")
+        .set("message.max.bytes", MESSAGE_BYTES_MAX)
+        .create()
+        .context("make a producer")?;
+    // Built first: what is made before a failure here is not removed.
+    let program = program();
+    let topic = Topic::create(&servers.kafka, &name, partitions).await?;
+    let stage = Stage { topic, servers, program, folder, producer, made: Mutex::default() };
+    let outcome = body(&stage).await;
+    if outcome.is_err() {
+        say::progress(test, &format!("what the gateways said is in {}", stage.folder.display()));
+    }
+    let removed = stage.remove(outcome.is_ok()).await;
+    outcome.and(removed)
+}
+
+/// The gateway's program: the one that is asked for, else that of this checkout, which `cargo verify` has compiled for its image.
+pub fn program() -> PathBuf {
+    std::env::var_os(PROGRAM).map_or_else(|| programs::GATEWAY.file(Form::Checked), PathBuf::from)
+}
+
+impl Stage {
+    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
+    async fn remove(self, with_files: bool) -> Result<()> {
+        let made = self.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut removed = Ok(());
+        for (database, group) in made {
+            removed = removed.and(database.delete().await);
+            removed = removed.and(self.topic.delete_group(&group).await);
+        }
+        removed = removed.and(self.topic.delete_dead_letters().await);
+        removed = removed.and(self.topic.delete().await);
+        if with_files {
+            removed = removed.and(fs::remove_dir_all(&self.folder).context("remove the gateways' files"));
+        }
+        removed.context("remove what the test made")
+    }
+
+    /// `host:port` of the broker.
+    pub fn kafka(&self) -> &str {
+        &self.servers.kafka
+    }
+
+    /// Produces one message, without a value for none, and gives its offset.
+    pub async fn send(&self, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+        self.send_at(MESSAGE_MILLIS, partition, value).await
+    }
+
+    /// The same with this timestamp; -1 for none.
+    pub async fn send_at(&self, millis: i64, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+        let mut record = FutureRecord::<(), [u8]>::to(self.topic.name()).partition(partition);
+        record.payload = value;
+        record.timestamp = Some(millis);
+        let sent = self.producer.send(record, Duration::from_secs(30)).await;
+        let delivery = sent.map_err(|(error, _)| error).context("produce a message")?;
+        Ok(delivery.offset)
+    }
+
+    /// Starts a gateway in a group and a database of its own, called `name`, with `delivery` in its config.
+    pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
+        self.start_with(name, &json!({"delivery": delivery})).await
+    }
+
+    /// The same with any change of its config.
+    pub async fn start_with(&self, name: &str, change: &Value) -> Result<Gateway> {
+        let group = format!("{}-{name}", self.topic.name());
+        let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
+        let made = (database.clone(), group.clone());
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
+        let admin = free_address()?;
+        let (user, password) = (self.folder.join("user"), self.folder.join("password"));
+        fs::write(&user, &self.servers.user).context("write the user's name")?;
+        fs::write(&password, &self.servers.password).context("write the password")?;
+        let orders = Orders {
+            broker: &self.servers.kafka,
+            topic: self.topic.name(),
+            group: &group,
+            sink: &self.servers.clickhouse,
+            database: database.name(),
+            admin: &admin,
+        };
+        let own = json!({
+            "pipeline": {"name": name},
+            "sink": {"clickhouse": {"credentials": {"usernameFile": user, "passwordFile": password}}},
+            "log": {"format": "Json"},
+        });
+        let file = self.folder.join(format!("{name}.yaml"));
+        gateway::write_config(&merged(&merged(&orders.config(), &own), change), &file)?;
+        self.make_table(&file, &database).await?;
+        let log = self.folder.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let too = out.try_clone().context("open the log twice")?;
+        let mut command = gateway::command(&self.program, &file);
+        let child =
+            command.stdin(Stdio::null()).stdout(out).stderr(too).spawn().context("start the gateway")?;
+        let asked = Asked {
+            program: self.program.clone(),
+            config: file,
+            table: format!("`{}`.`{TABLE}`", database.name()),
+        };
+        Ok(Gateway {
+            child,
+            admin,
+            log,
+            group,
+            database,
+            asked,
+            topic: self.topic.clone(),
+            server: self.servers.server.clone(),
+        })
+    }
+
+    async fn make_table(&self, config: &Path, database: &Database) -> Result<()> {
+        for statement in gateway::table_statements(&self.program, config)? {
+            ensure!(statement.contains(database.name()), "a statement is of another database: {statement}");
+            self.servers.server.execute(&statement).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A gateway that runs. Killed when dropped.
+pub struct Gateway {
+    child: Child,
+    admin: String,
+    log: PathBuf,
+    group: String,
+    database: Database,
+    asked: Asked,
+    topic: Topic,
+    server: Server,
+}
+
+/// A gateway's program, config and table, whether it runs or not.
+#[derive(Clone)]
+pub struct Asked {
+    program: PathBuf,
+    config: PathBuf,
+    table: String,
+}
+
+/// What `sluice-gateway audit` said.
+pub struct Audited {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The report; null without one.
+    pub report: Value,
+}
+
+impl Asked {
+    /// Runs `audit` with these arguments.
+    pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(["audit", "--json", "--config"]).arg(&self.config).args(arguments);
+        let output = command.kill_on_drop(true).output().await.context("run the audit")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let report = match said.trim() {
+            "" => Value::Null,
+            text => serde_json::from_str(text).with_context(|| format!("understand {text}"))?,
+        };
+        if !output.status.success() {
+            say::progress("audit", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(Audited { code: output.status.code(), report })
+    }
+}
+
+impl Gateway {
+    /// Runs `audit` with these arguments on its topic and table.
+    pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
+        self.asked.audit(arguments).await
+    }
+
+    /// What the dead-letter topic of its topic holds.
+    pub async fn letters(&self) -> Result<Letters> {
+        Letters::of(&self.topic, &self.asked.program, &self.asked.config).await
+    }
+
+    /// Runs a statement in which `{table}` is its table.
+    pub async fn execute(&self, statement: &str) -> Result<()> {
+        self.server.execute(&statement.replace("{table}", &self.asked.table)).await
+    }
+
+    /// Ends it; its group and its table stay.
+    pub async fn end(self) -> Result<Asked> {
+        let asked = self.asked.clone();
+        self.stop().await?;
+        Ok(asked)
+    }
+
+    /// Waits until it has committed all but so many messages.
+    pub async fn wait_lag(&self, messages: i64) -> Result<()> {
+        until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {
+            let lag = self.topic.lag(&self.group).await?;
+            Ok(if lag.messages == messages { Seen::Done(()) } else { Seen::NotYet(format!("{lag:?}")) })
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
+    /// What counts the spans of `run` in its table.
+    pub fn oracle(&self, run: Run) -> Oracle {
+        self.database.oracle(TABLE, run)
+    }
+
+    /// Answers of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
+    pub async fn select(&self, expressions: &str, tail: &str) -> Result<Vec<Vec<Value>>> {
+        let query = format!("SELECT {expressions} FROM `{}`.`{TABLE}` {tail}", self.database.name());
+        let text = self.server.text(&query, "JSONCompactEachRow").await?;
+        text.lines().map(|line| serde_json::from_str(line).context("understand the answer")).collect()
+    }
+
+    /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
+    pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let mut stream = TcpStream::connect(&self.admin).await.context("connect for metrics")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.context("read metrics")?;
+        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.and_then(|value| value.trim().parse().ok()))
+    }
+
+    /// Waits until a metric has a value.
+    pub async fn wait_metric(&self, name: &str, value: f64) -> Result<()> {
+        until(&format!("metric {name} = {value}"), PATIENCE, async || {
+            let found = self.metric(name).await?;
+            let there = found.is_some_and(|found| (found - value).abs() < f64::EPSILON);
+            Ok(if there { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
+    /// The lines of its log, each an object.
+    pub fn log_lines(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(&self.log).context("read the gateway's log")?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Ends it as Kubernetes does.
+    pub async fn stop(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("send SIGTERM")?;
+        let ended = until("end of the gateway", PATIENCE, async || {
+            let status = self.child.try_wait().context("look for the gateway")?;
+            Ok(status.map_or(Seen::NotYet("it runs".to_owned()), Seen::Done))
+        });
+        let status = ended.await?;
+        ensure!(status.success(), "the gateway ended with {status}; see {}", self.log.display());
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A producer that uses transactions: what it commits is in the table once, what it aborts never, and the ends of both, which are no
+//! messages, are committed by the group all the same. Else it would lag for as long as nothing follows.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::produce::Sent;
+use e2e_fixtures::spans::{Generator, Run, Shape};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use serde_json::json;
+
+use crate::delivery::process::{self, Stage};
+use crate::scene::PATIENCE;
+
+/// How long the broker may take to begin, commit or abort a transaction.
+const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The partition whose transactions are committed.
+const COMMITTED: i32 = 0;
+
+/// The partition whose first transaction is aborted.
+const ABORTED: i32 = 1;
+
+/// Sends spans in transactions, and takes down which count.
+struct Producer {
+    client: BaseProducer,
+    topic: String,
+    generator: Generator,
+    sent: Sent,
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Commit,
+    Abort,
+}
+
+impl Producer {
+    fn new(stage: &Stage, run: Run) -> Result<Producer> {
+        let topic = stage.topic.name().to_owned();
+        let client: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", stage.kafka())
+            .set("transactional.id", &topic)
+            .create()
+            .context("make a producer")?;
+        client.init_transactions(BROKER_TIMEOUT).context("take the transactional id")?;
+        let generator = Generator::new(Shape::Numbered, run);
+        Ok(Producer { client, topic, generator, sent: Sent::default() })
+    }
+
+    /// One transaction with these spans in one message.
+    fn transaction(&mut self, partition: i32, spans: Range<u64>, end: End) -> Result<()> {
+        self.client.begin_transaction().context("begin a transaction")?;
+        let message = self.generator.message(spans.clone());
+        let record = BaseRecord::<(), [u8]>::to(&self.topic).partition(partition).payload(message);
+        self.client.send(record).map_err(|(error, _)| error).context("send a message")?;
+        self.client.flush(BROKER_TIMEOUT).context("wait for the broker")?;
+        match end {
+            End::Commit => {
+                self.client.commit_transaction(BROKER_TIMEOUT).context("commit the transaction")?;
+                self.sent.acked.insert(spans);
+            }
+            End::Abort => self.client.abort_transaction(BROKER_TIMEOUT).context("abort the transaction")?,
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_of_transactions_are_no_lag() -> Result<()> {
+    process::run("transactions", 2, async |stage: &Stage| {
+        let run = Run::fresh();
+        let mut producer = Producer::new(stage, run)?;
+        // Some before the gateway reads, some under its eyes, and one behind an end that was committed.
+        producer.transaction(COMMITTED, 0..100, End::Commit)?;
+        producer.transaction(ABORTED, 100..200, End::Abort)?;
+        let gateway = stage.start("ends", &json!({})).await?;
+        gateway.wait_lag(0).await?;
+        producer.transaction(COMMITTED, 200..300, End::Abort)?;
+        gateway.wait_lag(0).await?;
+        producer.transaction(COMMITTED, 300..400, End::Commit)?;
+        producer.transaction(ABORTED, 400..500, End::Commit)?;
+        gateway.wait_lag(0).await?;
+        let verdict = gateway.oracle(run).wait_until_complete(&producer.sent, PATIENCE, |_| {}).await?;
+        ensure!(verdict.lost == 0 && verdict.doubled == 0, "{verdict:?}");
+        let rows = gateway.select("toUInt32(count())", "").await?;
+        ensure!(rows == [[json!(300)]], "{rows:?}: what was aborted is not to be read");
+        gateway.stop().await
+    })
+    .await
+}

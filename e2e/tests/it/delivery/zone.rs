@@ -1,0 +1,89 @@
+//! Fetching from the zone: a gateway tells Kafka the zone of the node that it runs on, as Kafka itself says of its consumer group.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Cluster, Seen, until};
+use e2e_fixtures::group_members::{Member, members};
+use e2e_fixtures::spans::Shape;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
+use kube::api::Api;
+use serde_json::json;
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Label of nodes, and of the pods that are bound to them.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
+    scene::run("a_gateway_tells_kafka_the_zone", Uses::Servers, 4, async |scene: &mut Scene| {
+        // By this protocol Kafka keeps the rack of each member.
+        scene.start(&json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})).await?;
+        let cluster = scene.namespace.cluster().clone();
+        let node = node(scene).await?;
+        let zone = node.labels().get(ZONE).cloned();
+        expect_rack(scene, zone.as_deref().unwrap_or_default()).await?;
+        if zone.is_some() {
+            return Ok(());
+        }
+        let name = node.name_any();
+        let zoned = in_a_zone(scene, &cluster, &name).await;
+        // What is not applied any more goes.
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        zoned.and(cluster.apply(&node).await.map(drop))
+    })
+    .await
+}
+
+/// The node gets a zone, and the gateway that is made after it has it.
+async fn in_a_zone(scene: &Scene, cluster: &Cluster, node: &str) -> Result<()> {
+    let zone = scene.namespace.name();
+    let labels = json!({"name": node, "labels": {ZONE: zone}});
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": labels})).await?;
+    let gateways = scene.pipeline.gateways();
+    let before = gateways.uids().await?;
+    for name in before.keys() {
+        gateways.delete(name).await?;
+    }
+    until("another gateway, in the zone", READY, async || {
+        let pods = gateways.list().await?;
+        let is_other = |pod: &Pod| !before.values().any(|uid| Some(uid) == pod.uid().as_ref());
+        let zones: Vec<Option<&String>> =
+            pods.iter().filter(|pod| is_other(pod)).map(|pod| pod.labels().get(ZONE)).collect();
+        Ok(
+            if zones.len() == before.len()
+                && zones.iter().all(|found| found.is_some_and(|found| found == zone))
+            {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{zones:?}: a Kubernetes before 1.35 needs PodTopologyLabelsAdmission"))
+            },
+        )
+    })
+    .await?;
+    expect_rack(scene, zone).await?;
+    let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+    let verdict = scene.assert_nothing_lost(&sent).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+/// Where the gateway runs.
+async fn node(scene: &Scene) -> Result<Node> {
+    let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("there is no gateway")?;
+    let name = pod.spec.and_then(|spec| spec.node_name).context("a gateway without a node")?;
+    let nodes: Api<Node> = Api::all(scene.namespace.cluster().client());
+    nodes.get(&name).await.context("get the gateway's node")
+}
+
+/// Waits until Kafka knows one gateway, and it in this rack.
+async fn expect_rack(scene: &Scene, rack: &str) -> Result<()> {
+    let group = scene.pipeline.settings().consumer_group();
+    let member = [Member { client: "sluice-gateway-traces-gateway-0".to_owned(), rack: rack.to_owned() }];
+    until(&format!("{member:?} in the group {group}"), READY, async || {
+        let found = members(&scene.environment.kafka_host, &group).await?;
+        Ok(if found == member { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+    })
+    .await
+}

@@ -1,0 +1,121 @@
+//! Every version that a pipeline has, as the API server tells whoever watches: also one that is over before anybody could look.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use e2e::gitops::states;
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::{Pipeline, condition};
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
+use serde_json::Value;
+use sluice_crds::TracePipeline;
+use sluice_crds::status::condition::{READY, RECONCILING};
+use tokio::task::JoinHandle;
+
+use super::{api, seen_as_meant, stored};
+
+/// How long (seconds) one request to watch goes on: shorter than the client waits for a server that says nothing.
+const WATCH_SECONDS: u32 = 20;
+
+/// Time for what was written to be told.
+const TOLD: Duration = Duration::from_secs(30);
+
+/// The versions of one pipeline from some time on. Watches until it is dropped.
+pub struct Passing {
+    pipeline: Pipeline,
+    versions: Versions,
+    watching: JoinHandle<()>,
+}
+
+/// What was told so far, and why no more is.
+#[derive(Clone, Default)]
+struct Versions(Arc<Mutex<(Vec<Value>, Option<String>)>>);
+
+impl Versions {
+    fn get(&self) -> MutexGuard<'_, (Vec<Value>, Option<String>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Passing {
+    /// From now on, whether the pipeline is there yet or not.
+    pub async fn of(pipeline: &Pipeline) -> Result<Passing> {
+        let api = api(pipeline);
+        let now = api.list(&ListParams::default()).await.context("list pipelines")?;
+        let from = now.metadata.resource_version.context("a list without a version")?;
+        let (versions, name) = (Versions::default(), pipeline.name().to_owned());
+        let told = versions.clone();
+        let watching = tokio::spawn(async move {
+            if let Err(error) = watch(&api, &name, from, &told).await {
+                told.get().1 = Some(format!("{error:#}"));
+            }
+        });
+        Ok(Passing { pipeline: pipeline.clone(), versions, watching })
+    }
+
+    /// It was in this state by all of its conditions when it said this, and Argo CD and kstatus see that as they are meant to.
+    pub async fn was(&self, name: &str, says: impl Fn(&TracePipeline) -> bool) -> Result<()> {
+        let stored = stored(name)?;
+        let version = until(&format!("a version in the state {name}"), TOLD, async || {
+            let (versions, ended) = self.versions.get().clone();
+            let mut other = Vec::new();
+            for version in versions {
+                let typed: TracePipeline =
+                    serde_json::from_value(version.clone()).context("read a version")?;
+                let differs = stored.as_ref().and_then(|stored| states::difference(stored, &version));
+                match differs {
+                    None if says(&typed) => return Ok(Seen::Done(version)),
+                    Some(differs) if says(&typed) => other.push(differs),
+                    _ => other.push(told(&typed)),
+                }
+            }
+            Ok(Seen::NotYet(format!("{ended:?} after {other:?}")))
+        })
+        .await?;
+        seen_as_meant(&self.pipeline, name, version).await
+    }
+}
+
+async fn watch(api: &Api<DynamicObject>, name: &str, mut from: String, told: &Versions) -> Result<()> {
+    let this = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+    loop {
+        let mut events = pin!(api.watch(&this, &from).await.context("watch the pipeline")?);
+        // One that breaks off is gone on with behind the last that was told, so that none is missed.
+        while let Some(Ok(event)) = events.next().await {
+            match event {
+                WatchEvent::Added(version) | WatchEvent::Modified(version) => {
+                    from = version.resource_version().context("a version without a number")?;
+                    told.get().0.push(serde_json::to_value(version).context("write a version")?);
+                }
+                WatchEvent::Deleted(version) => {
+                    from = version.resource_version().context("a version without a number")?;
+                }
+                WatchEvent::Bookmark(mark) => from = mark.metadata.resource_version,
+                WatchEvent::Error(status) => bail!("the watch ended: {status:?}"),
+            }
+        }
+    }
+}
+
+/// A version in a few words, for the words of a passed deadline.
+fn told(version: &TracePipeline) -> String {
+    let generation = version.metadata.generation;
+    let Some(status) = &version.status else { return format!("{generation:?} without a status") };
+    let word = |kind: &str| condition(status, kind).map(|one| format!("{}/{}", one.status, one.reason));
+    format!(
+        "{generation:?} of which {:?} is observed: {:?} {:?}",
+        status.observed_generation,
+        word(READY),
+        word(RECONCILING)
+    )
+}

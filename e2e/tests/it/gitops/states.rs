@@ -1,0 +1,50 @@
+//! States of a pipeline that no other test stops at, each caused on the real API server, as Argo CD and kstatus see them.
+
+mod kept_waiting;
+mod left_volumes;
+mod older_definition;
+mod passing;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
+use e2e_stack::kubernetes::NODE_ADDRESS;
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+
+use crate::scene::Scene;
+
+/// Time for a state to come: schema Job, pods and volumes start in seconds, on busy cores in a minute.
+const REACHED: Duration = Duration::from_mins(3);
+
+/// Another pipeline in the scene's namespace, with a group of its own.
+struct Other {
+    pipeline: Pipeline,
+    change: Value,
+}
+
+impl Other {
+    /// The usual one under this name, with its servers where `at` puts them and `change` merged over its spec.
+    fn new(scene: &Scene, name: &str, at: impl FnOnce(&mut Settings), change: &Value) -> Other {
+        let mut settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
+        at(&mut settings);
+        // Without one it has that of its name.
+        let own = json!({"source": {"kafka": {"consumerGroup": null}}});
+        Other { pipeline: Pipeline::new(&scene.namespace, settings), change: merged(&own, change) }
+    }
+
+    async fn apply(&self) -> Result<()> {
+        self.pipeline.apply(&self.change).await
+    }
+}
+
+/// An address of this machine, as pods see it, at which nobody listens.
+fn nobody() -> String {
+    format!("{NODE_ADDRESS}:1")
+}
+
+/// Whether a condition has this reason.
+fn has(status: &TracePipelineStatus, kind: &str, reason: &str) -> bool {
+    condition(status, kind).is_some_and(|one| one.reason == reason)
+}

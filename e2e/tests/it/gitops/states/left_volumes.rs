@@ -1,0 +1,108 @@
+//! A volume that a gateway has left, which is not drained while no pod may be made, and not deleted while a policy does not let it be.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use e2e_fixtures::cluster::{Namespace, Seen, until};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use super::{REACHED, has};
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+use crate::spec::quotas::{lift, limit};
+
+/// A quota that the gateway which stays uses up.
+const QUOTA: &str = "one-pod";
+
+/// What the gateway that leaves has left.
+const LEFT: &str = "queue-traces-gateway-1";
+
+/// The Job that drains it.
+const JOB: &str = "traces-drain-1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
+    scene::run("left_volumes", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&spec(2)).await?;
+        not_drained(scene).await?;
+        let refusal = refusal(&scene.namespace);
+        for object in &refusal {
+            scene.namespace.cluster().apply(object).await?;
+        }
+        let played = not_deleted(scene).await;
+        // They belong to no namespace.
+        for object in &refusal {
+            scene.namespace.cluster().delete(object).await?;
+        }
+        played?;
+        may_be_deleted(&scene.namespace, true).await
+    })
+    .await
+}
+
+/// Time for a Job to fail that is kept from having a pod: it has two minutes, however soon gateways are to leave.
+const FAILED: Duration = Duration::from_mins(6);
+
+fn spec(replicas: u32) -> Value {
+    json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Job", "timeout": "15s"}}})
+}
+
+async fn not_drained(scene: &Scene) -> Result<()> {
+    limit(&scene.namespace, QUOTA, &json!({"pods": "1"})).await?;
+    scene.pipeline.apply(&spec(1)).await?;
+    reached(&scene.pipeline, "volumes-not-drained", FAILED, |status| {
+        has(status, kind::VOLUMES_DRAINED, reason::DRAIN_FAILED) && has(status, kind::READY, reason::RUNNING)
+    })
+    .await?;
+    lift(&scene.namespace, QUOTA).await
+}
+
+async fn not_deleted(scene: &Scene) -> Result<()> {
+    may_be_deleted(&scene.namespace, false).await?;
+    // It would be tried again a minute later.
+    let jobs = scene.namespace.api::<Job>();
+    jobs.delete(JOB, &DeleteParams::background()).await.context("delete the Job that failed")?;
+    reached(&scene.pipeline, "volumes-not-deleted", REACHED, |status| {
+        has(status, kind::VOLUMES_DRAINED, reason::NOT_DELETED) && has(status, kind::READY, reason::RUNNING)
+    })
+    .await
+}
+
+/// A policy, and that it holds here: no claim is deleted.
+fn refusal(namespace: &Namespace) -> [Value; 2] {
+    let (version, name) = ("admissionregistration.k8s.io/v1", namespace.name());
+    let here = json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
+    let claims = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["persistentvolumeclaims"],
+    });
+    [
+        json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"namespaceSelector": here, "resourceRules": [claims]},
+                "validations": [{"expression": "false", "message": "volumes are kept here", "reason": "Forbidden"}],
+            },
+        }),
+        json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+/// Waits until the API server would let the claim be deleted, or would not.
+async fn may_be_deleted(namespace: &Namespace, may: bool) -> Result<()> {
+    let claims = namespace.api::<PersistentVolumeClaim>();
+    until(&format!("that a claim may be deleted: {may}"), REACHED, async || {
+        let asked = claims.delete(LEFT, &DeleteParams::default().dry_run()).await;
+        let is_refused = matches!(&asked, Err(kube::Error::Api(status)) if status.code == 403);
+        // One that is gone by now was let go.
+        Ok(if is_refused == may { Seen::NotYet(format!("{asked:?}")) } else { Seen::Done(()) })
+    })
+    .await
+}

@@ -1,0 +1,59 @@
+//! A pipeline that the API server has taken under another definition than the operator's, and that the operator cannot read.
+
+use anyhow::{Context as _, Result};
+use e2e_fixtures::cluster::{Cluster, Seen, until};
+use e2e_fixtures::local_operator::give_back_definition;
+use e2e_fixtures::pipeline::Pipeline;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+use sluice_crds::status::{condition as kind, reason};
+
+use super::{REACHED, has};
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+
+/// What says which log levels there are.
+const LEVELS: &str =
+    "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gateway/properties/logLevel/enum";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
+    // The definition is everybody's.
+    scene::run("older_definition", Uses::ServersAlone, 1, async |scene: &mut Scene| {
+        let cluster = scene.namespace.cluster().clone();
+        let played = play(scene, &cluster).await;
+        let given_back = give_back_definition(&cluster).await;
+        played.and(given_back)
+    })
+    .await
+}
+
+async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let lenient: Value = json!([{"op": "remove", "path": LEVELS}]);
+    let lenient = Patch::Json::<()>(serde_json::from_value(lenient)?);
+    let name = TracePipeline::crd_name();
+    definitions.patch(name, &PatchParams::default(), &lenient).await.context("change the definition")?;
+    until("a pipeline with a log level that is none", REACHED, async || {
+        let applied = scene.pipeline.apply(&json!({"gateway": {"logLevel": "loud"}})).await;
+        Ok(applied.map_or_else(|error| Seen::NotYet(format!("{error:#}")), Seen::Done))
+    })
+    .await?;
+    reached(&scene.pipeline, "malformed", REACHED, |status| has(status, kind::READY, reason::MALFORMED))
+        .await?;
+    removed(&scene.pipeline).await
+}
+
+/// While it can be: under the other definition nobody could write to it.
+async fn removed(pipeline: &Pipeline) -> Result<()> {
+    let pipelines: Api<TracePipeline> = pipeline.namespace().api();
+    pipelines.delete(pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;
+    until("end of the pipeline", REACHED, async || {
+        let left = pipelines.get_metadata_opt(pipeline.name()).await.context("get the pipeline")?;
+        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.metadata))))
+    })
+    .await
+}

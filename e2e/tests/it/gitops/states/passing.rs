@@ -1,0 +1,137 @@
+//! What a pipeline is for a moment when it is made and changed, and what it stays with gateways that run.
+
+use anyhow::Result;
+use e2e_faults::Way;
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+use sluice_crds::{RolloutState, TracePipeline, TracePipelineStatus};
+
+use super::{Other, REACHED, has, nobody};
+use crate::environment::READY;
+use crate::gitops::health::{Passing, assert_state, reached};
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: two gateways.
+const PARTITIONS: i32 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
+    scene::run("passing", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        // Nobody listens at the address of this machine that is meant here; elsewhere somebody may.
+        scene.environment.local_clickhouse_only()?;
+        let front = scene.front().await?;
+        // The Job is at work for as long as it has no answer.
+        front.go(Way::Blackhole);
+        let versions = Passing::of(&scene.pipeline).await?;
+        scene.apply_credentials().await?;
+        scene.pipeline.apply(&spec(&json!({}))).await?;
+        begun(&versions).await?;
+        front.go(Way::Open);
+        scene.pipeline.wait_ready(READY).await?;
+        assert_state(&scene.pipeline, "running").await?;
+        // With the table that is there now.
+        let others = others(scene);
+        let awaiting = awaiting(scene);
+        try_join_all(others.iter().map(|(other, ..)| other.apply()).chain([awaiting.apply()])).await?;
+        changed(scene, &versions).await?;
+        try_join_all(others.iter().map(async |(other, state, reason)| {
+            let says = |status: &TracePipelineStatus| {
+                has(status, kind::READY, reason::RUNNING) && has(status, kind::SCHEMA_READY, reason)
+            };
+            reached(&other.pipeline, state, REACHED, says).await
+        }))
+        .await?;
+        scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "External"}, "replicas": 2}))).await?;
+        reached(&scene.pipeline, "scaled-by-others", REACHED, |status| {
+            has(status, kind::SCALING_ACTIVE, reason::EXTERNAL) && has(status, kind::READY, reason::RUNNING)
+        })
+        .await?;
+        reached(&awaiting.pipeline, "table-awaited", REACHED, |status| {
+            has(status, kind::READY, reason::REPLICAS_NOT_READY)
+        })
+        .await
+    })
+    .await
+}
+
+fn spec(change: &Value) -> Value {
+    // What is tried first is another state, which lasts longer.
+    e2e_fixtures::pipeline::merged(&json!({"rollout": {"strategy": "RollingUpdate"}}), change)
+}
+
+/// Each with one gateway, and with the reason of its `SchemaReady`.
+fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
+    let one = |change: Value| e2e_fixtures::pipeline::merged(&json!({"replicas": 1}), &change);
+    let sink = |change: Value| one(json!({"sink": {"clickhouse": change}}));
+    let servers = [scene.pipeline.settings().clickhouse.clone(), format!("http://{}", nobody())];
+    let bare = one(json!({"queue": {"mode": "Disabled", "size": null}}));
+    [
+        (Other::new(scene, "no-volumes", |_| {}, &bare), "without-volumes", reason::OK),
+        (
+            Other::new(scene, "own-table", |_| {}, &sink(json!({"schema": {"management": "None"}}))),
+            "table-not-managed",
+            reason::NOT_MANAGED,
+        ),
+        (
+            Other::new(scene, "two-servers", |_| {}, &sink(json!({"endpoints": servers}))),
+            "servers-not-reached",
+            reason::SERVERS_NOT_REACHED,
+        ),
+    ]
+}
+
+/// Its gateway runs, and waits for a table that nobody makes.
+fn awaiting(scene: &Scene) -> Other {
+    let sink = json!({"table": "nobody_makes_it", "schema": {"management": "None"}});
+    Other::new(scene, "no-table", |_| {}, &json!({"replicas": 1, "sink": {"clickhouse": sink}}))
+}
+
+/// Nobody has looked, Kafka was asked, the Job is at work.
+async fn begun(versions: &Passing) -> Result<()> {
+    let moves = |pipeline: &TracePipeline, schema: &str| {
+        let status = pipeline.status.as_ref();
+        status.is_some_and(|status| {
+            has(status, kind::RECONCILING, reason::SPEC_CHANGED) && has(status, kind::SCHEMA_READY, schema)
+        })
+    };
+    versions.was("unseen", |pipeline| conditions(pipeline) == 0).await?;
+    versions.was("not-asked", |pipeline| moves(pipeline, reason::NOT_PROBED)).await?;
+    versions.was("schema-job-at-work", |pipeline| moves(pipeline, reason::JOB_RUNNING)).await
+}
+
+/// An edit that every gateway gets: before anybody has looked, before it is given to them, and while it is.
+async fn changed(scene: &Scene, versions: &Passing) -> Result<()> {
+    scene.pipeline.apply(&spec(&json!({"gateway": {"logLevel": "debug"}}))).await?;
+    let is_over = |status: &TracePipelineStatus| {
+        state(status) == Some(RolloutState::Complete) && has(status, kind::READY, reason::RUNNING)
+    };
+    scene.pipeline.wait("with an edit that every gateway has", READY, is_over).await?;
+    let is_second = |pipeline: &TracePipeline| pipeline.metadata.generation == Some(2);
+    let status = |pipeline: &TracePipeline| pipeline.status.clone().unwrap_or_default();
+    versions
+        .was("outdated", |pipeline| is_second(pipeline) && status(pipeline).observed_generation == Some(1))
+        .await?;
+    versions
+        .was("about-to-change", |pipeline| {
+            is_second(pipeline) && has(&status(pipeline), kind::RECONCILING, reason::SPEC_CHANGED)
+        })
+        .await?;
+    versions
+        .was("rolling", |pipeline| {
+            let status = status(pipeline);
+            is_second(pipeline)
+                && state(&status) == Some(RolloutState::Rolling)
+                && has(&status, kind::RECONCILING, reason::ROLLING_OUT)
+                && has(&status, kind::READY, reason::PROGRESSING)
+        })
+        .await
+}
+
+fn state(status: &TracePipelineStatus) -> Option<RolloutState> {
+    status.rollout.as_ref().map(|rollout| rollout.state)
+}
+
+fn conditions(pipeline: &TracePipeline) -> usize {
+    pipeline.status.as_ref().map_or(0, |status| status.conditions.len())
+}

@@ -1,0 +1,151 @@
+//! A sync with Argo CD's own engine: a wave begins when the pipelines of the wave before are Ready, and not before; what is in sync stays
+//! as it is; a number that somebody else writes is left to them; and what rests keeps later waves waiting.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::gitops::{self, Operation};
+use e2e_fixtures::pipeline::condition;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+use sluice_crds::{LogLevel, TracePipelineStatus};
+
+use crate::environment::READY;
+use crate::scaling::autoscaled::autoscaler;
+use crate::scene::{self, Scene, Uses};
+
+/// What comes after the pipeline.
+const NEXT: &str = "after-the-pipeline";
+
+/// Time for a sync that must not get on: a pipeline that lacks nothing is often Ready by then, and its status is there in any case.
+const SHORT: Duration = Duration::from_secs(20);
+
+/// Time for a sync that has nothing to wait for.
+const AGAIN: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
+    scene::run("a_wave_waits", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        held_back(scene).await?;
+        let name = scene.topic.name().to_owned();
+        scene.topic = e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        let done = sync(scene, &json!({}), READY).await?;
+        ensure!(done.phase == "Succeeded", "{done:?}");
+        let applied: Vec<_> = done.applied.iter().map(|one| (one.name.as_str(), one.wave)).collect();
+        let pipeline = format!("TracePipeline/{}", scene.pipeline.name());
+        let next = format!("ConfigMap/{NEXT}");
+        ensure!(applied == [(pipeline.as_str(), 0), (next.as_str(), 1)], "{done:?}");
+        came_after_ready(scene).await?;
+        nothing_left_to_do(scene).await
+    })
+    .await
+}
+
+/// While the topic is missing, the sync neither ends nor goes on to the next wave.
+async fn held_back(scene: &Scene) -> Result<()> {
+    scene.topic.delete().await?;
+    let waits = sync(scene, &json!({}), SHORT).await?;
+    ensure!(waits.phase == "Running" && waits.message.contains("healthy state of"), "{waits:?}");
+    ensure!(waits.applied.len() == 1 && waits.applied.iter().all(|one| one.code == "Synced"), "{waits:?}");
+    ensure!(next(scene).await?.is_none(), "the next wave has begun: {waits:?}");
+    Ok(())
+}
+
+/// The next wave's object is younger than the pipeline's readiness.
+async fn came_after_ready(scene: &Scene) -> Result<()> {
+    let made = next(scene).await?.context("the next wave is missing")?.metadata.creation_timestamp;
+    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
+    ensure!(ready.status == "True", "the pipeline is not Ready: {}", ready.message);
+    let made = made.context("made at no time")?;
+    ensure!(
+        made >= ready.last_transition_time,
+        "made at {made:?}, Ready at {:?}",
+        ready.last_transition_time
+    );
+    Ok(())
+}
+
+/// A second sync finds all as it should be, and writes nothing.
+async fn nothing_left_to_do(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.get().await?.metadata.generation;
+    let again = sync(scene, &json!({}), AGAIN).await?;
+    ensure!(again.phase == "Succeeded" && again.applied.len() == 2, "{again:?}");
+    ensure!(again.applied.iter().all(|one| !one.changed), "the second sync wrote: {again:?}");
+    let after = scene.pipeline.get().await?.metadata.generation;
+    ensure!(before == after, "generation {before:?} became {after:?}");
+    Ok(())
+}
+
+async fn next(scene: &Scene) -> Result<Option<ConfigMap>> {
+    let config_maps: Api<ConfigMap> = scene.namespace.api();
+    config_maps.get_opt(NEXT).await.context("get the ConfigMap")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> {
+    scene::run("a_sync_leaves_the_number", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        let mut spec = json!({"scaling": {"mode": "External"}, "replicas": 1});
+        let first = sync(scene, &spec, READY).await?;
+        ensure!(first.phase == "Succeeded", "{first:?}");
+        scene.namespace.apply(&autoscaler(scene.pipeline.name(), [2, 3])).await?;
+        let is_two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
+        scene.pipeline.wait("with the autoscaler's two gateways", READY, is_two).await?;
+        // Git goes on, with the number that it began with.
+        spec["gateway"] = json!({"logLevel": "debug"});
+        for is_changed in [true, false] {
+            let done = sync(scene, &spec, READY).await?;
+            ensure!(done.phase == "Succeeded", "{done:?}");
+            let pipeline = done.applied.iter().find(|one| one.name.starts_with("TracePipeline/"));
+            let pipeline = pipeline.context("the pipeline was not synced")?;
+            ensure!(pipeline.changed == is_changed, "{done:?}");
+            let live = scene.pipeline.get().await?.spec;
+            ensure!(live.replicas == Some(2), "the sync set the number to {:?}", live.replicas);
+            ensure!(live.gateway.log_level == LogLevel::Debug, "the sync did not reach the pipeline");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Result<()> {
+    scene::run("a_pipeline_that_rests", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        let rests = json!({"suspend": true});
+        let alone = sync_all(scene, vec![scene.pipeline.manifest(&rests)], READY).await?;
+        ensure!(alone.phase == "Succeeded", "{alone:?}");
+        scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), READY).await?;
+        let waits = sync(scene, &rests, SHORT).await?;
+        ensure!(
+            waits.phase == "Running" && next(scene).await?.is_none(),
+            "the next wave has begun: {waits:?}"
+        );
+        let done = sync(scene, &json!({}), READY).await?;
+        ensure!(done.phase == "Succeeded" && next(scene).await?.is_some(), "{done:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The pipeline in the first wave, a ConfigMap in the second, which stands before it in the list.
+async fn sync(scene: &Scene, change: &Value, limit: Duration) -> Result<Operation> {
+    let next = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NEXT, "annotations": {"argocd.argoproj.io/sync-wave": "1"}},
+        "data": {"pipeline": scene.pipeline.name()},
+    });
+    sync_all(scene, vec![next, scene.pipeline.manifest(change)], limit).await
+}
+
+async fn sync_all(scene: &Scene, manifests: Vec<Value>, limit: Duration) -> Result<Operation> {
+    let (kubeconfig, namespace) = (scene.environment.kubeconfig()?, scene.namespace.name().to_owned());
+    tokio::task::spawn_blocking(move || gitops::sync(&kubeconfig, &namespace, &manifests, limit))
+        .await
+        .context("ask gitopscheck")?
+}

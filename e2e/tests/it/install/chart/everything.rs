@@ -1,0 +1,166 @@
+//! The chart with all that it can make: all of it is there, a sync would change nothing of it, neither at first nor after upgrades to
+//! other values and back to all namespaces, and `helm uninstall` leaves what its notes name and nothing else.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_stack::definitions;
+use serde_json::Value;
+
+use super::{CHART, GATEWAY_IMAGE, GONE, HELM_TIMEOUT, PIPELINE, RELEASE, Release, change, with_release};
+use crate::environment::READY;
+use crate::operator::foreign_kinds::with_definitions;
+
+/// All that is off by itself.
+const EVERYTHING: [&str; 7] = [
+    "serviceMonitor.enabled=true",
+    "gatewayPodMonitor.enabled=true",
+    "prometheusRule.enabled=true",
+    "prometheusRule.runbook=https://docs.example.com/RUNBOOK.md",
+    "dashboards.enabled=true",
+    "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring",
+    "serviceAccount.annotations.cloud=identity",
+];
+
+/// What an upgrade changes of each kind that has values of its own; in place of rights in all namespaces there are some in one.
+const OTHER_VALUES: [&str; 7] = [
+    "serviceMonitor.interval=10s",
+    "serviceMonitor.labels.prometheus=main",
+    "gatewayPodMonitor.interval=10s",
+    "prometheusRule.labels.prometheus=main",
+    "dashboards.labels.folder=sluice",
+    "podDisruptionBudget.maxUnavailable=2",
+    "clusterRole.tracePipelines=true",
+];
+
+/// All namespaces are looked after. `null`, the word for what the chart says by itself, leaves with `--reuse-values` what was there.
+const EVERYWHERE: &str = "watchNamespaces=[]";
+
+/// Every kind that the chart has a template of.
+const KINDS: [&str; 14] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "CustomResourceDefinition",
+    "Deployment",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "PodMonitor",
+    "PrometheusRule",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+    "ServiceMonitor",
+];
+
+/// In every namespace, some time after it was made.
+const KUBERNETES_OWN: &str = "ConfigMap kube-root-ca.crt";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall_leaves_what_it_names()
+-> Result<()> {
+    let monitoring = tokio::task::spawn_blocking(definitions::monitoring).await;
+    let monitoring = monitoring.context("the thread that asks Go ended")??;
+    with_release("everything", async |release| {
+        let lived = async {
+            let lived = release.everything().await;
+            // While its kinds are known: helm does not remove what it cannot ask for.
+            lived.and(release.uninstall(&["--ignore-not-found"]).await)
+        };
+        with_definitions(release.namespace.cluster(), &monitoring, lived).await
+    })
+    .await
+}
+
+impl Release<'_> {
+    async fn everything(&self) -> Result<()> {
+        let (before, pipeline) = (self.namespace.inventory().await?, self.pipeline());
+        let image = self.image()?;
+        let gateway_image = format!("gateway.image={GATEWAY_IMAGE}");
+        let own = [image[0].as_str(), &image[1], &gateway_image];
+        let values: Vec<&str> = own.into_iter().chain(EVERYTHING).collect();
+        let install = ["install", RELEASE, CHART, "--take-ownership", "--wait", "--timeout", HELM_TIMEOUT];
+        let notes = self.helm(&install, &values).await?;
+        ensure!(
+            notes.contains("looks after all namespaces"),
+            "NOTES do not say what is looked after: {notes}"
+        );
+        self.all_in_sync(&values).await.context("as it was installed")?;
+        pipeline.apply(&change(3)).await?;
+        let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+        pipeline.wait("looked after", READY, looked_after).await?;
+        let workload = self.workload().await?;
+
+        let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
+        let changed: Vec<&str> = OTHER_VALUES.into_iter().chain([watched.as_str()]).collect();
+        let upgrade = ["upgrade", RELEASE, CHART, "--reuse-values", "--wait", "--timeout", HELM_TIMEOUT];
+        self.helm(&upgrade, &changed).await?;
+        let values: Vec<&str> = values.into_iter().chain(OTHER_VALUES).collect();
+        let narrowed: Vec<&str> = values.iter().copied().chain([watched.as_str()]).collect();
+        self.all_in_sync(&narrowed).await.context("after an upgrade")?;
+        let now = self.namespace.inventory().await?;
+        let of_all = format!("ClusterRole {RELEASE}");
+        let of_one = format!("Role {RELEASE}");
+        ensure!(!now.contains(&of_all), "the rights in all namespaces are left");
+        ensure!(now.contains(&of_one), "there are no rights in one namespace");
+        pipeline.apply(&change(4)).await?;
+        pipeline.wait("looked after with the rights of one namespace", READY, looked_after).await?;
+        ensure!(self.workload().await? == workload, "an upgrade of the operator changed the gateways");
+
+        self.helm(&upgrade, &[EVERYWHERE]).await?;
+        self.all_in_sync(&values).await.context("after an upgrade back to all namespaces")?;
+        let now = self.namespace.inventory().await?;
+        ensure!(now.contains(&of_all), "the rights in all namespaces are not back");
+        ensure!(!now.contains(&of_one), "the rights in one namespace are left");
+        pipeline.apply(&change(3)).await?;
+        pipeline.wait("looked after with the rights of all namespaces again", READY, looked_after).await?;
+        ensure!(self.workload().await? == workload, "an upgrade back changed the gateways");
+
+        self.uninstall(&["--wait"]).await?;
+        let is_pipelines = |name: &str| name.starts_with(PIPELINE);
+        self.wait_left(&before, &BTreeSet::new(), is_pipelines).await?;
+        ensure!(self.workload().await? == workload, "the gateways went with the operator");
+        ensure!(
+            pipeline.get().await?.metadata.deletion_timestamp.is_none(),
+            "the pipeline goes with the chart"
+        );
+        Ok(())
+    }
+
+    /// Each object that helm renders with these values is there, one of each kind at the least, and a sync would change none.
+    async fn all_in_sync(&self, values: &[&str]) -> Result<()> {
+        let text = self.helm(&["template", RELEASE, CHART], values).await?;
+        let manifests = self.assert_rendered_in_sync(&text).await?;
+        let kinds: BTreeSet<&str> = manifests.iter().filter_map(|one| one["kind"].as_str()).collect();
+        ensure!(kinds == BTreeSet::from(KINDS), "compared were {kinds:?}");
+        let boards = manifests.iter().filter(|one: &&Value| one["kind"] == "ConfigMap").count();
+        ensure!(boards >= 2, "{boards} dashboards");
+        Ok(())
+    }
+
+    /// Waits until there is what was there before, without `gone`, and beside it the Lease and what is named so that it stays.
+    pub(super) async fn wait_left(
+        &self,
+        before: &BTreeSet<String>,
+        gone: &BTreeSet<String>,
+        stays: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let lease = format!("Lease {RELEASE}");
+        until("end of all that came with the release, and of nothing else", GONE, async || {
+            let now = self.namespace.inventory().await?;
+            let may_stay = |left: &str| left.split_once(' ').is_some_and(|(_, name)| stays(name));
+            let more: Vec<&str> = now.difference(before).map(String::as_str).collect();
+            let more: Vec<&str> =
+                more.into_iter().filter(|left| *left != KUBERNETES_OWN && !may_stay(left)).collect();
+            let less: BTreeSet<String> = before.difference(&now).cloned().collect();
+            Ok(if more == [lease.as_str()] && less == *gone {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("more than before: {more:?}; no more: {less:?}"))
+            })
+        })
+        .await
+    }
+}

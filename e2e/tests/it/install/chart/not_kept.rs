@@ -1,0 +1,145 @@
+//! The chart with a definition that is not kept (`crds.keep: false`): it goes with the release, and with it every pipeline that nothing
+//! holds. One that is held is marked as deleted and runs on, and the definition stays for it, until it is let go as the notes say.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::{Pipeline, merged};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{CustomResourceExt as _, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+
+use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, with_release};
+use crate::environment::READY;
+
+/// What the API server makes of a definition, and takes away with it.
+const SERVED_AS: &str = "APIService v1alpha1.sluice.dev";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_not_kept_goes_with_the_release_once_nobody_holds_a_pipeline() -> Result<()> {
+    with_release("not-kept", async |release| release.not_kept().await).await
+}
+
+impl Release<'_> {
+    async fn not_kept(&self) -> Result<()> {
+        // All pipelines of the cluster would go with the definition.
+        let all: Api<TracePipeline> = Api::all(self.namespace.cluster().client());
+        let all = all.list_metadata(&ListParams::default()).await.context("list pipelines")?.items;
+        let all: Vec<String> = all
+            .iter()
+            .map(|one| format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any()))
+            .collect();
+        ensure!(all.is_empty(), "there are pipelines that are not this test's: {all:?}");
+        let before = self.namespace.inventory().await?;
+        let goes = [format!("CustomResourceDefinition {}", TracePipeline::crd_name()), SERVED_AS.to_owned()];
+        let goes = BTreeSet::from(goes);
+
+        self.install_not_kept().await?;
+        self.uninstall(&["--wait"]).await?;
+        self.wait_left(&before, &goes, |_| false).await.context("without a pipeline")?;
+
+        self.install_not_kept().await?;
+        let names = ["charted", "charted-drained", "charted-free"];
+        let [by_hand, drained, free] = names.map(|name| self.pipeline_named(name));
+        for (pipeline, more) in [
+            (&by_hand, json!({})),
+            // No gateway runs that could say that it is empty.
+            (&drained, json!({"scaling": {"drain": {"timeout": "10s"}}})),
+            (&free, json!({"deletionPolicy": "Immediate"})),
+        ] {
+            pipeline.apply(&merged(&alone(pipeline), &more)).await?;
+            let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+            pipeline.wait("looked after", READY, looked_after).await?;
+            self.workload_of(pipeline.name()).await?;
+        }
+        ensure!(free.get().await?.finalizers().is_empty(), "a pipeline that goes at once is held");
+        let before_uninstall = (self.held(&by_hand).await?, self.held(&drained).await?);
+
+        self.uninstall(&[]).await?;
+        self.wait_gone().await?;
+        self.wait_without(&free).await?;
+        let after = (self.held(&by_hand).await?, self.held(&drained).await?);
+        ensure!(after == before_uninstall, "{before_uninstall:?} became {after:?}");
+        for pipeline in [&by_hand, &drained] {
+            let deleted = pipeline.get().await?.metadata.deletion_timestamp;
+            ensure!(deleted.is_some(), "{} is kept", pipeline.name());
+        }
+        self.definition_waits().await?;
+        self.let_go(&by_hand, &drained).await?;
+        self.wait_left(&before, &goes, |_| false).await.context("with pipelines")
+    }
+
+    /// What the notes say: one by hand, the other one by an operator.
+    async fn let_go(&self, by_hand: &Pipeline, drained: &Pipeline) -> Result<()> {
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let pipelines: Api<TracePipeline> = self.namespace.api();
+        pipelines.patch(by_hand.name(), &PatchParams::default(), &free).await.context("let a pipeline go")?;
+        self.wait_without(by_hand).await?;
+        self.definition_waits().await.context("for the other one")?;
+        let image = self.image()?;
+        let values = [image[0].as_str(), &image[1], "crds.enabled=false"];
+        self.deploy(&["install", RELEASE, CHART], &values).await?;
+        self.wait_without(drained).await.context("by an operator")?;
+        self.uninstall(&["--wait"]).await
+    }
+
+    /// Identities of a pipeline that is held and of its gateways, and the generation of these.
+    async fn held(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<String>, Option<i64>)> {
+        let found = pipeline.get().await?;
+        ensure!(!found.finalizers().is_empty(), "nobody holds {}", pipeline.name());
+        let (workload, generation) = self.workload_of(pipeline.name()).await?;
+        Ok((found.uid(), workload, generation))
+    }
+
+    async fn definition_waits(&self) -> Result<()> {
+        let found = definition(self.namespace.cluster()).await?.context("the definition is gone")?;
+        ensure!(found.metadata.deletion_timestamp.is_some(), "the definition is kept");
+        Ok(())
+    }
+
+    async fn install_not_kept(&self) -> Result<()> {
+        let image = self.image()?;
+        let values = [image[0].as_str(), &image[1], "crds.keep=false"];
+        let install = ["install", RELEASE, CHART, "--take-ownership", "--wait", "--timeout", HELM_TIMEOUT];
+        let notes = self.deploy(&install, &values).await?;
+        for words in [
+            "crds.keep is false",
+            "Delete the TracePipelines",
+            "crds.enabled=false",
+            r#"{"metadata":{"finalizers":null}}"#,
+        ] {
+            ensure!(notes.contains(words), "NOTES do not say {words:?}: {notes}");
+        }
+        Ok(())
+    }
+
+    /// Waits until the pipeline is gone, and what ran for it.
+    async fn wait_without(&self, pipeline: &Pipeline) -> Result<()> {
+        let (pipelines, workloads): (Api<TracePipeline>, Api<StatefulSet>) =
+            (self.namespace.api(), self.namespace.api());
+        let workload = format!("{}-gateway", pipeline.name());
+        until(&format!("end of the pipeline {}", pipeline.name()), GONE, async || {
+            let found = pipelines.get_opt(pipeline.name()).await.context("get the pipeline")?;
+            let runs = workloads.get_opt(&workload).await.context("get the StatefulSet")?;
+            Ok(match (found, runs) {
+                (None, None) => Seen::Done(()),
+                (found, runs) => Seen::NotYet(format!(
+                    "there: {}, held by {:?}; StatefulSet: {}",
+                    found.is_some(),
+                    found.map(|found| found.finalizers().to_vec()),
+                    runs.is_some()
+                )),
+            })
+        })
+        .await
+    }
+}
+
+/// One with a consumer group of its own.
+fn alone(pipeline: &Pipeline) -> Value {
+    let group = format!("{}.{}", pipeline.settings().consumer_group(), pipeline.name());
+    merged(&change(3), &json!({"source": {"kafka": {"consumerGroup": group}}}))
+}

@@ -1,0 +1,217 @@
+//! The definition of `TracePipeline` and its rules on a real API server: nothing is dropped on the way through it, and every rule
+//! takes and refuses what it should. Nothing is stored: every request is a dry run.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::Cluster;
+use e2e_fixtures::pipeline::merged;
+use e2e_stack::TargetArgs;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+
+use crate::turns::Uses;
+
+/// The same values as without a server.
+#[path = "../../../../crds/tests/it/cases.rs"]
+mod cases;
+
+use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, VALUES};
+
+/// A namespace that every cluster has; nothing is made in it.
+const NAMESPACE: &str = "default";
+
+/// A field manager that owns nothing, since nothing is stored.
+const MANAGER: &str = "sluice-e2e-dry-run";
+
+const DEFINITION: &str = include_str!("../../../../crds/tracepipelines.yaml");
+const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
+
+async fn cluster() -> Result<Cluster> {
+    Cluster::connect(&TargetArgs::from_environment().target()?.resolve()?.kubeconfig).await
+}
+
+fn pipelines(cluster: &Cluster) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client(), NAMESPACE, &ApiResource::erase::<TracePipeline>(&()))
+}
+
+fn read(text: &str) -> Result<Value> {
+    serde_saphyr::from_str(text).context("understand a file of this repository")
+}
+
+/// Names and texts of the files of `config/samples` that hold a pipeline.
+pub fn samples() -> Result<Vec<(String, String)>> {
+    let folder = e2e_stack::paths::workspace().join("config/samples");
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+        let file = file.context("read the folder of samples")?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.starts_with("tracepipeline") {
+            let text = std::fs::read_to_string(file.path()).with_context(|| format!("read {name}"))?;
+            found.push((name, text));
+        }
+    }
+    ensure!(found.len() >= 7, "{} samples", found.len());
+    Ok(found)
+}
+
+/// Argo CD compares like this, and shows a resource that differs as out of sync for ever.
+#[tokio::test]
+async fn the_definition_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
+    let _turn = Uses::Servers.turn().await;
+    let cluster = cluster().await?;
+    let sent = read(DEFINITION)?;
+    let kind: ApiResource = ApiResource::erase::<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    >(&());
+    let definitions: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    let how = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
+    let name = sent["metadata"]["name"].as_str().context("the definition has no name")?;
+    let back = definitions.patch(name, &how, &Patch::Apply(&sent)).await.context("apply the definition")?;
+    let differences = differences(&sent["spec"], &back.data["spec"], "spec");
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
+    let _turn = Uses::Servers.turn().await;
+    let cluster = cluster().await?;
+    // What the server fills in is what the types fill in.
+    for (name, text) in samples()? {
+        let typed: TracePipeline =
+            serde_json::from_value(read(&text)?).with_context(|| format!("read {name}"))?;
+        let typed = serde_json::to_value(typed).with_context(|| format!("write {name}"))?;
+        let back =
+            create(&cluster, &read(&text)?).await?.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let differences = differences(&typed["spec"], &back["spec"], "spec");
+        ensure!(differences.is_empty(), "{name}: {}", differences.join("\n"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
+    let _turn = Uses::Servers.turn().await;
+    let cluster = cluster().await?;
+    let mut wrong = Vec::new();
+    for case in VALUES {
+        let taken = case.taken.iter().map(|value| (value, ""));
+        let refused = case.refused.iter().map(|value| (value, case.message));
+        for (value, message) in taken.chain(refused) {
+            let answer = create(&cluster, &with(case.pointer, value)?).await?;
+            judge(&mut wrong, &format!("{} {value}", case.pointer), &answer, message);
+        }
+    }
+    for (replicas, mode, message) in REPLICAS {
+        let mut object = with("/spec/scaling", &json!({"mode": mode}).to_string())?;
+        if *replicas != "null" {
+            object["spec"]["replicas"] = serde_json::from_str(replicas).context("read a case")?;
+        }
+        let answer = create(&cluster, &object).await?;
+        judge(&mut wrong, &format!("{mode} with replicas {replicas}"), &answer, message);
+    }
+    for (mode, on_timeout, message) in AFTER_ENQUEUE {
+        let mut object = with("/spec/delivery", r#"{"commit": "AfterEnqueue"}"#)?;
+        object["spec"]["queue"]["mode"] = json!(mode);
+        object["spec"]["scaling"] = json!({"drain": {"onTimeout": on_timeout}});
+        let answer = create(&cluster, &object).await?;
+        judge(&mut wrong, &format!("AfterEnqueue with {mode} and {on_timeout}"), &answer, message);
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Rules about a change need something that is there: one pipeline, in a namespace of its own.
+#[tokio::test]
+async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
+    let _turn = Uses::Servers.turn().await;
+    let cluster = cluster().await?;
+    let name = format!("e2e-definition-{:x}", std::process::id());
+    let namespace = e2e_fixtures::cluster::Namespace::create(&cluster, &name).await?;
+    let tried = changes(&cluster, &namespace).await;
+    namespace.delete().await.and(tried)
+}
+
+async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace) -> Result<()> {
+    let resource = ApiResource::erase::<TracePipeline>(&());
+    let pipelines: Api<DynamicObject> = Api::namespaced_with(cluster.client(), namespace.name(), &resource);
+    let mut wrong = Vec::new();
+    for (number, (pointer, from, to, is_taken, message)) in CHANGES.iter().enumerate() {
+        // An operator may look after it: without Kafka it makes nothing.
+        let named = json!({"metadata": {"name": format!("change-{number}"), "namespace": namespace.name()}});
+        let before = merged(&with(pointer, from)?, &named);
+        let object = serde_json::from_value(before).context("describe a pipeline")?;
+        let made = pipelines.create(&PostParams::default(), &object).await.context("make a pipeline")?;
+        let mut after = merged(&with(pointer, to)?, &named);
+        after["metadata"]["resourceVersion"] = json!(made.metadata.resource_version);
+        let how = PatchParams { dry_run: true, ..PatchParams::default() };
+        let spec = json!({"spec": after["spec"]});
+        let answer = pipelines.patch(&format!("change-{number}"), &how, &Patch::Merge(&spec)).await;
+        let answer = told(answer)?;
+        let message = if *is_taken { "" } else { message };
+        judge(&mut wrong, &format!("{pointer} {from} -> {to}"), &answer, message);
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// The smallest pipeline with one value in it. What is above it must be there, as the server would fill it in.
+fn with(pointer: &str, value: &str) -> Result<Value> {
+    let typed: TracePipeline = serde_json::from_value(read(SMALLEST)?).context("read the smallest sample")?;
+    let mut object = serde_json::to_value(typed).context("write the smallest sample")?;
+    let (parent, field) = pointer.rsplit_once('/').context("a pointer without a field")?;
+    let value: Value = serde_json::from_str(value).with_context(|| format!("read {value}"))?;
+    object.pointer_mut(parent).with_context(|| format!("nothing at {parent}"))?[field] = value;
+    Ok(object)
+}
+
+/// What the server would store, or its words when it refuses.
+async fn create(cluster: &Cluster, object: &Value) -> Result<Result<Value, String>> {
+    let here = merged(object, &json!({"metadata": {"namespace": NAMESPACE}}));
+    let how = PostParams { dry_run: true, ..PostParams::default() };
+    let object = serde_json::from_value(here).context("describe a pipeline")?;
+    told(pipelines(cluster).create(&how, &object).await)
+}
+
+fn told(answer: kube::Result<DynamicObject>) -> Result<Result<Value, String>> {
+    match answer {
+        Ok(object) => Ok(Ok(object.data)),
+        Err(kube::Error::Api(status)) if status.code < 500 => Ok(Err(status.message.clone())),
+        Err(error) => Err(error).context("ask the API server"),
+    }
+}
+
+/// Notes an answer that is not the expected one; an empty message stands for "taken".
+fn judge(wrong: &mut Vec<String>, what: &str, answer: &Result<Value, String>, message: &str) {
+    match answer {
+        Ok(_) if message.is_empty() => {}
+        Ok(_) => wrong.push(format!("{what} is taken, without {message:?}")),
+        Err(said) if !message.is_empty() && said.contains(message) => {}
+        Err(said) => wrong.push(format!("{what}: expected {message:?}, the server says {said}")),
+    }
+}
+
+/// Where two values differ.
+fn differences(sent: &Value, back: &Value, at: &str) -> Vec<String> {
+    match (sent, back) {
+        (Value::Object(sent), Value::Object(back)) => {
+            let names: std::collections::BTreeSet<&String> = sent.keys().chain(back.keys()).collect();
+            let null = Value::Null;
+            let of = |fields: &serde_json::Map<String, Value>, name: &String| {
+                fields.get(name).unwrap_or(&null).clone()
+            };
+            names
+                .into_iter()
+                .flat_map(|name| differences(&of(sent, name), &of(back, name), &format!("{at}.{name}")))
+                .collect()
+        }
+        (Value::Array(sent), Value::Array(back)) if sent.len() == back.len() => {
+            let pairs = sent.iter().zip(back).enumerate();
+            pairs
+                .flat_map(|(index, (sent, back))| differences(sent, back, &format!("{at}[{index}]")))
+                .collect()
+        }
+        _ if sent == back => Vec::new(),
+        _ => vec![format!("{at} was sent as {sent} and is {back}")],
+    }
+}

@@ -1,0 +1,164 @@
+//! An operator that is upgraded to one with another default image, and downgraded again: gateways of a pipeline that names no image run on
+//! with the one that they began with, and one that is replaced for another reason gets it, too. Those of a pipeline that follows the
+//! operator get its image, until it follows no more. Numbered spans flow through all of it: none is lost, none doubled.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::{Pipeline, Settings};
+use e2e_stack::images as archives;
+use e2e_stack::install::{self, Images};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams};
+use serde_json::json;
+use sluice_crds::TracePipelineStatus;
+
+use crate::delivery::process::program as gateway_program;
+use crate::environment::READY;
+use crate::install::chart::operator_image;
+use crate::scene::{self, Scene, Uses};
+
+/// Nobody has it: a gateway that were given it would not start.
+const OTHER_IMAGE: &str = "sluice.local/none:1";
+
+/// Load of numbered spans.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 2_000;
+
+/// Time for a load to pass, and for a gateway to leave and come back.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// The gateway that is replaced in between.
+const REPLACED: &str = "traces-gateway-1";
+
+/// Alone: the operator is everybody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
+    with_two_images("upgraded", stays).await
+}
+
+/// Alone, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_follows_the_operator_gets_its_image_while_spans_flow() -> Result<()> {
+    with_two_images("upgraded_automatic", follows).await
+}
+
+/// Plays with a pipeline that names no image, and the images that are installed; these are installed again in the end.
+async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> Result<()>) -> Result<()> {
+    scene::run(test, Uses::ServersAlone, 4, async |scene: &mut Scene| {
+        let operator = operator_image(&scene.environment.cluster).await?;
+        let images = Images { operator, gateway: scene.environment.gateway_image.clone() };
+        let unnamed = Settings { image: String::new(), ..scene.pipeline.settings().clone() };
+        scene.pipeline = Pipeline::new(&scene.namespace, unnamed);
+        let played = play(scene, &images).await;
+        // Also after a failure: other tests come with what is installed.
+        played.and(install(scene, &images).await)
+    })
+    .await
+}
+
+async fn stays(scene: &Scene, images: &Images) -> Result<()> {
+    scene.start(&json!({"replicas": 2})).await?;
+    let before = scene.pipeline.gateways().uids().await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+
+    install(scene, &Images { gateway: OTHER_IMAGE.to_owned(), ..images.clone() }).await?;
+    wait_told(scene, OTHER_IMAGE).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    ensure!(scene.pipeline.gateways().uids().await? == before, "the upgrade replaced a gateway");
+
+    let pods: Api<Pod> = scene.namespace.api();
+    pods.delete(REPLACED, &DeleteParams::default()).await.context("delete a gateway")?;
+    until("the gateway in its place", FLOW, async || {
+        let now = scene.pipeline.gateways().uids().await?;
+        let is_back = now.get(REPLACED).is_some_and(|uid| Some(uid) != before.get(REPLACED));
+        Ok(if is_back { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+    })
+    .await?;
+    scene.pipeline.wait_ready(FLOW).await.context("with the gateway in its place")?;
+    let after = scene.pipeline.gateways().uids().await?;
+
+    install(scene, images).await?;
+    wait_told(scene, &images.gateway).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    ensure!(scene.pipeline.gateways().uids().await? == after, "the downgrade replaced a gateway");
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+async fn follows(scene: &Scene, images: &Images) -> Result<()> {
+    let next = next_image(scene).await?;
+    let as_operator = |strategy: &str| json!({"replicas": 2, "gateway": {"upgradeStrategy": strategy}});
+    scene.start(&as_operator("Automatic")).await?;
+    ensure!(running(scene).await? == BTreeSet::from([images.gateway.clone()]), "another image runs");
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+
+    install(scene, &Images { gateway: next.clone(), ..images.clone() }).await?;
+    let is_next = |status: &TracePipelineStatus| status.image.as_deref() == Some(next.as_str());
+    scene.pipeline.wait("run with the operator's image", FLOW, is_next).await?;
+    until("every gateway with the operator's image", FLOW, async || {
+        let images = running(scene).await?;
+        let is_done = images == BTreeSet::from([next.clone()]);
+        Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{images:?}")) })
+    })
+    .await?;
+    scene.pipeline.wait_ready(FLOW).await.context("with the operator's image")?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+
+    // It follows no more, and stays where it got to.
+    scene.pipeline.apply(&as_operator("Manual")).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    let moved = scene.pipeline.gateways().uids().await?;
+    install(scene, images).await?;
+    let former = Some(images.gateway.as_str());
+    let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == former;
+    scene.pipeline.wait("looked after with the former image", READY, told).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    ensure!(scene.pipeline.gateways().uids().await? == moved, "the downgrade replaced a gateway");
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+/// A second image of the same gateway, by another name, given to the cluster. Its program was built for the first one.
+async fn next_image(scene: &Scene) -> Result<String> {
+    let store = scene.environment.images()?;
+    let program = gateway_program();
+    let given = tokio::task::spawn_blocking(move || {
+        let image = archives::build_image("gateway-next", &program)?;
+        archives::load(&image, &store)?;
+        anyhow::Ok(image.reference)
+    });
+    given.await.context("the thread that builds the image ended")?
+}
+
+/// The images of the gateways that are there.
+async fn running(scene: &Scene) -> Result<BTreeSet<String>> {
+    let pods = scene.pipeline.gateways().list().await?;
+    let containers = pods.into_iter().filter_map(|pod| pod.spec?.containers.into_iter().next()?.image);
+    Ok(containers.collect())
+}
+
+/// Waits until an operator with this default image has looked at the pipeline, which is Ready with the image that it began with.
+async fn wait_told(scene: &Scene, default: &str) -> Result<()> {
+    let began_with = scene.environment.gateway_image.clone();
+    let other = Some(default).filter(|default| *default != began_with);
+    let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == other;
+    let status = scene.pipeline.wait(&format!("looked after with {default}"), READY, told).await?;
+    ensure!(status.image.as_deref() == Some(began_with.as_str()), "its image is {:?}", status.image);
+    scene.pipeline.wait_ready(READY).await.map(drop)
+}
+
+async fn install(scene: &Scene, images: &Images) -> Result<()> {
+    let (kubeconfig, images) = (scene.environment.kubeconfig()?, images.clone());
+    let installed = tokio::task::spawn_blocking(move || install::operator(&kubeconfig, &images)).await;
+    installed.context("the thread that runs helm ended")?
+}

@@ -1,0 +1,83 @@
+//! Definitions of other people's kinds, on the cluster for as long as a test needs them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use e2e_fixtures::cluster::{Cluster, Seen, until};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::discovery::{ApiGroup, Discovery};
+use serde_json::Value;
+
+/// How long a definition may take to be served, and to be told of; the API server collects its kinds and schemas every second or so.
+const SERVED: Duration = Duration::from_mins(1);
+
+/// Awaits `body` with these definitions. One that is there already is somebody else's, and is used and left as it is; the others go
+/// afterwards, with all objects of them.
+pub async fn with_definitions<T>(
+    cluster: &Cluster,
+    definitions: &[Value],
+    body: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut made = Vec::new();
+    let played = async {
+        for definition in definitions {
+            define(cluster, definition, &mut made).await?;
+        }
+        body.await
+    };
+    let played = played.await;
+    for name in made {
+        let deleted = api(cluster).delete(&name, &DeleteParams::default()).await;
+        deleted.with_context(|| format!("delete {name}"))?;
+    }
+    played
+}
+
+async fn define(cluster: &Cluster, definition: &Value, made: &mut Vec<String>) -> Result<()> {
+    let name = definition["metadata"]["name"].as_str().context("a definition without a name")?;
+    if api(cluster).get_opt(name).await.context("look for a definition")?.is_none() {
+        cluster.apply(definition).await?;
+        made.push(name.to_owned());
+    }
+    until(&format!("{name} to be served"), SERVED, async || {
+        let found = api(cluster).get(name).await.context("get a definition")?;
+        let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
+        let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
+        Ok(if is_served { Seen::Done(()) } else { Seen::NotYet(format!("{conditions:?}")) })
+    })
+    .await?;
+    told_of(cluster, definition).await
+}
+
+/// Waits until objects of the kind can be asked for, and it is in the list of all kinds and in the schema of all kinds. All three come a
+/// while after it is served: until then the API server answers that its storage is being made, and helm, which asks for the list, and
+/// Argo CD, which asks for the schema, do not ask again.
+async fn told_of(cluster: &Cluster, definition: &Value) -> Result<()> {
+    let spec = &definition["spec"];
+    let (group, kind) = (text(&spec["group"])?, text(&spec["names"]["kind"])?);
+    let reversed: Vec<&str> = group.split('.').rev().collect();
+    let schema = format!("\"{}.{}.{kind}\"", reversed.join("."), text(&spec["versions"][0]["name"])?);
+    until(&format!("{kind} to be told of"), SERVED, async || {
+        let kinds = Discovery::new(cluster.client()).filter(&[group]).run_aggregated().await;
+        let kinds = kinds.context("ask for the kinds that there are")?;
+        let found = kinds.get(group).map(ApiGroup::recommended_resources).unwrap_or_default();
+        let Some((resource, _)) = found.into_iter().find(|(found, _)| found.kind == kind) else {
+            return Ok(Seen::NotYet("not among the kinds".to_owned()));
+        };
+        let objects: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
+        objects.list_metadata(&ListParams::default().limit(1)).await.context("list them")?;
+        let request = hyper::Request::get("/openapi/v2").body(Vec::new()).context("make a request")?;
+        let schemas = cluster.client().request_text(request).await.context("ask for the schema")?;
+        Ok(if schemas.contains(&schema) { Seen::Done(()) } else { Seen::NotYet(format!("no {schema}")) })
+    })
+    .await
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().context("a definition without a name in it")
+}
+
+fn api(cluster: &Cluster) -> Api<CustomResourceDefinition> {
+    Api::all(cluster.client())
+}

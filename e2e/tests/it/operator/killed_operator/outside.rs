@@ -1,0 +1,264 @@
+//! The operator is killed after every single write while things are done to a pipeline that its spec does not say, or says only in part: a
+//! Secret that it names gets another content, somebody scales its gateways and goes on when it is left alone, it is taken over again, its
+//! volumes become those of another storage class, it is deleted without its objects and another pipeline adopts them, and that one is
+//! deleted while neither Kafka nor `ClickHouse` can be reached. A third one reads on. Numbered spans flow through all of it: none is lost,
+//! none doubled.
+//!
+//! Job, place and owner are those of [`super`]. Limits: the servers are this test's own behind fronts, or cannot be reached there; the
+//! volumes of the other class are made by this process.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e_fixtures::cluster::{Cluster, Seen, until};
+use e2e_fixtures::local_volumes::provide_also;
+use e2e_fixtures::pipeline::merged;
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+use sluice_crds::status::{condition as kind, reason};
+
+use super::lives::Lives;
+use super::whole::{objects, wait_complete, wait_pods, wait_whole};
+use super::{FLOW, LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
+use crate::deletion::life::{scale_by_hand, told, workload_name};
+use crate::environment::while_operator_rests;
+use crate::scene::{self, Scene, Uses};
+use crate::security::secured::pods::Own;
+use crate::storage::orphaned::owners;
+use crate::storage::replaced::{class, remove_class};
+use crate::storage::volumes::{self, claims, uids};
+
+/// The other class.
+const OTHER_CLASS: &str = "e2e-killed";
+
+/// How long a pipeline that is deleted is held, seconds: several looks of operators that each begin anew, and half of a busy machine.
+const LIMIT: u64 = 30;
+
+/// How long its end may take beyond that: a few operators that each begin anew.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// Messages that nobody has when the servers are back, at least: what is produced in a part of the limit.
+const LAG_MIN: i64 = 100;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside() -> Result<()> {
+    scene::run("killed_operator_outside", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+        let own = Own::start(scene).await?;
+        let cluster = scene.environment.cluster.clone();
+        // A run that was cut off may have left it.
+        remove_class(&cluster, OTHER_CLASS).await?;
+        cluster.apply(&class(OTHER_CLASS)).await?;
+        let played = while_operator_rests(&cluster, Box::pin(provided(&cluster, play(scene, &own)))).await;
+        played.and(remove_class(&cluster, OTHER_CLASS).await)?;
+        own.remove()
+    })
+    .await
+}
+
+/// Awaits `body` while volumes of the other class are made.
+async fn provided(cluster: &Cluster, body: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::select! {
+        played = body => played,
+        ended = provide_also(cluster.client(), OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
+    }
+}
+
+async fn play(scene: &Scene, own: &Own) -> Result<()> {
+    scene.apply_credentials().await?;
+    let mut lives = Lives::prepare(scene).await?;
+    Box::pin(lives.undisturbed(complete(scene, &spec(&json!({}))))).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+    Box::pin(rotated(&mut lives, own)).await?;
+    Box::pin(scaled_by_hand(&mut lives)).await?;
+    Box::pin(left_alone(&mut lives)).await?;
+    Box::pin(taken_over(&mut lives)).await?;
+    Box::pin(moved(&mut lives)).await?;
+    let volumes = uids(scene).await?;
+    Box::pin(orphaned(&mut lives)).await?;
+    Box::pin(adopted(&mut lives)).await?;
+    Box::pin(gone(&mut lives, own)).await?;
+    Box::pin(reads_on(&mut lives, own)).await?;
+    ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+fn spec(change: &Value) -> Value {
+    // So long is what leaves tried to be inserted, which it cannot be without servers.
+    let base = merged(&volumes::spec("1Gi", 2), &json!({"gateway": {"terminationGracePeriod": "15s"}}));
+    Own::spec(&merged(&base, change))
+}
+
+fn of_other_class(change: &Value) -> Value {
+    spec(&merged(&json!({"queue": {"storageClassName": OTHER_CLASS}}), change))
+}
+
+/// Applies the spec, and waits until all of it is there.
+async fn complete(scene: &Scene, spec: &Value) -> Result<()> {
+    scene.pipeline.apply(spec).await?;
+    wait_complete(scene, 2).await?;
+    wait_whole(scene, 2).await
+}
+
+/// Who connects from now on needs the new password: each gateway is replaced, and once.
+async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
+    let scene = lives.scene;
+    let before = scene.pipeline.gateways().uids().await?;
+    own.change_password()?;
+    let done = async {
+        Own::apply_changed_password(scene).await?;
+        // The spec is the same, so that the status says of it what it has said before.
+        until("other gateways in place of both", LONGEST, async || {
+            let now = scene.pipeline.gateways().uids().await?;
+            let is_other = now.len() == 2 && now.iter().all(|(name, uid)| before.get(name) != Some(uid));
+            Ok(if is_other { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+        })
+        .await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("rotation", done).await?.ensure_pods(&[2, 2])
+}
+
+/// Somebody has set the number: it stays, it is said who it was, and nobody is replaced.
+async fn scaled_by_hand(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scale_by_hand(scene, 3).await?;
+        let conflict = ("True", reason::SCALING_CONFLICT);
+        let said = scene.pipeline.wait_condition(kind::SCALING_LIMITED, conflict, LONGEST).await?;
+        ensure!(said.contains("kubectl"), "it does not say who has set the number: {said}");
+        wait_ready(scene, 3).await?;
+        wait_whole(scene, 3).await
+    };
+    lives.act("scaled by hand", done).await?.ensure_pods(&[1, 1, 1])
+}
+
+/// A change of the spec is not carried out, and nothing is undone of what somebody does: the number is lower than was ever wanted, and an
+/// object is missing.
+async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let stays = format!("{}-0", workload_name(scene));
+    let service = format!("Service {}", workload_name(scene));
+    let done = async {
+        let change = json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}});
+        scene.pipeline.apply(&spec(&change)).await?;
+        let paused = ("True", reason::UNMANAGED);
+        scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, paused, LONGEST).await?;
+        let services = scene.namespace.api::<Service>();
+        let deleted = services.delete(&workload_name(scene), &DeleteParams::default()).await;
+        deleted.context("delete the Service")?;
+        scale_by_hand(scene, 1).await?;
+        wait_pods(scene, &[&stays]).await?;
+        wait_ready(scene, 1).await?;
+        let left = objects(scene).await?;
+        ensure!(!left.contains(&service), "the Service was made again: {left:?}");
+        Ok(())
+    };
+    lives.act("left alone", done).await?.ensure_pods(&[1, 1, 1])
+}
+
+/// The number is the operator's again, so is every object, and the volume that is left without a gateway is emptied and goes. The gateway
+/// that there is goes on.
+async fn taken_over(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&spec(&json!({}))).await?;
+        let managed = ("False", reason::MANAGED);
+        scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, managed, LONGEST).await?;
+        scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), LONGEST).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("taken over", done).await?.ensure_pods(&[1, 1])
+}
+
+/// Each gateway is emptied and made again with a volume of the other class.
+async fn moved(lives: &mut Lives<'_>) -> Result<()> {
+    volumes_replaced(lives, "storage class", &of_other_class(&json!({}))).await?;
+    for (name, claim) in claims(lives.scene).await? {
+        let class = claim.spec.and_then(|spec| spec.storage_class_name);
+        ensure!(class.as_deref() == Some(OTHER_CLASS), "{name} is of the class {class:?}");
+    }
+    Ok(())
+}
+
+/// The pipeline goes, and all that it had stays and belongs to nobody.
+async fn orphaned(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&of_other_class(&json!({"deletionPolicy": "Orphan"}))).await?;
+        scene.pipeline.delete(LONGEST).await
+    };
+    lives.act("orphan", done).await?.ensure_pods(&[1, 1])?;
+    wait_whole(scene, 2).await?;
+    let found = owners(scene).await?;
+    ensure!(found.is_empty(), "the StatefulSet belongs to {found:?}");
+    Ok(())
+}
+
+/// A pipeline of the same name has all of it, and the gateways never notice.
+async fn adopted(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let spec = of_other_class(&json!({}));
+    lives.act("adopted", complete(scene, &spec)).await?.ensure_pods(&[1, 1])?;
+    let owner = scene.pipeline.get().await?.uid().context("a pipeline without an identity")?;
+    let found = owners(scene).await?;
+    ensure!(found == [owner], "the StatefulSet belongs to {found:?}");
+    Ok(())
+}
+
+/// No server is there, and the spans keep coming: it goes at its limit, says what was not done, and nothing is left but the volumes that may
+/// hold something. A gateway that happened to have inserted and committed all that it had read when the servers went leaves none.
+async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
+    let scene = lives.scene;
+    let limit = json!({"scaling": {"drain": {"timeout": format!("{LIMIT}s")}}});
+    own.clickhouse.open(false);
+    own.kafka.open(false);
+    let done = async {
+        scene.pipeline.apply(&of_other_class(&limit)).await?;
+        scene.pipeline.delete(Duration::from_secs(LIMIT) + SLACK).await?;
+        wait_pods(scene, &[]).await?;
+        let volumes: Vec<String> = (0..2).map(|number| claim_of(scene, number)).collect();
+        until("end of everything but the volumes", LONGEST, async || {
+            let left: Vec<String> = objects(scene).await?.into_iter().collect();
+            let are_volumes = !left.is_empty() && left.iter().all(|one| volumes.contains(one));
+            Ok(if are_volumes { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        })
+        .await
+    };
+    lives.act("delete without servers", done).await?.ensure_pods(&[1, 1])?;
+    let told = told(scene).await?;
+    let late = told.iter().find(|(reason, _)| reason == "DrainTimedOut");
+    let says = |words: &str| late.is_some_and(|(_, note)| note.contains(words));
+    ensure!(
+        says(&format!("longer than {LIMIT} s (")) && says("which may hold the only copy"),
+        "the events are {told:?}"
+    );
+    Ok(())
+}
+
+fn claim_of(scene: &Scene, number: u32) -> String {
+    format!("PersistentVolumeClaim queue-{}-{number}", workload_name(scene))
+}
+
+/// The servers are back, and a pipeline of the same name and group goes on with what nobody has, and with the volumes that were left.
+async fn reads_on(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
+    let scene = lives.scene;
+    let lag = scene.topic.lag(&scene.pipeline.settings().consumer_group()).await?;
+    ensure!(lag.messages >= LAG_MIN, "nothing waits for the next pipeline: {lag:?}");
+    own.kafka.open(true);
+    own.clickhouse.open(true);
+    let spec = of_other_class(&json!({}));
+    lives.act("made again", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
+}
+
+async fn wait_ready(scene: &Scene, replicas: u32) -> Result<()> {
+    let is_so = |status: &TracePipelineStatus| status.ready_replicas == Some(replicas);
+    scene.pipeline.wait(&format!("with {replicas} ready gateways"), LONGEST, is_so).await.map(drop)
+}

@@ -1,0 +1,128 @@
+//! What a pipeline has when an action is done: each of its objects once and nothing besides, and gateways that are as they are meant.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use anyhow::Result;
+use e2e_fixtures::cluster::{Seen, pipeline_selector, until};
+use e2e_fixtures::pipeline::condition;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use sluice_crds::status::condition as kind;
+use sluice_crds::{RolloutState, TracePipelineStatus};
+
+use super::LONGEST;
+use crate::scene::Scene;
+
+/// Configs of gateways at the most: the planned one, what runs while that one is taken back, and two older ones.
+const CONFIGS_MAX: usize = 4;
+
+/// Waits until each object of a pipeline is there once, so many claims, and nothing besides.
+pub async fn wait_whole(scene: &Scene, claims: u32) -> Result<()> {
+    until("each object of the pipeline once", LONGEST, async || {
+        let found = objects(scene).await?;
+        Ok(if is_whole(scene.pipeline.name(), claims, &found) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{found:?}"))
+        })
+    })
+    .await
+}
+
+fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
+    let once = ["NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"];
+    let mut expected: BTreeSet<String> =
+        once.iter().map(|kind| format!("{kind} {pipeline}-gateway")).collect();
+    expected
+        .extend((0..claims).map(|number| format!("PersistentVolumeClaim queue-{pipeline}-gateway-{number}")));
+    // These are named by their content.
+    let hashed = ["Job schema", "ConfigMap schema", "ConfigMap config"].map(|hashed| {
+        let prefix = hashed.replace(' ', &format!(" {pipeline}-")) + "-";
+        found.iter().filter(|name| name.starts_with(&prefix)).count()
+    });
+    let [jobs, schemas, configs] = hashed;
+    let is_once = (jobs, schemas) == (1, 1) && (1..=CONFIGS_MAX).contains(&configs);
+    is_once && expected.is_subset(found) && found.len() == expected.len() + jobs + schemas + configs
+}
+
+/// Kind and name of everything that carries the pipeline's labels, but its pods.
+pub async fn objects(scene: &Scene) -> Result<BTreeSet<String>> {
+    let mut found = named::<StatefulSet>(scene).await?;
+    found.extend(named::<ConfigMap>(scene).await?);
+    found.extend(named::<Job>(scene).await?);
+    found.extend(named::<NetworkPolicy>(scene).await?);
+    found.extend(named::<PersistentVolumeClaim>(scene).await?);
+    found.extend(named::<PodDisruptionBudget>(scene).await?);
+    found.extend(named::<Service>(scene).await?);
+    found.extend(named::<ServiceAccount>(scene).await?);
+    Ok(found)
+}
+
+async fn named<K>(scene: &Scene) -> Result<BTreeSet<String>>
+where
+    K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    K::DynamicType: Default,
+{
+    let kind = K::kind(&K::DynamicType::default()).into_owned();
+    let found = scene.namespace.list::<K>(&pipeline_selector(scene.pipeline.name())).await?;
+    Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
+}
+
+/// Waits until so many gateways run, and all of the newest revision.
+pub async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
+    let what = format!("with {replicas} gateways of the newest revision");
+    let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
+    scene.pipeline.wait(&what, LONGEST, is_so).await.map(drop)
+}
+
+fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
+    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
+    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
+    let counts = [status.desired_replicas, status.replicas, status.ready_replicas];
+    is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
+}
+
+/// Waits until these are the gateways' pods, and no other is there, not even one that ends.
+pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
+    until(&format!("pods {names:?} and no other"), LONGEST, async || {
+        let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
+        Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+    })
+    .await
+}
+
+#[test]
+fn a_pipeline_is_whole_with_each_object_once() {
+    let names = |more: &[&str]| -> BTreeSet<String> {
+        let all = [
+            "NetworkPolicy p-gateway",
+            "PodDisruptionBudget p-gateway",
+            "Service p-gateway",
+            "ServiceAccount p-gateway",
+            "StatefulSet p-gateway",
+            "PersistentVolumeClaim queue-p-gateway-0",
+            "Job p-schema-1",
+            "ConfigMap p-schema-1",
+        ];
+        all.iter().chain(more).map(ToString::to_string).collect()
+    };
+    let one = "ConfigMap p-config-1";
+    assert!(is_whole("p", 1, &names(&[one])));
+    assert!(is_whole("p", 1, &names(&[one, "ConfigMap p-config-2"])));
+    for more in [
+        &[][..],
+        &[one, "Job p-drain-1"],
+        &[one, "Job p-schema-2"],
+        &[one, "PersistentVolumeClaim queue-p-gateway-1"],
+    ] {
+        assert!(!is_whole("p", 1, &names(more)), "{more:?}");
+    }
+    assert!(!is_whole("p", 2, &names(&[one])));
+}

@@ -1,0 +1,111 @@
+//! Two operators and one Lease: one works, the other waits; one that can no longer say that it leads ends before the other begins.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Cluster, Namespace, Seen, until};
+use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, Write, ensure_definition};
+use e2e_fixtures::pipeline::{Pipeline, Settings};
+use e2e_stack::target::Resolved;
+use k8s_openapi::api::coordination::v1::Lease;
+use serde_json::json;
+
+use crate::environment::{READY, without_operator};
+use crate::operator::many::program;
+
+/// It gives up 12 s after its last renewal, and looks every 2 s; the rest is for a busy machine.
+const GIVES_UP: Duration = Duration::from_secs(40);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
+    without_operator(run).await
+}
+
+async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
+    ensure_definition(cluster).await?;
+    let name = format!("e2e-lease-{:x}", std::process::id());
+    let folder = std::env::temp_dir().join(&name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let namespace = Namespace::create(cluster, &name).await?;
+    let ran = two(&namespace, target, &folder).await;
+    let removed = namespace.delete().await;
+    ran.and(removed)?;
+    std::fs::remove_dir_all(&folder).context("remove the test's files")
+}
+
+async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<()> {
+    let program = program();
+    let orders = |identity| Orders {
+        kubeconfig: &target.kubeconfig,
+        namespace,
+        program: &program,
+        gateway_image: "sluice.local/none:0",
+        identity,
+    };
+    let mut first = LocalOperator::start(orders("first"), folder).await?;
+    wait_holder(namespace, "first_").await?;
+    let second = LocalOperator::start(orders("second"), folder).await?;
+    let pipeline = pipeline(namespace, target);
+    // A missing topic is said of it, which is a write.
+    pipeline.apply(&change(1)).await?;
+    pipeline.wait("with a status", READY, |_| true).await?;
+    ensure!(works(&second) == 0, "the one that waits has written {:?}", second.front.writes());
+    first.front.cut();
+    // There is something to write for whoever leads: one that led too early would be seen to.
+    pipeline.apply(&change(2)).await?;
+    let ended = until("the end of the leader", GIVES_UP, async || {
+        let written = works(&second);
+        let ended = first.program.ended()?;
+        ensure!(ended.is_some() || written == 0, "both lead: {:?}", second.front.writes());
+        Ok(ended.map_or(Seen::NotYet("it runs".to_owned()), Seen::Done))
+    })
+    .await?;
+    ensure!(ended.code() == Some(1), "the leader ended with {ended}");
+    ensure!(first.program.log()?.contains("no longer leading"), "it does not say why it ended");
+    wait_holder(namespace, "second_").await?;
+    pipeline.wait("with a status by the second", READY, |_| true).await?;
+    ensure!(works(&second) > 0, "the second has written nothing");
+    second.program.stop().await
+}
+
+/// Writes of one that works.
+fn works(operator: &LocalOperator) -> usize {
+    let is_work = |write: &&Write| write.call.resource != "leases";
+    operator.front.writes().iter().filter(is_work).count()
+}
+
+fn pipeline(namespace: &Namespace, target: &Resolved) -> Pipeline {
+    let settings = Settings {
+        name: "waits".to_owned(),
+        brokers: vec![target.kafka.host.clone()],
+        topic: format!("{}-is-missing", namespace.name()),
+        clickhouse: target.clickhouse.host.clone(),
+        database: "none".to_owned(),
+        image: "sluice.local/none:0".to_owned(),
+        storage_class: None,
+    };
+    Pipeline::new(namespace, settings)
+}
+
+fn change(partitions: u32) -> serde_json::Value {
+    json!({
+        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
+        "gateway": {"resources": {"cpuRequest": POD_CORES}},
+        "queue": {"mode": "Disabled", "size": null},
+        "partitionsPerReplica": partitions,
+    })
+}
+
+async fn wait_holder(namespace: &Namespace, prefix: &str) -> Result<()> {
+    until(&format!("the Lease of {prefix}"), READY, async || {
+        let lease = namespace.api::<Lease>().get_opt("sluice").await.context("get the Lease")?;
+        let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+        Ok(if holder.starts_with(prefix) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("held by {holder:?}"))
+        })
+    })
+    .await
+}

@@ -1,0 +1,202 @@
+//! `kubectl sluice` against a pipeline that runs: each command tells what is so, also as JSON, and ends with the status that its help
+//! names.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::spans::Shape;
+use e2e_stack::TargetArgs;
+use kube::ResourceExt as _;
+use rdkafka::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use serde_json::{Value, json};
+use sluice_plan::names::KEPT_OUT;
+
+use crate::delivery::malformed::good;
+use crate::operator::many::program as operator_program;
+use crate::scene::{self, Scene, Uses};
+
+/// The plugin's name: the operator's program under it.
+const NAME: &str = "kubectl-sluice";
+
+/// Partitions of the topic, and gateways at one for four of them.
+const PARTITIONS: i32 = 8;
+
+/// Spans that the pipeline reads meanwhile: enough that every partition has been committed.
+const SPANS: u64 = 20_000;
+
+/// How long the operator may take to write what it has seen into the status.
+const SOON: Duration = Duration::from_secs(90);
+
+/// What a command wrote, and how it ended.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    told: String,
+}
+
+impl Ended {
+    /// What it wrote as JSON; the exit status must be this.
+    fn json(&self, code: i32) -> Result<Value> {
+        ensure!(self.code == Some(code), "ended with {:?}: {}{}", self.code, self.out, self.told);
+        serde_json::from_str(&self.out).with_context(|| format!("understand {:?}", self.out))
+    }
+
+    /// That it wrote this; the exit status must be this.
+    fn has(&self, code: i32, part: &str) -> Result<()> {
+        ensure!(self.code == Some(code), "ended with {:?}: {}{}", self.code, self.out, self.told);
+        ensure!(
+            self.out.contains(part) || self.told.contains(part),
+            "{part:?} is missing in {}{}",
+            self.out,
+            self.told
+        );
+        Ok(())
+    }
+}
+
+/// The plugin, with a kubeconfig and a namespace.
+struct Plugin {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    namespace: String,
+}
+
+impl Plugin {
+    fn of(scene: &Scene) -> Result<Plugin> {
+        let operator = operator_program();
+        let program = operator.with_file_name(NAME);
+        // Whoever installs the plugin does the same.
+        if !program.exists() {
+            std::os::unix::fs::symlink(&operator, &program).context("give the operator its other name")?;
+        }
+        let kubeconfig = TargetArgs::from_environment().target()?.resolve()?.kubeconfig;
+        Ok(Plugin { program, kubeconfig, namespace: scene.namespace.name().to_owned() })
+    }
+
+    async fn run(&self, words: &str) -> Result<Ended> {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.env("KUBECONFIG", &self.kubeconfig).args(["-n", &self.namespace]).args(words.split(' '));
+        let output =
+            command.kill_on_drop(true).output().await.with_context(|| format!("run {NAME} {words}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Ended { code: output.status.code(), out: text(&output.stdout), told: text(&output.stderr) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
+    scene::run("the_plugin_tells_and_drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let plugin = Plugin::of(scene)?;
+        plugin.run("status traces").await?.has(66, "there is no pipeline traces")?;
+        scene.start_default().await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
+        scene.assert_nothing_lost(&sent).await?;
+        tells(&plugin).await?;
+        let found = letters(scene, &plugin).await;
+        scene.topic.delete_dead_letters().await?;
+        found?;
+        drains(scene, &plugin).await
+    })
+    .await
+}
+
+/// `status`, `lag` and `spool`, for people and for programs.
+async fn tells(plugin: &Plugin) -> Result<()> {
+    until("a status that says ready", SOON, async || {
+        let ended = plugin.run("status traces").await?;
+        let is_told = ended.code == Some(0) && ended.out.contains("2 of 2 gateways ready");
+        Ok(if is_told { Seen::Done(()) } else { Seen::NotYet(ended.out + &ended.told) })
+    })
+    .await?;
+    let story = plugin.run("status --json").await?.json(0)?;
+    ensure!(story[0]["name"] == "traces" && story[0]["toDo"] == json!([]), "{story}");
+    until("every partition told, and none behind", SOON, async || {
+        let ended = plugin.run("lag traces --json").await?;
+        let lag: Value = serde_json::from_str(&ended.out).unwrap_or_default();
+        let is_done = |one: &Value| one["lagMessages"] == 0 && one["gateway"].is_string();
+        let of_all =
+            lag["partitions"].as_array().is_some_and(|all| all.len() == 8 && all.iter().all(is_done));
+        Ok(if ended.code == Some(0) && of_all {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(ended.out + &ended.told)
+        })
+    })
+    .await?;
+    plugin.run("lag traces").await?.has(0, "0 messages behind in 8 partitions")?;
+    let spool = plugin.run("spool traces --json").await?.json(0)?;
+    let gateways = spool["gateways"].as_array().context("no gateways")?;
+    let is_known = |one: &Value| one["blocks"] == 0 && one["volumeFreeBytes"].as_u64() > Some(0);
+    ensure!(gateways.len() == 2 && gateways.iter().all(is_known), "{spool}");
+    plugin.run("spool traces").await?.has(0, "traces-gateway-1")
+}
+
+/// `dead-letter`, by a message that cannot be read.
+async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
+    let mut cut_short = good("cut short");
+    cut_short.truncate(cut_short.len() - 4);
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", &scene.environment.kafka_host)
+        .create()
+        .context("make a producer")?;
+    let record = FutureRecord::<(), _>::to(scene.topic.name()).partition(3).payload(&cut_short);
+    let sent = producer.send(record, Duration::from_secs(30)).await;
+    sent.map_err(|(error, _)| error).context("produce a message that cannot be read")?;
+    let list = until("a letter", SOON, async || {
+        let ended = plugin.run("dead-letter traces list --json --limit 5").await?;
+        let is_there = ended.code == Some(0) && !ended.out.is_empty();
+        Ok(if is_there { Seen::Done(ended) } else { Seen::NotYet(ended.out + &ended.told) })
+    })
+    .await?;
+    let letter = list.json(0)?;
+    ensure!(letter["partition"] == 3 && letter["topic"] == scene.topic.name(), "{letter}");
+    plugin.run("dead-letter traces show --limit 1").await?.has(0, scene.topic.name())?;
+    let would_be = format!("would be replayed to {}/3", scene.topic.name());
+    plugin.run("dead-letter traces replay --dry-run --limit 1").await?.has(0, &would_be)?;
+    // A wrong word is the gateway's to refuse, and its status is passed on.
+    plugin.run("dead-letter traces list --nonsense").await?.has(64, "--nonsense")
+}
+
+/// `drain` until nothing is held, while which the operator leaves the gateway alone, and back.
+async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
+    let pods = scene.pipeline.gateways().list().await?;
+    let pod = pods.first().context("no gateway")?.name_any();
+    has_partitions(plugin, &pod, |count| count == PARTITIONS / 2).await?;
+    let held = plugin.run(&format!("drain {pod} --json --timeout 60")).await?.json(0)?;
+    ensure!(held["blocks"] == 0 && held["uncommitted"] == 0, "{held}");
+    has_partitions(plugin, &pod, |count| count == 0).await?;
+    ensure!(is_kept_out(scene, &pod).await?, "the operator is not told that {pod} is kept out");
+    plugin.run(&format!("drain {pod} --resume")).await?.has(0, "takes part again")?;
+    ensure!(!is_kept_out(scene, &pod).await?, "{pod} is still marked as kept out");
+    has_partitions(plugin, &pod, |count| count > 0).await?;
+    plugin.run("drain traces-gateway-77").await?.has(66, "there is no pod traces-gateway-77")
+}
+
+/// Waits until every partition has a gateway, and this one as many as it says.
+async fn has_partitions(plugin: &Plugin, pod: &str, wanted: impl Fn(i32) -> bool) -> Result<()> {
+    until(&format!("the partitions of {pod}"), SOON, async || {
+        let lag = plugin.run("lag traces --json").await?.json(0)?;
+        let owners: Vec<Option<&str>> = lag["partitions"]
+            .as_array()
+            .context("no partitions")?
+            .iter()
+            .map(|one| one["gateway"].as_str())
+            .collect();
+        let count = i32::try_from(owners.iter().filter(|owner| **owner == Some(pod)).count())?;
+        Ok(if owners.iter().all(Option::is_some) && wanted(count) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{owners:?}"))
+        })
+    })
+    .await
+}
+
+async fn is_kept_out(scene: &Scene, pod: &str) -> Result<bool> {
+    let pods = scene.pipeline.gateways().list().await?;
+    let pod = pods.iter().find(|one| one.name_any() == pod).with_context(|| format!("{pod} is gone"))?;
+    Ok(pod.annotations().contains_key(KEPT_OUT))
+}

@@ -1,0 +1,83 @@
+//! The `PodMonitor` of a pipeline's gateways, of a kind that a cluster may get later.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_stack::definitions;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+use sluice_plan::PodMonitor;
+
+use crate::deletion::life::events;
+use crate::environment::READY;
+use crate::operator::foreign_kinds::with_definitions;
+use crate::scene::{self, Scene, Uses};
+
+/// Of the kind, where the Prometheus operator or a test has brought it.
+const DEFINITION: &str = "podmonitors.monitoring.coreos.com";
+
+/// Alone: what it makes goes with the definition, which belongs to the whole cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_its_switch() -> Result<()> {
+    let all = tokio::task::spawn_blocking(definitions::monitoring).await;
+    let all = all.context("the thread that asks Go ended")??;
+    let of_pods: Vec<Value> =
+        all.into_iter().filter(|one| one["spec"]["names"]["kind"] == "PodMonitor").collect();
+    ensure!(of_pods.len() == 1, "{} definitions of PodMonitor", of_pods.len());
+    scene::run("a_pod_monitor", Uses::ServersAlone, 4, async |scene: &mut Scene| {
+        let cluster = scene.environment.cluster.clone();
+        let is_known = Api::<CustomResourceDefinition>::all(cluster.client()).get_opt(DEFINITION).await;
+        let is_known = is_known.context("look for the definition")?.is_some();
+        scene.start(&monitored("main")).await.context("with or without the kind")?;
+        let told = events(scene).await?;
+        let is_told = told.iter().any(|reason| reason == "NoPodMonitors");
+        ensure!(is_told != is_known, "the cluster knows the kind: {is_known}; the events are {told:?}");
+        with_definitions(&cluster, &of_pods, with_kind(scene)).await
+    })
+    .await
+}
+
+async fn with_kind(scene: &Scene) -> Result<()> {
+    let monitors: Api<PodMonitor> = scene.namespace.api();
+    scene.pipeline.apply(&monitored("other")).await?;
+    let found =
+        wait(&monitors, |found| found.labels().get("release").is_some_and(|one| one == "other")).await?;
+    let selected = found.spec["selector"]["matchLabels"].as_object().context("it selects nothing")?;
+    let selector =
+        selected.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let selector = selector.collect::<Vec<_>>().join(",");
+    let pods: Vec<Pod> = scene.namespace.list(&selector).await?;
+    ensure!(pods.len() == 1, "{selector} selects {} pods", pods.len());
+    // Another look changes nothing of it.
+    let version = found.resource_version();
+    scene
+        .pipeline
+        .apply(&json!({"replicas": 2, "observability": monitored("other")["observability"]}))
+        .await?;
+    let two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
+    scene.pipeline.wait("with two gateways", READY, two).await?;
+    let again = monitors.get(&found.name_any()).await.context("get the PodMonitor")?;
+    ensure!(again.resource_version() == version, "it was written again: {:?}", again.managed_fields());
+    scene.pipeline.apply(&json!({"observability": {"podMonitor": {"enabled": false}}})).await?;
+    until("the PodMonitor to go", READY, async || {
+        let found = monitors.get_opt(&found.name_any()).await.context("look for the PodMonitor")?;
+        Ok(found.map_or(Seen::Done(()), |found| Seen::NotYet(format!("{:?}", found.metadata))))
+    })
+    .await
+}
+
+async fn wait(monitors: &Api<PodMonitor>, is_so: impl Fn(&PodMonitor) -> bool) -> Result<PodMonitor> {
+    until("the PodMonitor as the spec has it", READY, async || {
+        let found = monitors.list(&ListParams::default()).await.context("list PodMonitors")?;
+        let seen = format!("{:?}", found.items);
+        Ok(found.items.into_iter().find(|found| is_so(found)).map_or(Seen::NotYet(seen), Seen::Done))
+    })
+    .await
+}
+
+fn monitored(release: &str) -> Value {
+    json!({"observability": {"podMonitor": {"enabled": true, "labels": {"release": release}}}})
+}

@@ -1,0 +1,144 @@
+//! What a person at a terminal reads: `kubectl get tp`, which the server prints, and `kubectl describe tp` tell what runs, how far it is
+//! behind, why it has that size, what it is doing and what a person must do.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::spans::Shape;
+use e2e_stack::kubernetes;
+use e2e_stack::paths::Paths;
+use serde_json::json;
+use sluice_crds::status::{condition, reason};
+use tokio::process::Command;
+use tokio::task::spawn_blocking;
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: two gateways, of four each.
+const PARTITIONS: i32 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<()> {
+    scene::run("kubectl_tells", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        scene.topic.delete().await?;
+        scene.apply_credentials().await?;
+        scene.pipeline.apply(&json!({})).await?;
+        let missing = ("False", reason::TOPIC_MISSING);
+        scene.pipeline.wait_condition(condition::SOURCE_REACHABLE, missing, READY).await?;
+        waits(scene).await?;
+        let name = scene.topic.name().to_owned();
+        scene.topic =
+            e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, PARTITIONS).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        runs(scene).await
+    })
+    .await
+}
+
+/// That it waits for a topic, and which one a person must make.
+async fn waits(scene: &Scene) -> Result<()> {
+    let row = row(scene).await?;
+    let of = |column: &str| row.get(column).map(String::as_str);
+    ensure!(of("NAME") == Some("traces") && of("READY") == Some("False"), "{row:?}");
+    ensure!(of("REASON") == Some(reason::SOURCE_UNAVAILABLE), "{row:?}");
+    let topic = scene.topic.name();
+    says(scene, &[&format!("the topic \"{topic}\" does not exist"), "Waiting", reason::TOPIC_MISSING]).await
+}
+
+/// What runs, how far behind, and why there are as many as there are; nobody has to do anything.
+async fn runs(scene: &Scene) -> Result<()> {
+    let expected = [
+        ("NAME", "traces"),
+        ("READY", "True"),
+        ("REASON", reason::RUNNING),
+        ("REPLICAS", "2"),
+        ("DESIRED", "2"),
+        ("PARTITIONS", "8"),
+        ("LAG", "0"),
+    ];
+    // The lag is looked at every few seconds.
+    until("a row that says that it runs", READY, async || {
+        let row = row(scene).await?;
+        let is_so = expected.iter().all(|(column, value)| row.get(*column).is_some_and(|is| is == value));
+        Ok(if is_so { Seen::Done(()) } else { Seen::NotYet(format!("{row:?}")) })
+    })
+    .await?;
+    let image = &scene.environment.gateway_image;
+    says(
+        scene,
+        &[
+            "2 gateways read 8 partitions",
+            "one gateway for 4 partitions (partitionsPerReplica)",
+            "Lag: Messages: 0",
+            image,
+            "Guarantee:",
+            "the table is as the spec asks for",
+        ],
+    )
+    .await
+}
+
+/// `kubectl describe` has all of these.
+async fn says(scene: &Scene, words: &[&str]) -> Result<()> {
+    until("what describe has to say", READY, async || {
+        let said = kubectl(scene, &["describe", "tp", scene.pipeline.name()]).await?;
+        // How it is laid out is kubectl's.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let missing: Vec<&&str> = words.iter().filter(|word| !said.contains(**word)).collect();
+        Ok(if missing.is_empty() {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("describe does not say {missing:?}: {said}"))
+        })
+    })
+    .await
+}
+
+/// What `kubectl get` prints of the pipeline, by column.
+async fn row(scene: &Scene) -> Result<BTreeMap<String, String>> {
+    let table = kubectl(scene, &["get", "tp", scene.pipeline.name()]).await?;
+    cells(&table).with_context(|| format!("kubectl get prints no table: {table}"))
+}
+
+/// The cells of a table of one row, by the heads of its columns, below which they begin.
+fn cells(table: &str) -> Option<BTreeMap<String, String>> {
+    let (head, row) = table.split_once('\n')?;
+    let begins = |at: usize| at == 0 || head.as_bytes()[at - 1] == b' ';
+    let starts: Vec<usize> =
+        (0..head.len()).filter(|at| head.as_bytes()[*at] != b' ' && begins(*at)).collect();
+    let cut = |line: &str, at: usize| {
+        let end = starts.get(at + 1).copied().unwrap_or(line.len()).min(line.len());
+        line.get(starts[at].min(end)..end).unwrap_or_default().trim().to_owned()
+    };
+    let row = row.lines().next()?;
+    Some((0..starts.len()).map(|at| (cut(head, at), cut(row, at))).collect())
+}
+
+#[test]
+fn a_table_is_cut_at_its_heads() {
+    let found = cells("NAME    READY   LAG   AGE\ntraces  True          4m\n").unwrap();
+    let of = |column: &str| found[column].as_str();
+    assert_eq!((of("NAME"), of("READY"), of("LAG"), of("AGE")), ("traces", "True", "", "4m"));
+    assert_eq!(cells("No resources found"), None);
+}
+
+/// As a person runs it, in the namespace of the scene; gives what it prints.
+pub async fn kubectl(scene: &Scene, words: &[&str]) -> Result<String> {
+    let programs = spawn_blocking(|| kubernetes::programs::build(&Paths::from_environment()?));
+    let ran = Command::new(programs.await.context("find kubectl")??.join("kubectl"))
+        .arg("--kubeconfig")
+        .arg(scene.environment.kubeconfig()?)
+        .args(["--namespace", scene.namespace.name()])
+        .args(words)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("run kubectl")?;
+    ensure!(ran.status.success(), "kubectl {words:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+}

@@ -1,0 +1,152 @@
+//! A change of gateways goes to one of them first, goes back by itself when it fails, and is tried again when the spec is edited;
+//! numbered spans flow through all of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition, reason};
+use sluice_crds::{RolloutState, TracePipelineStatus};
+
+use crate::environment::READY;
+use crate::gitops::health;
+use crate::gitops::health;
+use crate::scene::{self, Scene, Uses};
+
+/// Load of numbered spans: several messages a second and partition, and little of two shared cores.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// The gateway that is tried.
+const FIRST: &str = "traces-gateway-2";
+
+type Uids = BTreeMap<String, String>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
+    let body = async |scene: &mut Scene| {
+        scene.start(&spec(&json!({}))).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        let unmanaged = json!({"management": "None"});
+
+        let before = uids(scene).await?;
+        scene.pipeline.apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}}))).await?;
+        let is_canary = |status: &TracePipelineStatus| {
+            status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Canary)
+        };
+        health::reached(&scene.pipeline, "canary", READY, is_canary).await?;
+        others_wait_for_the_first(scene, &before).await?;
+        let good = wait_complete(scene).await?;
+        ensure!(
+            good.values().all(|uid| !before.values().any(|old| old == uid)),
+            "not all were replaced: {good:?}"
+        );
+
+        let bad = json!({"image": "sluice-gateway:no-such-version", "imagePullPolicy": "Never"});
+        scene
+            .pipeline
+            .apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}, "gateway": bad})))
+            .await?;
+        let rolled_back = ("False", reason::ROLLED_BACK);
+        let said = scene.pipeline.wait_condition(condition::READY, rolled_back, READY).await?;
+        ensure!(said.contains("ErrImageNeverPull") && said.contains(FIRST), "Ready says {said:?}");
+        health::assert_state(&scene.pipeline, "rolled-back").await?;
+        assert_event(scene, &said).await?;
+        let back = until("all gateways after what failed", READY, async || {
+            let status = scene.pipeline.get().await?.status.context("no status")?;
+            let ready = status.ready_replicas;
+            Ok(if ready == Some(3) {
+                Seen::Done(uids(scene).await?)
+            } else {
+                Seen::NotYet(format!("{ready:?} ready"))
+            })
+        })
+        .await?;
+        ensure!(others(&back) == others(&good), "others were touched: {good:?}, then {back:?}");
+
+        let mended = json!({"logLevel": "debug"});
+        scene
+            .pipeline
+            .apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}, "gateway": mended})))
+            .await?;
+        let healed = wait_complete(scene).await?;
+        ensure!(
+            healed.values().all(|uid| !good.values().any(|old| old == uid)),
+            "not all were replaced: {healed:?}"
+        );
+
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    };
+    scene::run("rollout", Uses::Servers, 6, body).await
+}
+
+fn spec(change: &Value) -> Value {
+    let base = json!({"replicas": 3, "rollout": {"canary": {"duration": "15s"}}});
+    e2e_fixtures::pipeline::merged(&base, change)
+}
+
+async fn uids(scene: &Scene) -> Result<Uids> {
+    scene.pipeline.gateways().uids().await
+}
+
+fn others(uids: &Uids) -> Uids {
+    uids.iter().filter(|(name, _)| *name != FIRST).map(|(name, uid)| (name.clone(), uid.clone())).collect()
+}
+
+async fn state(scene: &Scene) -> Result<Option<RolloutState>> {
+    let object = scene.pipeline.get().await?;
+    let is_news =
+        object.status.as_ref().and_then(|status| status.observed_generation) == object.metadata.generation;
+    let rollout = object.status.and_then(|status| status.rollout);
+    Ok(rollout.map(|rollout| rollout.state).filter(|_| is_news))
+}
+
+/// While the first one is tried no other is replaced; it ends when the others follow.
+async fn others_wait_for_the_first(scene: &Scene, before: &Uids) -> Result<()> {
+    let mut looks = 0_u32;
+    until("end of the time in which one gateway is tried", READY, async || {
+        let now = uids(scene).await?;
+        match state(scene).await? {
+            // It was tried before the pods were listed as well, and the others were as they had been.
+            Some(RolloutState::Canary) => {
+                ensure!(others(&now) == others(before), "others were replaced too early: {now:?}");
+                looks += 1;
+                Ok(Seen::NotYet(format!("{looks} looks")))
+            }
+            Some(RolloutState::Rolling | RolloutState::Complete) if looks > 0 => Ok(Seen::Done(())),
+            other => Ok(Seen::NotYet(format!("{other:?} after {looks} looks"))),
+        }
+    })
+    .await
+}
+
+async fn wait_complete(scene: &Scene) -> Result<Uids> {
+    scene
+        .pipeline
+        .wait("with the newest revision everywhere", READY, |status| {
+            status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Complete)
+        })
+        .await?;
+    scene.pipeline.wait_ready(READY).await?;
+    uids(scene).await
+}
+
+/// What `kubectl describe` shows.
+async fn assert_event(scene: &Scene, said: &str) -> Result<()> {
+    let events: Api<Event> = scene.namespace.api();
+    until("the event of what failed", READY, async || {
+        let listed = events.list(&ListParams::default()).await.context("list events")?.items;
+        let found = listed.iter().find(|event| event.reason.as_deref() == Some(reason::ROLLED_BACK));
+        let note = found.and_then(|event| event.note.clone());
+        Ok(match note {
+            Some(note) if said.starts_with(&note[..note.len().min(40)]) => Seen::Done(()),
+            other => Seen::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+}

@@ -1,0 +1,94 @@
+//! While `ClickHouse` is away nobody can leave: that inserts fail is said; a pipeline of fewer gateways, or none, says who leaves and how
+//! far they are, and so does the same one when it is deleted meanwhile. Once the server is back it goes, drained. Numbered spans flow
+//! through all of it: none is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_faults::{SinkFront, Way};
+use e2e_fixtures::cluster::{Seen, until};
+use kube::api::{Api, DeleteParams};
+use serde_json::{Value, json};
+use sluice_crds::status::reason;
+use sluice_crds::{DrainState, TracePipeline, TracePipelineStatus};
+
+use crate::deletion::life::events;
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+
+/// Load of numbered spans: little, since all that comes while the server is away is kept.
+const SPANS_PER_SECOND: u64 = 500;
+
+/// Rows that must be there before.
+const ROWS_BEFORE: u64 = 2_000;
+
+/// Time for a load to pass, and for gateways to come or to leave. That inserts fail is known after two looks at the gateways, half a minute
+/// apart.
+const FLOW: Duration = Duration::from_mins(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<()> {
+    scene::run("leaving", Uses::Servers, 4, async |scene: &mut Scene| {
+        let front = scene.front().await?;
+        scene.start(&spec(2, false)).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        front.go(Way::Refused);
+        reached(&scene.pipeline, "inserts-failing", FLOW, is_sink_failing).await?;
+        let before = scene.pipeline.gateways().uids().await?;
+        scene.pipeline.apply(&spec(1, false)).await?;
+        reached(&scene.pipeline, "scaling", FLOW, drains_to(1)).await?;
+        scene.pipeline.apply(&spec(2, true)).await?;
+        reached(&scene.pipeline, "suspending", FLOW, drains_to(0)).await?;
+        deleted(scene, &front).await?;
+        scene.start(&spec(2, false)).await?;
+        let after = scene.pipeline.gateways().uids().await?;
+        ensure!(after.keys().eq(before.keys()), "the gateways are {after:?}, were {before:?}");
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+fn spec(replicas: u32, suspend: bool) -> Value {
+    json!({"replicas": replicas, "suspend": suspend, "scaling": {"drain": {"timeout": "10m"}}})
+}
+
+/// Gateways were told to leave, until there are so many.
+fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
+    move |status| {
+        let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
+        drain.is_some_and(|drain| (drain.state, drain.target) == (DrainState::Draining, target))
+    }
+}
+
+/// No gateway inserts, and the operator has heard of it.
+fn is_sink_failing(status: &TracePipelineStatus) -> bool {
+    status.conditions.iter().any(|one| one.reason == reason::INSERTS_FAILING)
+}
+
+/// It is held while its gateways are not empty, and goes with its volumes when they are.
+async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
+    let pipelines: Api<TracePipeline> = scene.namespace.api();
+    pipelines.delete(scene.pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;
+    reached(&scene.pipeline, "draining", FLOW, drains_to(0)).await?;
+    front.go(Way::Open);
+    until("end of the pipeline", FLOW, async || {
+        let left = pipelines.get_opt(scene.pipeline.name()).await.context("get the pipeline")?;
+        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.status))))
+    })
+    .await?;
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
+    until("end of the gateways and of their volumes", FLOW, async || {
+        let pods = scene.pipeline.gateways().list().await?.len();
+        let claims = crate::storage::volumes::claims(scene).await?.len();
+        Ok(if pods + claims == 0 {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{pods} pods, {claims} claims"))
+        })
+    })
+    .await
+}

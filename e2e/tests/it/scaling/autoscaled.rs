@@ -1,0 +1,281 @@
+//! The number of gateways follows the load, knows when more of them would not help, and takes none away before it is empty; or it
+//! is somebody else's, by the scale subresource.
+//!
+//! A gateway gets so little of a processor that one of them cannot do what two shared cores can produce. Numbered spans flow through
+//! all of it, many and then few: none is lost, none doubled.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_faults::{Leg, SinkFront, SinkVerdict};
+use e2e_fixtures::pipeline::condition;
+use e2e_fixtures::produce::{Load, Sent};
+use e2e_fixtures::spans::Shape;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::Api;
+use serde_json::{Value, json};
+use sluice_crds::status::condition::{SCALING_ACTIVE, SCALING_LIMITED};
+use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
+use tokio::time::interval;
+
+use crate::environment::READY;
+use crate::operator::told::kubectl;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: enough for many numbers of gateways, of which few are worth having.
+const PARTITIONS: i32 = 12;
+
+/// As many gateways as partitions: no bound of the spec keeps their number from rising.
+const REPLICAS_MAX: u32 = 12;
+
+/// Numbers of gateways that are worth having: with any other, the fullest gateway has no fewer partitions
+/// than with the next lower of these.
+const USEFUL_STEPS: [u32; 6] = [1, 2, 3, 4, 6, 12];
+
+/// What one gateway may use of a processor; what it does with that is less than half of the load.
+const CPU_LIMIT: &str = "40m";
+
+/// Load of numbered spans, a kilobyte each: a quarter of a core to produce.
+const SPANS_PER_SECOND: u64 = 12_000;
+
+/// What is left of the load when it falls: little for one gateway, and still several messages a second.
+const FEW_SPANS_PER_SECOND: u64 = 500;
+
+/// Spans that must come once gateways have left: five seconds' worth of what is left of the load.
+const SPANS_AFTER: u64 = 2_500;
+
+/// How long one insert takes while the server is slow: with so few at a time, a fraction of what the load needs.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// Time for a decision to be made and carried out. Up: 30 s of a load, three polls, pods that start on busy
+/// cores. Down: arrivals are averaged over three minutes, and a surplus counts after one or two.
+const DECIDED: Duration = Duration::from_mins(5);
+
+/// How long a number is watched that must not rise: three polls of the operator, so at least two decisions.
+const WATCHED: Duration = Duration::from_secs(45);
+
+/// How often the numbers are looked at: a wrong one would be there for seconds at least.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// A backlog that is younger than this is none, seconds.
+const CAUGHT_UP_SECONDS: i64 = 30;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
+    let body = async |scene: &mut Scene| {
+        let front = scene.front().await?;
+        scene.start(&spec("Recommend")).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        Box::pin(only_recommended(scene, &load)).await?;
+        scene.pipeline.apply(&spec("Auto")).await?;
+        let before = more_gateways(scene).await?;
+        Box::pin(slow_server(scene, &front, before)).await?;
+        let many = load.stop().await?;
+        let load = few_spans(scene, &many);
+        fewer_gateways(scene, &load, before).await?;
+        let sent = both(many, load.stop().await?);
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    };
+    scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
+}
+
+/// What is recommended is said, again and again, and not done.
+async fn only_recommended(scene: &Scene, load: &Load) -> Result<()> {
+    tokio::select! {
+        said = said_for_a_while(scene, load) => said,
+        grown = watch_at_most(scene, 1) => grown.map(|never| match never {}),
+    }
+}
+
+/// More gateways are recommended, and still are after as much of the load as comes while the number is watched.
+async fn said_for_a_while(scene: &Scene, load: &Load) -> Result<()> {
+    let is_more = |status: &TracePipelineStatus| recommended(status) > Some(1);
+    seen(scene, "recommends more", is_more).await?;
+    scene.wait_acked(load, SPANS_PER_SECOND * WATCHED.as_secs(), DECIDED).await?;
+    seen(scene, "still recommends more", is_more).await.map(drop)
+}
+
+/// The number of gateways that `Auto` comes to: it is worth having, and could be larger.
+async fn more_gateways(scene: &Scene) -> Result<u32> {
+    let status = seen(scene, "has more gateways", |status| status.ready_replicas > Some(1)).await?;
+    useful_step(&status)?;
+    let status = seen(scene, "has caught up", has_caught_up).await?;
+    let chosen = useful_step(&status)?;
+    ensure!(
+        (2..REPLICAS_MAX).contains(&chosen),
+        "{chosen} gateways cannot become both more and fewer, which is what is watched next: {status:?}"
+    );
+    Ok(chosen)
+}
+
+/// More gateways never follow from a slow server, from its first slow insert on, and the status says why.
+async fn slow_server(scene: &Scene, front: &SinkFront, before: u32) -> Result<()> {
+    let slow = front.gate().rule(u32::MAX, SinkVerdict::Late(SLOW), |passage| passage.leg == Leg::Head);
+    tokio::select! {
+        limited = limited_for_a_while(scene) => limited?,
+        grown = watch_at_most(scene, before) => match grown? {},
+    }
+    let status = scene.pipeline.get().await?.status.context("the pipeline has no status")?;
+    let cause = status.scaling.as_ref().and_then(|scaling| scaling.cause.as_deref());
+    ensure!(cause == Some("SinkLimited"), "the cause is {cause:?} while the server is slow");
+    ensure!(
+        status.desired_replicas == Some(before),
+        "{before} gateways became {:?} while the server was slow",
+        status.desired_replicas
+    );
+    ensure!(slow.applied() > 0, "no insert was slow");
+    Ok(())
+}
+
+/// The server is named as what limits, and stays slow after that.
+async fn limited_for_a_while(scene: &Scene) -> Result<()> {
+    scene.pipeline.wait_condition(SCALING_LIMITED, ("True", "SinkLimited"), DECIDED).await?;
+    // The time with a slow server is the fault itself, not a wait for something.
+    tokio::time::sleep(WATCHED).await;
+    Ok(())
+}
+
+/// Gateways leave while spans flow: they are told to, and go when they are empty; the others read on.
+async fn fewer_gateways(scene: &Scene, load: &Load, before: u32) -> Result<()> {
+    let is_told = |drain: &DrainStatus| drain.state == DrainState::Draining && drain.target < before;
+    let status = seen(scene, "drains gateways", |status| leaving(status).is_some_and(is_told)).await?;
+    useful_step(&status)?;
+    seen(scene, "has fewer gateways", |status| {
+        status.replicas.is_some_and(|replicas| replicas < before) && leaving(status).is_none()
+    })
+    .await?;
+    scene.wait_acked(load, SPANS_AFTER, DECIDED).await
+}
+
+/// Ends with an error alone: once more gateways are wanted, asked for from Kubernetes, or there.
+async fn watch_at_most(scene: &Scene, most: u32) -> Result<Infallible> {
+    let workloads: Api<StatefulSet> = scene.namespace.api();
+    let workload = format!("{}-gateway", scene.pipeline.name());
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        let status = scene.pipeline.get().await?.status.context("the pipeline has no status")?;
+        let asked_for = workloads.get(&workload).await.context("get the StatefulSet")?;
+        let asked_for = asked_for.spec.and_then(|spec| u32::try_from(spec.replicas?).ok());
+        let (wanted, there) = (status.desired_replicas, status.replicas);
+        ensure!(
+            wanted.max(asked_for).max(there) <= Some(most),
+            "more than {most} gateways: {wanted:?} are wanted, {asked_for:?} asked for, {there:?} there: {:?}",
+            status.scaling
+        );
+    }
+}
+
+/// What is left of a load that sent `many` and has ended. Numbers go on, so that both are counted as one.
+fn few_spans(scene: &Scene, many: &Sent) -> Load {
+    // Messages are sent whole, so that the next number begins one.
+    let next = many.acked.ranges().last().map_or(0, |range| range.end);
+    let feed = scene.feed(Shape::Numbered, Some(FEW_SPANS_PER_SECOND));
+    Load::start_numbers(&scene.producer, feed, next..u64::MAX)
+}
+
+/// What was sent by one load and then by another.
+fn both(mut sent: Sent, then: Sent) -> Sent {
+    sent.acked.extend(&then.acked);
+    sent.doubtful.extend(&then.doubtful);
+    sent.messages += then.messages;
+    sent.bytes += then.bytes;
+    sent.failure = sent.failure.take().or(then.failure);
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
+    let body = async |scene: &mut Scene| {
+        scene.start(&json!({"scaling": {"mode": "External"}, "replicas": 1})).await?;
+        scene.pipeline.wait_condition(SCALING_ACTIVE, ("False", "External"), READY).await?;
+        let load = scene.load(1_000);
+        kubectl(scene, &["scale", "tp/traces", "--replicas=3"]).await?;
+        seen(scene, "has three gateways", |status| status.ready_replicas == Some(3)).await?;
+        // Without metrics an HPA only keeps its bounds, which is enough to see that it finds and writes the number.
+        scene.namespace.apply(&autoscaler(scene.pipeline.name(), [1, 2])).await?;
+        seen(scene, "has two gateways", |status| {
+            status.replicas == Some(2) && status.ready_replicas == Some(2)
+        })
+        .await?;
+        let hpas: Api<HorizontalPodAutoscaler> = scene.namespace.api();
+        let hpa = hpas.get("traces").await.context("get the HorizontalPodAutoscaler")?;
+        let current = hpa.status.and_then(|status| status.current_replicas);
+        ensure!(current.is_some(), "the autoscaler does not see how many gateways there are");
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    };
+    scene::run("scale_subresource", Uses::Servers, PARTITIONS, body).await
+}
+
+/// Without metrics, so that it only keeps the number within these bounds.
+pub fn autoscaler(pipeline: &str, [least, most]: [u32; 2]) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "traces"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline", "name": pipeline},
+            "minReplicas": least, "maxReplicas": most,
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}}],
+        },
+    })
+}
+
+fn spec(mode: &str) -> Value {
+    json!({
+        "partitionsPerReplica": PARTITIONS,
+        "scaling": {
+            "mode": mode, "minReplicas": 1, "maxReplicas": REPLICAS_MAX,
+            // So long that arrivals decide: to work off the backlog sooner takes all gateways that there may be.
+            "targetLag": "10m", "scaleDownAfter": "1m", "drain": {"timeout": "2m"},
+        },
+        "gateway": {"resources": {"cpuRequest": "20m", "cpuLimit": CPU_LIMIT}},
+    })
+}
+
+async fn seen(
+    scene: &Scene,
+    what: &str,
+    wanted: impl Fn(&TracePipelineStatus) -> bool,
+) -> Result<TracePipelineStatus> {
+    scene.pipeline.wait(what, DECIDED, wanted).await
+}
+
+/// Gateways do the load, and are as many as it takes: none is on its way in or out, and no change is due. Else
+/// what was decided before the server got slow could be carried out while it is.
+fn has_caught_up(status: &TracePipelineStatus) -> bool {
+    let is_active = condition(status, SCALING_ACTIVE)
+        .is_some_and(|active| active.status == "True" && active.reason == "Active");
+    let counts = [status.replicas, status.ready_replicas, recommended(status)];
+    is_active
+        && counts == [status.desired_replicas; 3]
+        && leaving(status).is_none()
+        && lag_seconds(status).is_some_and(|lag| lag <= CAUGHT_UP_SECONDS)
+}
+
+/// How many gateways are wanted: one of the numbers that are worth having, or an error.
+fn useful_step(status: &TracePipelineStatus) -> Result<u32> {
+    let wanted = status.desired_replicas.context("no number of gateways is wanted")?;
+    ensure!(
+        USEFUL_STEPS.contains(&wanted),
+        "{wanted} gateways are wanted, which is none of {USEFUL_STEPS:?}"
+    );
+    Ok(wanted)
+}
+
+fn leaving(status: &TracePipelineStatus) -> Option<&DrainStatus> {
+    status.scaling.as_ref()?.drain.as_ref()
+}
+
+fn recommended(status: &TracePipelineStatus) -> Option<u32> {
+    status.scaling.as_ref()?.recommended_replicas
+}
+
+fn lag_seconds(status: &TracePipelineStatus) -> Option<i64> {
+    status.scaling.as_ref()?.lag_seconds
+}

@@ -1,0 +1,145 @@
+//! A gateway that the kernel kills for its memory is given more in place: the same pod, another limit, which the kubelet gives it on a real
+//! cgroup; and what the API server does not allow is told. Numbered spans flow through all of it: none is lost, none doubled.
+//!
+//! A gateway of its usual size does not run out of memory, so the test takes it away: it lowers the limit of the running container's cgroup to
+//! what it uses, behind the kubelet's back, and the kernel does the rest. The local node is this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::produce::Load;
+use e2e_stack::say;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt as _;
+use serde_json::json;
+use sluice_crds::{MemoryResize, MemoryResizeState};
+
+use crate::deletion::life::events;
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+use crate::spec::quotas::limit;
+
+/// Several messages a second and partition.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 4_000;
+
+/// Time for a load to pass, and for the kernel to find that a gateway wants more than it may have.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// What a cgroup's limit is lowered by in one step, bytes.
+const SQUEEZE_BYTES: u64 = 1 << 20;
+
+/// Folders below `/sys/fs/cgroup` in which a container's cgroup is looked for.
+const CGROUP_DEPTH_MAX: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Result<()> {
+    scene::run("resize", Uses::Servers, 4, async |scene: &mut Scene| {
+        // Another cluster's nodes are not this machine.
+        scene.environment.local_clickhouse_only()?;
+        scene.start(&json!({"gateway": {"resources": {"resize": "InPlace"}}})).await?;
+        let before = gateway(scene).await?;
+        squeeze(&before)?;
+        let load = scene.load(SPANS_PER_SECOND);
+        given(scene, &load, &before).await?;
+        refused(scene, &load, &before).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// 256Mi are three quarters of what it is given, rounded up.
+async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
+    let entry = wait_resize(scene, MemoryResizeState::Done, 1).await?;
+    ensure!(entry.memory == "384Mi", "{entry:?}");
+    scene.pipeline.wait_ready(READY).await?;
+    let after = gateway(scene).await?;
+    ensure!(after.uid() == before.uid(), "the pod was replaced");
+    ensure!(spec_memory(&after).as_deref() == Some("384Mi"), "the pod asks for {:?}", spec_memory(&after));
+    let limit = fs::read_to_string(limit_file(&after)?).context("read the limit")?;
+    ensure!(limit.trim() == (384_u64 << 20).to_string(), "the kernel's limit is {limit}");
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == "MemoryResized"), "no event tells of it: {events:?}");
+    scene.wait_acked(load, SPANS_BETWEEN, FLOW).await
+}
+
+/// A quota has no room for the next step: that is told in its words, and the gateway goes on with what it has.
+async fn refused(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
+    limit(&scene.namespace, "tight", &json!({"limits.memory": "400Mi"})).await?;
+    squeeze(&gateway(scene).await?)?;
+    let entry = wait_resize(scene, MemoryResizeState::Refused, 2).await?;
+    ensure!(entry.memory == "512Mi" && entry.message.contains("exceeded quota: tight"), "{entry:?}");
+    scene.pipeline.wait_ready(READY).await?;
+    let after = gateway(scene).await?;
+    ensure!(after.uid() == before.uid(), "the pod was replaced");
+    ensure!(spec_memory(&after).as_deref() == Some("384Mi"), "the pod asks for {:?}", spec_memory(&after));
+    scene.wait_acked(load, SPANS_BETWEEN, FLOW).await
+}
+
+async fn wait_resize(scene: &Scene, state: MemoryResizeState, ends: u32) -> Result<MemoryResize> {
+    let is_it = |status: &sluice_crds::TracePipelineStatus| {
+        status.memory_resizes.iter().any(|entry| entry.state == state && entry.ends >= ends)
+    };
+    let status = scene.pipeline.wait(&format!("with memory {state:?}"), READY, is_it).await?;
+    let entry = status.memory_resizes.into_iter().next().context("nothing is said of memory")?;
+    say::progress(scene.namespace.name(), &format!("{entry:?}"));
+    Ok(entry)
+}
+
+async fn gateway(scene: &Scene) -> Result<Pod> {
+    scene.pipeline.gateways().list().await?.into_iter().next().context("there is no gateway")
+}
+
+fn container(pod: &Pod) -> Option<&ContainerStatus> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    containers.iter().find(|container| container.name == "gateway")
+}
+
+fn spec_memory(pod: &Pod) -> Option<String> {
+    let container = pod.spec.as_ref()?.containers.iter().find(|container| container.name == "gateway")?;
+    Some(container.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.clone())
+}
+
+/// Lowers the limit of a gateway that runs to what it uses and the kernel cannot take back.
+fn squeeze(pod: &Pod) -> Result<()> {
+    let file = limit_file(pod)?;
+    let usage = ["memory.usage_in_bytes", "memory.current"].map(|name| file.with_file_name(name));
+    let usage =
+        usage.into_iter().find(|path| path.exists()).context("the cgroup does not say what is used")?;
+    let mut bytes: u64 = fs::read_to_string(&usage).context("read what is used")?.trim().parse()?;
+    let began = bytes;
+    // The kernel takes back what it can at each step, and refuses the first limit that what is left does not fit.
+    while bytes > SQUEEZE_BYTES && fs::write(&file, bytes.to_string()).is_ok() {
+        bytes -= SQUEEZE_BYTES;
+    }
+    let limit = fs::read_to_string(&file).unwrap_or_default();
+    say::progress("squeeze", &format!("{began} bytes used, the limit is {}", limit.trim()));
+    Ok(())
+}
+
+/// The file with the memory limit of the gateway's container, of either version of cgroups.
+fn limit_file(pod: &Pod) -> Result<PathBuf> {
+    let id =
+        container(pod).and_then(|container| container.container_id.as_deref()).context("no container")?;
+    let id = id.rsplit('/').next().context("an id without a scheme")?;
+    find(Path::new("/sys/fs/cgroup"), id, CGROUP_DEPTH_MAX)
+        .with_context(|| format!("no cgroup of the container {id} on this machine"))
+}
+
+fn find(folder: &Path, id: &str, depth: usize) -> Option<PathBuf> {
+    let is_it = folder.file_name().is_some_and(|name| name.to_string_lossy().contains(id));
+    if is_it {
+        let files = ["memory.limit_in_bytes", "memory.max"].map(|name| folder.join(name));
+        return files.into_iter().find(|file| file.exists());
+    }
+    let below = fs::read_dir(folder).ok().filter(|_| depth > 0)?;
+    let folders = below
+        .filter_map(|entry| entry.ok().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())));
+    folders.into_iter().find_map(|entry| find(&entry.path(), id, depth - 1))
+}

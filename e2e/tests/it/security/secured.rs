@@ -1,0 +1,257 @@
+//! TLS, client certificates, user and password: to a broker of the test's own, and to `ClickHouse` behind a front with TLS.
+//!
+//! Every way to connect is connected, and every way to get it wrong is told in words that name the field to look at.
+
+mod broker;
+mod front;
+mod keys;
+mod letters;
+mod operator;
+pub mod pods;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::gateway::{Orders, write_config};
+use e2e_fixtures::pipeline::merged;
+use e2e_fixtures::produce::Topic;
+use serde_json::{Value, json};
+
+use crate::delivery::malformed::good;
+use crate::delivery::process;
+use crate::environment::{self, Servers};
+use crate::scene::Uses;
+use broker::{Broker, PASSWORD, USER};
+use front::Front;
+use keys::Keys;
+
+/// What the tests connect to.
+struct Secured {
+    folder: PathBuf,
+    keys: Keys,
+    servers: Servers,
+    broker: Broker,
+    front: Front,
+    mutual_front: Front,
+}
+
+impl Secured {
+    async fn start(test: &str) -> Result<Secured> {
+        let folder = std::env::temp_dir().join(format!("e2e-{test}-{:x}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let keys = Keys::make(&folder)?;
+        let servers = environment::servers().await?;
+        for (file, text) in [("user", USER), ("password", PASSWORD), ("wrong", "battery staple")] {
+            fs::write(folder.join(file), text).context("write user and password")?;
+        }
+        Ok(Secured {
+            front: Front::start(&servers.clickhouse, &keys, false).await?,
+            mutual_front: Front::start(&servers.clickhouse, &keys, true).await?,
+            broker: Broker::start(&folder, &keys).await?,
+            folder,
+            keys,
+            servers,
+        })
+    }
+
+    /// The authority alone.
+    fn tls(&self) -> Value {
+        json!({"caFile": self.keys.certificate("ca")})
+    }
+
+    /// The authority, and a certificate of this name.
+    fn tls_as(&self, name: &str) -> Value {
+        merged(
+            &self.tls(),
+            &json!({"certificateFile": self.keys.certificate(name), "keyFile": self.keys.key(name)}),
+        )
+    }
+
+    fn sasl(&self, mechanism: &str, password: &str) -> Value {
+        json!({
+            "mechanism": mechanism,
+            "usernameFile": self.folder.join("user"),
+            "passwordFile": self.folder.join(password),
+        })
+    }
+
+    /// User and password of `ClickHouse`.
+    fn credentials(&self) -> Result<Value> {
+        let (user, password) = (self.folder.join("ch-user"), self.folder.join("ch-password"));
+        fs::write(&user, &self.servers.user).context("write ClickHouse's user")?;
+        fs::write(&password, &self.servers.password).context("write ClickHouse's password")?;
+        Ok(json!({"usernameFile": user, "passwordFile": password}))
+    }
+
+    /// Ways to get a connection to Kafka, and how `check` tells of it: nothing when it is well.
+    fn kafka_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
+        let at = |address: &str, change: Value| merged(&json!({"bootstrapServers": [address]}), &change);
+        let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
+        let other = json!({"tls": {"caFile": self.keys.certificate("other-ca")}});
+        let login = |mechanism: &str, password: &str| {
+            at(sasl_tls, json!({"tls": self.tls(), "sasl": self.sasl(mechanism, password)}))
+        };
+        vec![
+            ("tls", at(tls, json!({"tls": self.tls()})), &[]),
+            ("mutual", at(mutual, json!({"tls": self.tls_as("client")})), &[]),
+            ("plain", login("Plain", "password"), &[]),
+            ("scram 256", login("ScramSha256", "password"), &[]),
+            ("scram 512", login("ScramSha512", "password"), &[]),
+            ("without tls", at(sasl, json!({"sasl": self.sasl("ScramSha512", "password")})), &[]),
+            (
+                "another authority",
+                at(tls, other),
+                &["certificate verify failed", "is signed by an authority in"],
+            ),
+            (
+                "another name",
+                at(&tls.replace("localhost", "127.0.0.1"), json!({"tls": self.tls()})),
+                &["verify failed", "made out to the host in source.kafka.bootstrapServers"],
+            ),
+            (
+                "no certificate",
+                at(mutual, json!({"tls": self.tls()})),
+                &["set source.kafka.tls.certificateFile"],
+            ),
+            (
+                "a stranger",
+                at(mutual, json!({"tls": self.tls_as("stranger")})),
+                &["the broker trusts the client certificate in"],
+            ),
+            (
+                "wrong password",
+                login("ScramSha512", "wrong"),
+                &["refuses user and password", "source.kafka.sasl"],
+            ),
+            (
+                "wrong password, plain",
+                login("Plain", "wrong"),
+                &["refuses user and password", "source.kafka.sasl"],
+            ),
+            ("no tls to tls", at(tls, json!({})), &["source.kafka.bootstrapServers"]),
+            ("tls to no tls", at(&self.broker.host, json!({"tls": self.tls()})), &["is one for TLS"]),
+            (
+                "no such setting",
+                at(&self.broker.host, json!({"properties": {"socket.receive.bufer.bytes": "1"}})),
+                &["socket.receive.bufer.bytes"],
+            ),
+            ("no such file", at(tls, json!({"tls": {"caFile": "/nowhere/ca.crt"}})), &["/nowhere/ca.crt"]),
+        ]
+    }
+
+    /// The same for `ClickHouse`.
+    fn clickhouse_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
+        let at = |url: &str, tls: Value| json!({"endpoints": [url], "tls": tls});
+        let wrong =
+            json!({"passwordFile": self.folder.join("wrong"), "usernameFile": self.folder.join("user")});
+        let refused = merged(&at(&self.front.url(), self.tls()), &json!({"credentials": wrong}));
+        let plain_port = self.servers.clickhouse.replace("http://127.0.0.1", "https://localhost");
+        vec![
+            ("https", at(&self.front.url(), self.tls()), &[]),
+            ("https, mutual", at(&self.mutual_front.url(), self.tls_as("client")), &[]),
+            (
+                "https, another authority",
+                at(&self.front.url(), json!({"caFile": self.keys.certificate("other-ca")})),
+                &["no TLS connection", "look at tls.caFile"],
+            ),
+            (
+                "https, another name",
+                at(&format!("https://127.0.0.1:{}", self.front.port), self.tls()),
+                &["made out to other names than the endpoint's host"],
+            ),
+            (
+                "https, no certificate",
+                at(&self.mutual_front.url(), self.tls()),
+                &["set tls.certificateFile and tls.keyFile"],
+            ),
+            (
+                "https, a stranger",
+                at(&self.mutual_front.url(), self.tls_as("stranger")),
+                &["the server does not trust the client certificate"],
+            ),
+            ("https to http", at(&plain_port, self.tls()), &["does not speak TLS on this port"]),
+            ("https, wrong password", refused, &["refused (code 516)"]),
+        ]
+    }
+}
+
+/// What `sluice-gateway check` says of a config: its problems, one of them a line.
+async fn problems(program: &Path, config: &Path) -> Result<Vec<String>> {
+    let mut check = Command::new(program);
+    check.args(["check", "--json", "--config"]).arg(config);
+    let ended = tokio::task::spawn_blocking(move || check.output()).await?.context("run the check")?;
+    let found: Value = serde_json::from_slice(&ended.stdout)
+        .with_context(|| format!("understand the check: {}", String::from_utf8_lossy(&ended.stderr)))?;
+    let problems: Vec<String> = serde_json::from_value(found["problems"].clone())?;
+    ensure!(ended.status.success() == problems.is_empty(), "{} with {problems:?}", ended.status);
+    Ok(problems)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
+    let program = process::program();
+    let _turn = Uses::Servers.turn().await;
+    let secured = Secured::start("refused").await?;
+    let topic = Topic::create(&secured.broker.host, "spans", 1).await?;
+    let orders = Orders {
+        broker: &secured.broker.host,
+        topic: topic.name(),
+        group: "refused",
+        sink: &secured.servers.clickhouse,
+        database: "e2e_refused",
+        admin: "127.0.0.1:1",
+    };
+    let sink = json!({"sink": {"clickhouse": {"credentials": secured.credentials()?}}});
+    let base = merged(&orders.config(), &sink);
+    let of_kafka = secured
+        .kafka_cases()
+        .into_iter()
+        .map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
+    let of_clickhouse = secured
+        .clickhouse_cases()
+        .into_iter()
+        .map(|(name, change, said)| (name, json!({"sink": {"clickhouse": change}}), said));
+    let file = secured.folder.join("check.yaml");
+    let mut wrong = Vec::new();
+    for (name, change, said) in of_kafka.chain(of_clickhouse) {
+        write_config(&merged(&base, &change), &file)?;
+        let problems = problems(&program, &file).await?;
+        let told = problems.join("\n");
+        let is_right =
+            problems.len() == usize::from(!said.is_empty()) && said.iter().all(|part| told.contains(part));
+        if !is_right {
+            wrong.push(format!("{name}: expected {said:?}, found {problems:?}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_arrive_over_secured_connections() -> Result<()> {
+    let turn = Uses::Servers.turn().await;
+    let secured = Secured::start("secured").await?;
+    let change = json!({
+        "source": {"kafka": {
+            "bootstrapServers": [secured.broker.sasl_tls],
+            "tls": secured.tls(),
+            "sasl": secured.sasl("ScramSha512", "password"),
+            "properties": {"socket.receive.buffer.bytes": "262144"},
+        }},
+        "sink": {"clickhouse": {"endpoints": [secured.mutual_front.url()], "tls": secured.tls_as("client")}},
+    });
+    process::run_on(turn, "secured", Some(&secured.broker.host), 2, async |stage| {
+        for partition in [0, 1] {
+            stage.send(partition, Some(&good("secured"))).await?;
+        }
+        let gateway = stage.start_with("gateway", &change).await?;
+        gateway.wait_lag(0).await?;
+        let count = gateway.select("toInt64(count())", "WHERE SpanName = 'secured'").await?;
+        ensure!(count == [[json!("2")]] || count == [[json!(2)]], "{count:?}");
+        gateway.stop().await
+    })
+    .await?;
+    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+}

@@ -1,0 +1,192 @@
+//! A broker of the test's own, whose listeners ask for TLS, a client certificate, or user and password.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::gateway::free_address;
+use e2e_stack::kafka::jars;
+use e2e_stack::paths::Paths;
+use e2e_stack::process::output;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpStream;
+
+use super::keys::{Keys, SERVER_NAME};
+
+/// The user that the broker knows.
+pub const USER: &str = "gateway";
+/// Its password.
+pub const PASSWORD: &str = "correct horse";
+
+/// 22 characters of base64, as the format asks.
+const CLUSTER_ID: &str = "c2x1aWNlLXNlY3VyZS0wMQ";
+
+/// As for the stack's broker: a few seconds on an idle machine, more on a busy one.
+const START_PATIENCE: Duration = Duration::from_mins(2);
+
+/// A listener that clients find behind a front: TLS with a client certificate, and user and password.
+#[derive(Clone, Copy)]
+pub struct Fronted<'a> {
+    /// Where the broker listens.
+    pub listen: &'a str,
+    /// Where it tells its clients to go.
+    pub front: &'a str,
+}
+
+/// A broker. Killed when dropped.
+pub struct Broker {
+    child: Child,
+    /// Without TLS, for the test itself.
+    pub host: String,
+    /// TLS.
+    pub tls: String,
+    /// TLS, with a client certificate.
+    pub mutual: String,
+    /// TLS, with user and password.
+    pub sasl_tls: String,
+    /// User and password without TLS.
+    pub sasl: String,
+}
+
+impl Broker {
+    /// Starts one with its data in `folder` and waits until it listens.
+    pub async fn start(folder: &Path, keys: &Keys) -> Result<Broker> {
+        Broker::start_with(folder, keys, None).await
+    }
+
+    /// The same with one more listener.
+    pub async fn start_behind(folder: &Path, keys: &Keys, fronted: Fronted<'_>) -> Result<Broker> {
+        Broker::start_with(folder, keys, Some(fronted)).await
+    }
+
+    async fn start_with(folder: &Path, keys: &Keys, fronted: Option<Fronted<'_>>) -> Result<Broker> {
+        let [host, controller, tls, mutual, sasl_tls, sasl] = addresses()?;
+        let named = |address: &str| address.replace("127.0.0.1", SERVER_NAME);
+        let own =
+            [("HOST", &host), ("TLS", &tls), ("MUTUAL", &mutual), ("SASLTLS", &sasl_tls), ("SASL", &sasl)];
+        let mut listeners: Vec<Listener> =
+            own.map(|(name, listen)| (name, listen.clone(), named(listen))).into();
+        listeners.extend(fronted.map(|one| ("FRONTED", one.listen.to_owned(), one.front.to_owned())));
+        let text = properties(folder, keys, &listeners, &controller);
+        let file = folder.join("server.properties");
+        fs::write(&file, text).context("write the broker's properties")?;
+        format(&file)?;
+        let log = File::create(folder.join("broker.log")).context("create the broker's log")?;
+        let mut java = java()?;
+        java.args(["-Xmx256m", "kafka.Kafka"]).arg(&file).stdin(Stdio::null()).stdout(log);
+        let child = java.stderr(Stdio::null()).spawn().context("start the broker")?;
+        let mut broker = Broker {
+            child,
+            tls: named(&tls),
+            mutual: named(&mutual),
+            sasl_tls: named(&sasl_tls),
+            sasl: named(&sasl),
+            host,
+        };
+        until("the broker listens", START_PATIENCE, async || {
+            let ended = broker.child.try_wait().context("look for the broker")?;
+            ensure!(ended.is_none(), "the broker ended; see {}", folder.join("broker.log").display());
+            let found = TcpStream::connect(&broker.host).await;
+            Ok(found.map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Done(())))
+        })
+        .await?;
+        Ok(broker)
+    }
+
+    /// Stops it where it is, so that it answers nothing and no connection ends; or lets it go on.
+    pub fn rest(&self, rests: bool) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, if rests { Signal::STOP } else { Signal::CONT }).context("signal the broker")
+    }
+
+    /// Gives the user another password for SCRAM-SHA-512: who is connected stays so, who comes needs the new one.
+    pub fn change_password(&self, password: &str) -> Result<()> {
+        let mut change = java()?;
+        change.args(["-Xmx128m", "kafka.admin.ConfigCommand", "--bootstrap-server", &self.host, "--alter"]);
+        change.args(["--entity-type", "users", "--entity-name", USER, "--add-config"]);
+        change.arg(format!("SCRAM-SHA-512=[password={password}]"));
+        output(&mut change).map(drop).context("change the user's password")
+    }
+
+    /// Lets a user do this with a topic, by an ACL. A topic that none names is everyone's; with the first it is only for those that they name.
+    pub fn allow(&self, user: &str, operation: &str, topic: &str) -> Result<()> {
+        let mut allow = java()?;
+        allow.args(["-Xmx128m", "org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.host]);
+        allow.args(["--add", "--allow-principal", &format!("User:{user}")]);
+        allow.args(["--operation", operation, "--topic", topic]);
+        output(&mut allow).map(drop).with_context(|| format!("let {user} do {operation} with {topic}"))
+    }
+}
+
+/// Name, where it listens, and where it tells its clients to go.
+type Listener = (&'static str, String, String);
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}
+
+fn addresses() -> Result<[String; 6]> {
+    let found: Result<Vec<_>> = (0..6).map(|_| free_address()).collect();
+    Ok(found?.try_into().expect("six were asked for"))
+}
+
+fn java() -> Result<Command> {
+    let mut java = Command::new("java");
+    java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]).arg(jars(&Paths::from_environment()?));
+    Ok(java)
+}
+
+fn format(properties: &Path) -> Result<()> {
+    let mut format = java()?;
+    format.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]).arg(properties);
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        format.arg("--add-scram").arg(format!("{mechanism}=[name={USER},password={PASSWORD}]"));
+    }
+    output(&mut format).map(drop).context("format the broker's data folder")
+}
+
+fn properties(folder: &Path, keys: &Keys, listeners: &[Listener], controller: &str) -> String {
+    let at = |of: fn(&Listener) -> &String| {
+        let each = listeners.iter().map(|one| format!("{}://{}", one.0, of(one)));
+        each.collect::<Vec<_>>().join(",")
+    };
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+    let plain = format!(
+        "org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";"
+    );
+    let mut text = format!(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@{controller}\n\
+         listeners={},CONTROLLER://{controller}\nadvertised.listeners={}\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,HOST:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASLTLS:SASL_SSL,SASL:SASL_PLAINTEXT,FRONTED:SASL_SSL\n\
+         controller.listener.names=CONTROLLER\ninter.broker.listener.name=HOST\nlog.dirs={}\n\
+         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
+         transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\ntransaction.state.log.num.partitions=1\n\
+         group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\nlog.cleaner.dedupe.buffer.size=4194304\n\
+         ssl.keystore.type=PEM\nssl.keystore.location={}\nssl.truststore.type=PEM\nssl.truststore.location={}\n\
+         listener.name.mutual.ssl.client.auth=required\nlistener.name.fronted.ssl.client.auth=required\n\
+         authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+         super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n\
+         sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n",
+        at(|listener| &listener.1),
+        at(|listener| &listener.2),
+        folder.join("data").display(),
+        keys.key_store().display(),
+        keys.certificate("ca").display(),
+    );
+    let mechanisms = [("plain", plain.as_str()), ("scram-sha-256", scram), ("scram-sha-512", scram)];
+    for (mechanism, module) in mechanisms {
+        for listener in ["sasltls", "sasl", "fronted"] {
+            text.push_str("listener.name.");
+            text.push_str(&[listener, mechanism, "sasl.jaas.config"].join("."));
+            text.push_str(&["=", module, "\n"].concat());
+        }
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! TLS before the real `ClickHouse`: what comes over it goes on as it is. What speaks TLS itself is passed on, for pods, and for who
+//! wants a server to be away for one test and for no other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use e2e_stack::kubernetes::NODE_ADDRESS;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{RootCertStore, server::danger::ClientCertVerifier};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::keys::{Keys, SERVER_NAME};
+
+/// A front. Ends when dropped, and every connection through it.
+pub struct Front {
+    /// `host:port`, by a name or an address in the certificate.
+    pub address: String,
+    /// The port alone.
+    pub port: u16,
+    opens: watch::Sender<bool>,
+    accepts: JoinHandle<()>,
+}
+
+impl Front {
+    /// For programs of this machine, before the server at `behind` (`http://host:port`); asks for a client certificate where that
+    /// is wanted.
+    pub async fn start(behind: &str, keys: &Keys, asks_for_certificate: bool) -> Result<Front> {
+        Front::listen("127.0.0.1", behind, Some(acceptor(keys, asks_for_certificate)?)).await
+    }
+
+    /// The same for pods, which are asked for a certificate.
+    pub async fn start_for_pods(behind: &str, keys: &Keys) -> Result<Front> {
+        Front::listen(NODE_ADDRESS, behind, Some(acceptor(keys, true)?)).await
+    }
+
+    /// For pods, before a server that speaks TLS itself.
+    pub async fn pass_for_pods(behind: &str) -> Result<Front> {
+        Front::listen(NODE_ADDRESS, behind, None).await
+    }
+
+    async fn listen(host: &str, behind: &str, acceptor: Option<TlsAcceptor>) -> Result<Front> {
+        let behind = behind.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let listener = TcpListener::bind((host, 0)).await.context("listen for the front")?;
+        let port = listener.local_addr().context("ask for the front's port")?.port();
+        let (opens, is_open) = watch::channel(true);
+        let accepts = tokio::spawn(async move {
+            loop {
+                // One that has gone before it was taken.
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let (acceptor, behind, mut is_open) = (acceptor.clone(), behind.clone(), is_open.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        _ = is_open.wait_for(|is_open| !is_open) => {}
+                        // A handshake that fails is what some tests are about.
+                        _ = forward(acceptor, stream, &behind) => {}
+                    }
+                });
+            }
+        });
+        let name = if host == NODE_ADDRESS { host } else { SERVER_NAME };
+        Ok(Front { address: format!("{name}:{port}"), port, opens, accepts })
+    }
+
+    /// The URL of a server behind TLS.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// From now on the server can be reached, or cannot: connections are ended, and new ones as soon as they come.
+    pub fn open(&self, is_open: bool) {
+        self.opens.send_replace(is_open);
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.accepts.abort();
+    }
+}
+
+async fn forward(acceptor: Option<TlsAcceptor>, stream: TcpStream, behind: &str) -> Result<()> {
+    match acceptor {
+        Some(acceptor) => pass(acceptor.accept(stream).await?, behind).await,
+        None => pass(stream, behind).await,
+    }
+}
+
+async fn pass(mut client: impl AsyncRead + AsyncWrite + Unpin, behind: &str) -> Result<()> {
+    let mut server = TcpStream::connect(behind).await?;
+    tokio::io::copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}
+
+fn acceptor(keys: &Keys, asks_for_certificate: bool) -> Result<TlsAcceptor> {
+    Ok(TlsAcceptor::from(Arc::new(config(keys, asks_for_certificate)?)))
+}
+
+fn config(keys: &Keys, asks_for_certificate: bool) -> Result<ServerConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .context("choose TLS versions")?;
+    let verifier: Arc<dyn ClientCertVerifier> = if asks_for_certificate {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&keys.certificate("ca"))? {
+            roots.add(certificate).context("trust the authority")?;
+        }
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .context("ask for certificates")?
+    } else {
+        WebPkiClientVerifier::no_client_auth()
+    };
+    let key = PrivateKeyDer::from_pem_file(keys.key("server")).context("read the server's key")?;
+    let chain = certificates(&keys.certificate("server"))?;
+    builder
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .context("use the server's certificate")
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).context("open a certificate")?.collect();
+    read.context("read a certificate")
+}

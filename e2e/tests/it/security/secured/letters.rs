@@ -1,0 +1,84 @@
+//! A dead-letter topic that the gateway's user may read, and not write to: by an ACL of the broker, which somebody mends later.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::produce::Topic;
+use serde_json::{Value, json};
+
+use super::Secured;
+use super::broker::USER;
+use crate::delivery::malformed::good;
+use crate::delivery::process;
+use crate::scene::Uses;
+
+/// Letters that their topic does not take, for this cause.
+const REFUSED: &str = r#"sluice_gateway_dead_letters_refused_total{cause="not_authorized"}"#;
+
+/// Partitions that stand in front of such a message.
+const STOPPED: &str = "sluice_gateway_partitions_stopped";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_until_it_may() -> Result<()> {
+    let turn = Uses::Servers.turn().await;
+    let secured = Secured::start("unwritable").await?;
+    let change = json!({"source": {"kafka": {
+        "bootstrapServers": [secured.broker.sasl_tls],
+        "tls": secured.tls(),
+        "sasl": secured.sasl("ScramSha512", "password"),
+    }}});
+    process::run_on(turn, "unwritable", Some(&secured.broker.host), 2, async |stage| {
+        let letters = stage.topic.dead_letters()?.name().to_owned();
+        Topic::create(stage.kafka(), &letters, 2).await?;
+        // A topic that no ACL names is everyone's; this one is the user's from now on, to be read and nothing else.
+        secured.broker.allow(USER, "Read", &letters)?;
+        let bad = stage.send(0, Some(b"no trace")).await?;
+        stage.send(0, Some(&good("behind"))).await?;
+        let gateway = stage.start_with("gateway", &change).await?;
+        gateway.wait_metric(STOPPED, 1.0).await?;
+        ensure!(gateway.metric(REFUSED).await? == Some(1.0), "{:?}", gateway.metric(REFUSED).await?);
+        check_log(&gateway.log_lines()?, &letters)?;
+
+        // Only now: it goes on while the other partition stands.
+        stage.send(1, Some(&good("beside"))).await?;
+        gateway.wait_lag(2).await?;
+        ensure!(names(&gateway).await? == [[json!("beside")]], "{:?}", names(&gateway).await?);
+        ensure!(gateway.letters().await?.letters.is_empty());
+
+        secured.broker.allow(USER, "Write", &letters)?;
+        gateway.wait_lag(0).await?;
+        ensure!(names(&gateway).await? == [[json!("behind")], [json!("beside")]]);
+        let found = gateway.letters().await?;
+        found.ensure_exactly(&stage.topic, "malformed", &BTreeSet::from([(0, bad)]))?;
+        ensure!(found.doubled() == 0, "{found:?}");
+        gateway.wait_metric(STOPPED, 0.0).await?;
+        ensure!(gateway.metric(REFUSED).await? == Some(1.0), "however often it was sent");
+        gateway.stop().await
+    })
+    .await?;
+    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+}
+
+async fn names(gateway: &process::Gateway) -> Result<Vec<Vec<Value>>> {
+    gateway.select("SpanName", "ORDER BY SpanName").await
+}
+
+/// One line says which topic it is, what the broker says, and what to do.
+fn check_log(lines: &[Value], letters: &str) -> Result<()> {
+    let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
+    let about: Vec<&Value> = lines.iter().filter(|line| line["refused"].is_string()).collect();
+    let [line] = about[..] else { anyhow::bail!("{} lines: {about:?}", about.len()) };
+    let (refused, message) = (text(line, "refused"), text(line, "message"));
+    ensure!(
+        refused.starts_with(&format!("the dead-letter topic {letters} may not be written to: "))
+            && refused.contains("Topic authorization failed"),
+        "{refused}"
+    );
+    ensure!(
+        message.contains("its partition stops here")
+            && message.contains("once the gateway's user may describe the topic and write to it"),
+        "{message}"
+    );
+    Ok(())
+}

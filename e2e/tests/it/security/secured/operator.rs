@@ -1,0 +1,151 @@
+//! The operator's own connection to Kafka: a pipeline with TLS, a client certificate, or user and password gets its partitions, and
+//! one with the wrong ones says what is wrong and goes on once its Secret is mended.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use e2e_fixtures::cluster::{Cluster, Namespace};
+use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
+use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
+use e2e_fixtures::produce::Topic;
+use e2e_stack::target::Resolved;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use super::broker::{Broker, PASSWORD, USER};
+use super::keys::Keys;
+use crate::environment::{READY, without_operator};
+use crate::operator::many::program;
+
+/// Partitions of the topic on the secured broker.
+const PARTITIONS: u32 = 3;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
+    without_operator(run).await
+}
+
+async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
+    ensure_definition(cluster).await?;
+    let name = format!("e2e-operator-secured-{:x}", std::process::id());
+    let folder = std::env::temp_dir().join(&name);
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let keys = Keys::make(&folder)?;
+    let broker = Broker::start(&folder, &keys).await?;
+    // The broker goes with the test, and the topic with it.
+    Topic::create(&broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
+    let namespace = Namespace::create(cluster, &name).await?;
+    let stage = Stage { namespace: namespace.clone(), keys, broker };
+    let ran = stage.run(target, &folder).await;
+    let removed = namespace.delete().await;
+    ran.and(removed)?;
+    fs::remove_dir_all(&folder).context("remove the test's files")
+}
+
+struct Stage {
+    namespace: Namespace,
+    keys: Keys,
+    broker: Broker,
+}
+
+impl Stage {
+    async fn run(&self, target: &Resolved, folder: &Path) -> Result<()> {
+        self.keys.apply_authority("ca", &self.namespace, "ca").await?;
+        self.keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
+        self.keys.apply_client("client", &self.namespace, "client").await?;
+        self.user(PASSWORD).await?;
+        let program = program();
+        let orders = Orders {
+            kubeconfig: &target.kubeconfig,
+            namespace: &self.namespace,
+            program: &program,
+            gateway_image: "sluice.local/none:0",
+            identity: "operator",
+        };
+        let operator = LocalOperator::start(orders, folder).await?;
+        for (name, address, security) in self.ways() {
+            self.apply(name, address, &security).await?;
+        }
+        for (name, ..) in self.ways() {
+            self.wait_partitions(name).await?;
+        }
+        self.wrong_ones().await?;
+        operator.program.stop().await
+    }
+
+    /// Every way to be let in.
+    fn ways(&self) -> Vec<(&'static str, &str, Value)> {
+        let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
+        let ca = json!({"tls": {"caSecretRef": {"name": "ca"}}});
+        let with = |change: Value| merged(&ca, &change);
+        let login =
+            |mechanism: &str| json!({"sasl": {"mechanism": mechanism, "secretRef": {"name": "user"}}});
+        let certificate = json!({"tls": {"clientCertificateSecretRef": {"name": "client"}}});
+        vec![
+            ("tls", tls, ca.clone()),
+            ("mutual", mutual, with(certificate)),
+            ("plain", sasl_tls, with(login("Plain"))),
+            ("scram-256", sasl_tls, with(login("ScramSha256"))),
+            ("scram-512", sasl_tls, with(login("ScramSha512"))),
+            ("without-tls", sasl, login("ScramSha512")),
+        ]
+    }
+
+    /// What is wrong is said, and mended by the Secret alone.
+    async fn wrong_ones(&self) -> Result<()> {
+        let other = json!({"tls": {"caSecretRef": {"name": "other-ca"}}});
+        self.apply("other-authority", &self.broker.tls, &other).await?;
+        self.wait_refused("other-authority", reason::TLS_FAILED).await?;
+        self.user("battery staple").await?;
+        let login = json!({"sasl": {"mechanism": "ScramSha512", "secretRef": {"name": "user"}}});
+        let login = merged(&login, &json!({"tls": {"caSecretRef": {"name": "ca"}}}));
+        self.apply("wrong-password", &self.broker.sasl_tls, &login).await?;
+        self.wait_refused("wrong-password", reason::AUTH_FAILED).await?;
+        self.user(PASSWORD).await?;
+        self.wait_partitions("wrong-password").await?;
+        self.keys.apply_authority("ca", &self.namespace, "other-ca").await?;
+        self.wait_partitions("other-authority").await
+    }
+
+    async fn wait_partitions(&self, name: &str) -> Result<()> {
+        let pipeline = self.pipeline(name, "");
+        let reachable = pipeline.wait_condition(kind::SOURCE_REACHABLE, ("True", reason::OK), READY);
+        reachable.await.with_context(|| format!("the way {name}"))?;
+        let all = |status: &sluice_crds::TracePipelineStatus| status.partitions == Some(PARTITIONS);
+        pipeline.wait("with its partitions", READY, all).await.map(drop)
+    }
+
+    async fn wait_refused(&self, name: &str, reason: &str) -> Result<()> {
+        let refused = ("False", reason);
+        self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await.map(drop)
+    }
+
+    async fn apply(&self, name: &str, address: &str, security: &Value) -> Result<()> {
+        let change = json!({
+            // Two at one address must not have the same group, which is the name's without one.
+            "source": {"kafka": merged(&json!({"consumerGroup": null}), security)},
+            "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
+            "gateway": {"resources": {"cpuRequest": POD_CORES}},
+            "queue": {"mode": "Disabled", "size": null},
+        });
+        self.pipeline(name, address).apply(&change).await
+    }
+
+    fn pipeline(&self, name: &str, address: &str) -> Pipeline {
+        let settings = Settings {
+            name: name.to_owned(),
+            brokers: vec![address.to_owned()],
+            topic: "spans".to_owned(),
+            clickhouse: "http://127.0.0.1:8123".to_owned(),
+            database: "none".to_owned(),
+            image: "sluice.local/none:0".to_owned(),
+            storage_class: None,
+        };
+        Pipeline::new(&self.namespace, settings)
+    }
+
+    async fn user(&self, password: &str) -> Result<()> {
+        self.namespace.apply_credentials("user", USER, password).await
+    }
+}

@@ -1,0 +1,208 @@
+//! A pipeline whose every connection is secured by Secrets, as pods: the operator reads its partitions, the schema Job makes its table,
+//! and its gateways read and insert, all of them with TLS, a client certificate, user and password. When the password is another one,
+//! its Secret is all that has to be changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::gateway::free_address;
+use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
+use e2e_fixtures::produce::{Compression, Producer, Topic};
+use e2e_fixtures::spans::Run;
+use e2e_stack::clickhouse;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+use sluice_crds::{RolloutState, TracePipelineStatus};
+
+use super::broker::{Broker, Fronted, PASSWORD, USER};
+use super::front::Front;
+use super::keys::Keys;
+use crate::environment::READY;
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: two for each of two gateways.
+const PARTITIONS: i32 = 4;
+
+/// Load of numbered spans, a kilobyte each.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 4_000;
+
+/// Time for a load to pass, and for gateways to leave.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// What the user's password becomes.
+const NEXT_PASSWORD: &str = "stable battery";
+
+/// Servers of one scene, which its pods reach by fronts alone.
+pub struct Own {
+    folder: PathBuf,
+    broker: Broker,
+    /// Before the broker.
+    pub kafka: Front,
+    /// Before the stack's `ClickHouse`.
+    pub clickhouse: Front,
+}
+
+impl Own {
+    /// Starts them, makes the Secrets of those that connect, and has the scene's topic, load and pipeline use them.
+    pub async fn start(scene: &mut Scene) -> Result<Own> {
+        // Pods of no other cluster reach this machine.
+        scene.environment.local_clickhouse_only()?;
+        let folder = std::env::temp_dir().join(scene.namespace.name());
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let keys = Keys::make(&folder)?;
+        keys.apply_authority("ca", &scene.namespace, "ca").await?;
+        keys.apply_client("client", &scene.namespace, "client").await?;
+        scene.namespace.apply_credentials("kafka", USER, PASSWORD).await?;
+        let listen = free_address()?;
+        let kafka = Front::pass_for_pods(&listen).await?;
+        let fronted = Fronted { listen: &listen, front: &kafka.address };
+        let broker = Broker::start_behind(&folder, &keys, fronted).await?;
+        let clickhouse = Front::start_for_pods(clickhouse::HOST_URL, &keys).await?;
+        let settings = Settings {
+            brokers: vec![kafka.address.clone()],
+            clickhouse: clickhouse.url(),
+            ..scene.pipeline.settings().clone()
+        };
+        scene.topic = Topic::create(&broker.host, &settings.topic, scene.topic.partitions()).await?;
+        scene.producer = Producer::new(&broker.host, Compression::default(), Run::fresh())?;
+        scene.pipeline = Pipeline::new(&scene.namespace, settings);
+        Ok(Own { folder, broker, kafka, clickhouse })
+    }
+
+    /// What a spec says of the Secrets, with `change` merged over it. The user of `ClickHouse` is the scene's own.
+    pub fn spec(change: &Value) -> Value {
+        let (ca, client) = (json!({"name": "ca"}), json!({"name": "client"}));
+        let tls = json!({"caSecretRef": ca, "clientCertificateSecretRef": client});
+        let sasl = json!({"mechanism": "ScramSha512", "secretRef": {"name": "kafka"}});
+        let secured = json!({
+            "source": {"kafka": {"tls": tls, "sasl": sasl}},
+            "sink": {"clickhouse": {"tls": tls}},
+        });
+        merged(&secured, change)
+    }
+
+    /// From now on Kafka asks who connects for another password; who is connected stays so.
+    pub fn change_password(&self) -> Result<()> {
+        self.broker.change_password(NEXT_PASSWORD)
+    }
+
+    /// Writes that password into the Secret.
+    pub async fn apply_changed_password(scene: &Scene) -> Result<()> {
+        scene.namespace.apply_credentials("kafka", USER, NEXT_PASSWORD).await
+    }
+
+    /// Ends them. What they wrote stays where this is not called.
+    pub fn remove(self) -> Result<()> {
+        let folder = self.folder.clone();
+        drop(self);
+        fs::remove_dir_all(&folder).context("remove the test's files")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
+    scene::run("secured_pods", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let own = Own::start(scene).await?;
+        scene.start(&Own::spec(&json!({"replicas": 2}))).await?;
+        made_by_job(scene).await?;
+        refused(scene).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let rolled = changed(scene, &own).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        let after = scene.pipeline.gateways().uids().await?;
+        ensure!(after == rolled, "gateways were replaced once more: {rolled:?}, then {after:?}");
+        away(scene, &own).await?;
+        // While its servers are there.
+        scene.pipeline.delete(FLOW).await?;
+        own.remove()
+    })
+    .await
+}
+
+/// Who is not known to the broker, and whom the broker cannot prove itself to, wait; the others go on.
+async fn refused(scene: &Scene) -> Result<()> {
+    scene.namespace.apply_credentials("stranger", USER, "battery staple").await?;
+    let stranger = json!({"secretRef": {"name": "stranger"}});
+    // The authority that signed the broker's certificate is none that everybody trusts.
+    let doubter = json!({"caSecretRef": null});
+    for (name, change, reason) in [
+        ("source-refuses-user", json!({"consumerGroup": "stranger", "sasl": stranger}), reason::AUTH_FAILED),
+        ("source-without-tls", json!({"consumerGroup": "doubter", "tls": doubter}), reason::TLS_FAILED),
+    ] {
+        let settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
+        let pipeline = Pipeline::new(&scene.namespace, settings);
+        pipeline.apply(&Own::spec(&json!({"source": {"kafka": change}}))).await?;
+        reached(&pipeline, name, READY, says(reason)).await?;
+        pipeline.delete(FLOW).await?;
+    }
+    Ok(())
+}
+
+/// The broker takes connections and answers nothing.
+async fn away(scene: &Scene, own: &Own) -> Result<()> {
+    own.broker.rest(true)?;
+    let told = reached(&scene.pipeline, "source-away", READY, says(reason::TIMEOUT)).await;
+    own.broker.rest(false)?;
+    told?;
+    scene.pipeline.wait_ready(READY).await.map(drop)
+}
+
+fn says(reason: &str) -> impl Fn(&TracePipelineStatus) -> bool {
+    move |status| condition(status, kind::SOURCE_REACHABLE).is_some_and(|one| one.reason == reason)
+}
+
+/// The table was made over the front, of which there is no other address in the spec.
+async fn made_by_job(scene: &Scene) -> Result<()> {
+    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let found = condition(&status, kind::SCHEMA_READY).context("nothing is said of the table")?;
+    ensure!((found.status.as_str(), found.reason.as_str()) == ("True", reason::OK), "{}", found.message);
+    let jobs = scene.namespace.api::<Job>().list(&ListParams::default()).await.context("list Jobs")?.items;
+    let succeeded = jobs.iter().filter_map(|job| job.status.as_ref()?.succeeded).sum::<i32>();
+    ensure!((jobs.len(), succeeded) == (1, 1), "{succeeded} of {} Jobs succeeded", jobs.len());
+    Ok(())
+}
+
+/// Who connects from now on needs the new password. Each gateway is made again, and once; gives the new ones.
+async fn changed(scene: &Scene, own: &Own) -> Result<BTreeMap<String, String>> {
+    let before = scene.pipeline.gateways().uids().await?;
+    own.change_password()?;
+    Own::apply_changed_password(scene).await?;
+    let mut seen: BTreeMap<String, BTreeSet<String>> =
+        before.iter().map(|(name, uid)| (name.clone(), [uid.clone()].into())).collect();
+    let after = until("other gateways in place of all", READY, async || {
+        let uids = scene.pipeline.gateways().uids().await?;
+        for (name, uid) in &uids {
+            seen.entry(name.clone()).or_default().insert(uid.clone());
+        }
+        let is_new =
+            uids.len() == before.len() && uids.iter().all(|(name, uid)| before.get(name) != Some(uid));
+        let status = scene.pipeline.get().await?.status.unwrap_or_default();
+        Ok(if is_new && is_complete(&status) {
+            Seen::Done(uids)
+        } else {
+            Seen::NotYet(format!("{uids:?}, {:?}", status.rollout))
+        })
+    })
+    .await?;
+    ensure!(seen.values().all(|uids| uids.len() == 2), "each was to be made again once: {seen:?}");
+    Ok(after)
+}
+
+fn is_complete(status: &TracePipelineStatus) -> bool {
+    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
+    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
+    is_ready && rollout == Some(RolloutState::Complete) && status.ready_replicas == Some(2)
+}

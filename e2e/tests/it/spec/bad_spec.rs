@@ -1,0 +1,323 @@
+//! Specs that cannot be carried out: each is answered with a condition or a refusal that says what to do, and works once mended.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e_fixtures::local_volumes::provide_also;
+use e2e_fixtures::pipeline::{CREDENTIALS, Settings, TABLE, condition};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::gitops::health;
+use crate::scene::{self, Scene, Uses};
+use crate::storage::replaced;
+use crate::storage::volumes;
+
+/// Waits for the condition, and that its message and that of Ready name what is missing.
+async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
+    let message = scene.pipeline.wait_condition(kind, ("False", reason), READY).await?;
+    ensure!(message.contains(word), "the message of {kind} does not name {word}: {message}");
+    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
+    ensure!(ready.status == "False", "Ready is {} though {kind} is False", ready.status);
+    ensure!(ready.message.contains(word), "the message of Ready does not name {word}: {}", ready.message);
+    Ok(())
+}
+
+/// Ready again, and spans flow.
+async fn expect_mended(scene: &Scene) -> Result<()> {
+    scene.pipeline.wait_ready(READY).await?;
+    let sent =
+        scene.producer.produce(&scene.feed(e2e_fixtures::spans::Shape::Numbered, None), 0..1_000).await?;
+    let verdict = scene.assert_nothing_lost(&sent).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
+    scene::run("a_missing_topic_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        scene.topic.delete().await?;
+        scene.pipeline.apply(&json!({})).await?;
+        let name = scene.topic.name().to_owned();
+        expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
+        health::assert_state(&scene.pipeline, "topic-missing").await?;
+        scene.topic = e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
+    scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.pipeline.apply(&json!({})).await?;
+        expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
+        health::assert_state(&scene.pipeline, "secret-missing").await?;
+        scene.apply_credentials().await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_said_and_mended() -> Result<()> {
+    scene::run("a_wrong_password_is_said", Uses::Servers, 4, async |scene: &mut Scene| {
+        let user = scene.environment.clickhouse_pods.user.clone();
+        scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
+        scene.pipeline.apply(&json!({})).await?;
+        expect_condition(scene, kind::SINK_REACHABLE, reason::AUTH_FAILED, "password").await?;
+        health::assert_state(&scene.pipeline, "sink-refuses-user").await?;
+        scene.apply_credentials().await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
+    scene::run("an_unknown_table_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        scene
+            .pipeline
+            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
+            .await?;
+        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
+        health::assert_state(&scene.pipeline, "table-missing").await?;
+        scene.pipeline.apply(&json!({})).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+/// The spec stays as it is: only the table comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_table_is_found_when_somebody_else_makes_it() -> Result<()> {
+    scene::run("a_missing_table_is_found", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        scene.pipeline.delete(READY).await?;
+        let (ours, elsewhere) = (TABLE.to_owned(), format!("{TABLE}_elsewhere"));
+        rename(scene, (&ours, &elsewhere)).await?;
+        scene
+            .pipeline
+            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
+            .await?;
+        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
+        rename(scene, (&elsewhere, &ours)).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+async fn rename(scene: &Scene, (from, to): (&str, &str)) -> Result<()> {
+    let database = scene.database.name();
+    let query = format!("RENAME TABLE `{database}`.`{from}` TO `{database}`.`{to}`");
+    scene.environment.server.execute(&query).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
+    scene::run("an_unknown_storage_class_is", Uses::Servers, 4, async |scene: &mut Scene| {
+        // Nobody makes volumes of another class on any other cluster.
+        scene.environment.local_clickhouse_only()?;
+        let (cluster, unknown) = (scene.namespace.cluster().clone(), scene.namespace.name().to_owned());
+        let played = async {
+            scene.apply_credentials().await?;
+            scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
+            expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
+            health::assert_state(&scene.pipeline, "storage-class-missing").await?;
+            let claims = volumes::claims(scene).await?;
+            ensure!(claims.is_empty(), "claims that nobody can serve and nobody can change: {claims:?}");
+            cluster.apply(&replaced::class(&unknown)).await?;
+            tokio::select! {
+                mended = expect_mended(scene) => mended,
+                ended = provide_also(cluster.client(), &unknown) => bail!("nobody makes volumes: {ended:?}"),
+            }
+        };
+        let played = played.await;
+        // It belongs to no namespace.
+        played.and(replaced::remove_class(&cluster, &unknown).await)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<()> {
+    scene::run("too_little_memory_is_refused", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        // The buffers of four partitions with record batches of 16 MiB do not fit 128 MiB, which the schema allows.
+        let memory = |memory: &str| {
+            json!({
+                "source": {"kafka": {"recordBatchBytesMax": "16Mi"}},
+                "gateway": {"resources": {"memory": memory}},
+            })
+        };
+        scene.pipeline.apply(&memory("128Mi")).await?;
+        let message =
+            scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+        scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
+        health::assert_state(&scene.pipeline, "spec-invalid").await?;
+        let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
+        let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
+        scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;
+        scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+        let mended = memory(&format!("{enough}Mi"));
+        scene.pipeline.apply(&mended).await?;
+        expect_mended(scene).await?;
+        nothing_happens_to_gateways(scene, &mended, (&memory("100Mi"), &memory("128Mi"))).await
+    })
+    .await
+}
+
+/// An edit that the API server refuses, and one that the operator refuses, are nothing to gateways that run, nor is the way back.
+async fn nothing_happens_to_gateways(
+    scene: &Scene,
+    mended: &Value,
+    (refused_at_once, refused_later): (&Value, &Value),
+) -> Result<()> {
+    let before = running(scene).await?;
+    expect_refusal(scene.pipeline.apply(refused_at_once).await, "memory is a whole number of Mi or Gi")?;
+    scene.pipeline.apply(refused_later).await?;
+    scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+    let sent =
+        scene.producer.produce(&scene.feed(e2e_fixtures::spans::Shape::Numbered, None), 1_000..2_000).await?;
+    ensure!(sent.acked.count() == 1_000, "{:?}", sent.failure);
+    scene.wait_rows(2_000, READY).await?;
+    let meanwhile = running(scene).await?;
+    ensure!(meanwhile == before, "a refused edit changed what ran: {before:?}, {meanwhile:?}");
+    scene.pipeline.apply(mended).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    let after = running(scene).await?;
+    ensure!(after == before, "taking a refused edit back changed what ran: {before:?}, {after:?}");
+    Ok(())
+}
+
+/// What runs: the gateways by name, each with its UID and how often it was started again, and the generation of their `StatefulSet`, of
+/// which they were made.
+#[derive(Debug, PartialEq, Eq)]
+struct Running {
+    gateways: BTreeMap<String, (String, i32)>,
+    workload: Option<i64>,
+}
+
+async fn running(scene: &Scene) -> Result<Running> {
+    let pods = scene.pipeline.gateways();
+    let mut gateways = BTreeMap::new();
+    for (name, uid) in pods.uids().await? {
+        let restarts = pods.restarts(&name).await?;
+        gateways.insert(name, (uid, restarts));
+    }
+    ensure!(!gateways.is_empty(), "there is no gateway");
+    let name = format!("{}-gateway", scene.pipeline.name());
+    let workload = scene.namespace.api::<StatefulSet>().get(&name).await.context("get the StatefulSet")?;
+    Ok(Running { gateways, workload: workload.metadata.generation })
+}
+
+/// The numbers of whole MiB that a text has, as `256Mi` or `256MiB` or `256 MiB`.
+fn mebibytes(text: &str) -> impl Iterator<Item = u64> {
+    text.match_indices("Mi").filter_map(|(end, _)| {
+        let number = text[..end].trim_end();
+        let begin = number.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+        number[begin..].parse().ok()
+    })
+}
+
+#[test]
+fn numbers_of_mebibytes_are_found_in_words() {
+    let found: Vec<u64> = mebibytes("128Mi is too little, 231 MiB would do (16MiB each); Mi").collect();
+    assert_eq!(found, [128, 231, 16]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
+    scene::run("what_the_schema_can_check", Uses::Servers, 1, async |scene: &mut Scene| {
+        let long_name = Settings { name: "n".repeat(45), ..scene.pipeline.settings().clone() };
+        let long_name = e2e_fixtures::pipeline::Pipeline::new(&scene.namespace, long_name);
+        expect_refusal(long_name.apply(&json!({})).await, "at most 44 characters")?;
+        for (change, words) in refused() {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+        }
+        // Once it exists, some things stay as they are. No Secret, so no gateway starts.
+        scene.pipeline.apply(&json!({})).await?;
+        for (change, words) in refused_once_there() {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+        }
+        // Mended, it is taken.
+        scene.apply_credentials().await?;
+        expect_mended(scene).await?;
+        // And none of them is anything to gateways that run.
+        let (before, generation) = (running(scene).await?, scene.pipeline.get().await?.metadata.generation);
+        for (change, words) in refused().into_iter().chain(refused_once_there()) {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+            let after = running(scene).await?;
+            ensure!(after == before, "{change} changed what ran: {before:?}, {after:?}");
+        }
+        let after = scene.pipeline.get().await?.metadata.generation;
+        ensure!(after == generation, "an edit was refused and taken: {generation:?}, {after:?}");
+        // Whoever has an event of it on the way still would have to act: a change that is taken is acted on after them.
+        scene.pipeline.apply(&json!({"scaling": {"targetLag": "3m"}})).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let after = running(scene).await?;
+        ensure!(after == before, "refused edits changed what ran: {before:?}, {after:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The same for a pipeline that is there: some things stay as they are.
+fn refused_once_there() -> Vec<(Value, &'static str)> {
+    vec![
+        (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
+        (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
+        (json!({"queue": {"storageClassName": "Another"}}), "storageClassName is the name of a StorageClass"),
+        (
+            json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
+            "onTimeout Force cannot be used",
+        ),
+    ]
+}
+
+/// Changes that the API server refuses, and what it says.
+fn refused() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"gateway": {"resources": {"memory": "100Mi"}}}),
+            "memory is a whole number of Mi or Gi, at least 128Mi",
+        ),
+        (json!({"gateway": {"resources": {"memory": "256.5Mi"}}}), "memory is a whole number of Mi or Gi"),
+        (json!({"gateway": {"workers": 0}}), "spec.gateway.workers"),
+        (
+            json!({"source": {"kafka": {"bootstrapServers": ["kafka"]}}}),
+            "each of bootstrapServers is host:port",
+        ),
+        (json!({"source": {"kafka": {"topics": []}}}), "spec.source.kafka.topics"),
+        (json!({"source": {"kafka": {"format": "Avro"}}}), "spec.source.kafka.format"),
+        (
+            json!({"sink": {"clickhouse": {"endpoints": ["clickhouse:8123"]}}}),
+            "each of endpoints is http://host:port",
+        ),
+        (
+            json!({"sink": {"clickhouse": {"insert": {"settings": {"async_insert": "1"}}}}}),
+            "settings has a name that the gateway decides",
+        ),
+        (
+            json!({"sink": {"clickhouse": {"schema": {"engine": "Null", "ttl": "30d"}}}}),
+            "engine Null stores nothing",
+        ),
+        (json!({"queue": {"size": "1GB"}}), "size is a whole number of Mi, Gi or Ti"),
+        (json!({"partitionsPerReplica": 0}), "spec.partitionsPerReplica"),
+    ]
+}
+
+fn expect_refusal(applied: Result<()>, words: &str) -> Result<()> {
+    let Err(refusal) = applied else { bail!("it was taken") };
+    let refusal = format!("{refusal:#}");
+    ensure!(refusal.contains(words), "the refusal does not say {words:?}: {refusal}");
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! A hundred pipelines with something wrong: fields removed, exchanged, huge, negative, of another type, in foreign scripts. Each
+//! is refused with a message or taken with a verdict; the operator lives on, writes nothing but the pipelines' own objects, and
+//! another pipeline is not touched.
+//!
+//! The operator runs as a process of its own behind a front that notes its writes, and its pods are taken by a node without a
+//! kubelet (`e2e::local_operator`). Which mutants there are follows from [`SEED`].
+
+mod mutation;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Cluster, Namespace, Seen, until};
+use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Write, ensure_definition};
+use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
+use e2e_fixtures::produce::Topic;
+use e2e_stack::say;
+use e2e_stack::target::Resolved;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use kube::api::{Api, ListParams};
+use kube::core::DynamicObject;
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_crds::status::condition as kind;
+
+use crate::environment::{READY, without_operator};
+use crate::operator::many::program;
+use mutation::Mutations;
+
+/// Mutants. Those of another seed are others.
+const MUTANTS: u64 = 100;
+
+/// Where they follow from.
+const SEED: u64 = 20_261_121;
+
+/// Another seed, for a search beyond those of every run.
+const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
+
+/// How long the operator may take to say something about every mutant that was taken. Those whose Kafka is nowhere take 6 s each,
+/// ten at a time.
+const VERDICTS: Duration = Duration::from_mins(4);
+
+/// Kinds of requests by which an operator may change something.
+const WRITES: [&str; 15] = [
+    "apply configmaps",
+    "apply jobs",
+    "apply leases",
+    "apply networkpolicies",
+    "apply poddisruptionbudgets",
+    "apply serviceaccounts",
+    "apply services",
+    "apply statefulsets",
+    "apply tracepipelines",
+    "apply tracepipelines/status",
+    "create events",
+    "create leases",
+    "delete configmaps",
+    "delete jobs",
+    "patch leases",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_mutated_pipelines_leave_operator_and_others_unharmed() -> Result<()> {
+    without_operator(run).await
+}
+
+async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
+    ensure_definition(cluster).await?;
+    let name = format!("e2e-mutants-{:x}", std::process::id());
+    let namespace = Namespace::create(cluster, &name).await?;
+    let topic = Topic::create(&target.kafka.host, &name, 4).await?;
+    let node = Node::start(&namespace, &target.kubeconfig).await?;
+    let ran = Ground { target, namespace: namespace.clone(), topic: name }.run().await;
+    // The node last: it lets its pods go.
+    let removed = namespace.delete().await.and(node.remove().await).and(topic.delete().await);
+    ran.and(removed)
+}
+
+struct Ground<'a> {
+    target: &'a Resolved,
+    namespace: Namespace,
+    topic: String,
+}
+
+/// A mutant, and what the API server answered.
+struct Mutant {
+    number: u64,
+    /// Its name and generation, when it was taken.
+    taken: Option<String>,
+}
+
+impl Ground<'_> {
+    async fn run(&self) -> Result<()> {
+        let folder = std::env::temp_dir().join(&self.topic);
+        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let program = program();
+        let orders = Orders {
+            kubeconfig: &self.target.kubeconfig,
+            namespace: &self.namespace,
+            program: &program,
+            gateway_image: "sluice.local/none:0",
+            identity: "operator",
+        };
+        let mut operator = LocalOperator::start(orders, &folder).await?;
+        let healthy = Pipeline::new(&self.namespace, self.settings("healthy"));
+        healthy.apply(&at_rest()).await?;
+        healthy.wait_ready(READY).await.context("the healthy pipeline")?;
+        let before = self.versions("healthy").await?;
+        let mutants = self.apply_all().await?;
+        let known = self.wait_verdicts(&mutants).await;
+        operator.program.check()?;
+        known?;
+        let log = operator.program.log()?;
+        ensure!(!log.contains("panicked"), "the operator panicked:\n{log}");
+        ensure!(before == self.versions("healthy").await?, "the healthy pipeline was touched");
+        self.check_writes(&operator.front.writes(), &mutants)?;
+        self.check_owners().await?;
+        // It still works: a change of the healthy pipeline is carried out.
+        healthy.apply(&merged(&at_rest(), &json!({"replicas": 2}))).await?;
+        let two = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(2);
+        healthy.wait("with two gateways", READY, two).await?;
+        operator.program.stop().await?;
+        std::fs::remove_dir_all(&folder).context("remove the test's files")
+    }
+
+    fn settings(&self, name: &str) -> Settings {
+        Settings {
+            name: name.to_owned(),
+            brokers: vec![self.target.kafka.host.clone()],
+            topic: self.topic.clone(),
+            clickhouse: self.target.clickhouse.host.clone(),
+            database: "none".to_owned(),
+            image: "sluice.local/none:0".to_owned(),
+            storage_class: None,
+        }
+    }
+
+    /// What is mutated: every field that there is, as in the sample; every other time with a Kafka and without Secrets, so that
+    /// the operator goes on to making objects.
+    fn original(&self, number: u64) -> Result<Value> {
+        let sample: Value =
+            serde_saphyr::from_str(include_str!("../../../../config/samples/tracepipeline-full.yaml"))
+                .context("read the sample")?;
+        let here = json!({
+            "metadata": {"name": format!("mutant-{number}"), "namespace": self.namespace.name()},
+            "spec": {
+                // Of two with the same group the younger one would only wait.
+                "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
+                "gateway": {"resources": {"cpuRequest": POD_CORES, "cpuLimit": null}},
+            },
+        });
+        let sample = merged(&sample, &here);
+        if number.is_multiple_of(2) {
+            return Ok(sample);
+        }
+        let reachable = json!({"spec": {
+            "source": {"kafka": {
+                "bootstrapServers": [self.target.kafka.host.as_str()], "topics": [self.topic.as_str()],
+                "tls": null, "sasl": null, "recordBatchBytesMax": "1Mi",
+            }},
+            "sink": {"clickhouse": {"credentials": null, "tls": null, "endpoints": ["http://127.0.0.1:8123"],
+                "schema": {"management": "None"}}},
+            "replicas": 2,
+        }});
+        Ok(merged(&sample, &reachable))
+    }
+
+    /// Sends every mutant as it is, past all types, and reads the answer.
+    async fn apply_all(&self) -> Result<Vec<Mutant>> {
+        let other = std::env::var(SEED_VARIABLE).ok().map(|seed| seed.parse().context("read the seed"));
+        let seed: u64 = other.transpose()?.unwrap_or(SEED);
+        let mut mutants = Vec::new();
+        for number in 0..MUTANTS {
+            let mut mutations = Mutations::new(seed, number);
+            let (object, what) = mutations.mutated(&self.original(number)?);
+            let (status, answer) = self.send(&object).await?;
+            let said = answer["message"].as_str().unwrap_or_default();
+            let is_taken = status == 201;
+            ensure!(
+                is_taken || ((400..500).contains(&status) && !said.is_empty()),
+                "mutant {number} ({what}): the API server answers {status} {said}"
+            );
+            if is_taken {
+                say::progress("mutants", &format!("{number} is taken: {what}"));
+            }
+            let taken = is_taken.then(|| answer["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+            mutants.push(Mutant { number, taken });
+        }
+        let taken = mutants.iter().filter(|mutant| mutant.taken.is_some()).count();
+        say::progress("mutants", &format!("{taken} of {MUTANTS} were taken"));
+        // Both happen, or this test shows nothing.
+        ensure!((15..85).contains(&taken), "{taken} of {MUTANTS} mutants were taken");
+        Ok(mutants)
+    }
+
+    async fn send(&self, object: &Value) -> Result<(u16, Value)> {
+        let path = format!("/apis/sluice.dev/v1alpha1/namespaces/{}/tracepipelines", self.namespace.name());
+        let body = serde_json::to_vec(object).context("write a mutant")?;
+        let request = hyper::Request::post(path).header("content-type", "application/json");
+        let request = request.body(kube::client::Body::from(body)).context("make a request")?;
+        let client: Client = self.namespace.cluster().client();
+        let answer = client.send(request).await.context("send a mutant")?;
+        let status = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.context("read the answer")?;
+        let answer = serde_json::from_slice(&body.to_bytes()).context("understand the answer")?;
+        Ok((status, answer))
+    }
+
+    /// Every mutant that was taken has a verdict: conditions about its generation.
+    async fn wait_verdicts(&self, mutants: &[Mutant]) -> Result<()> {
+        until("a verdict about every mutant", VERDICTS, async || {
+            let seen = self.pipelines().await?;
+            let is_told = |name: &String| {
+                seen.get(name).is_some_and(|pipeline| {
+                    let status: Option<sluice_crds::TracePipelineStatus> =
+                        serde_json::from_value(pipeline.data["status"].clone()).ok();
+                    status.is_some_and(|status| {
+                        status.observed_generation == pipeline.metadata.generation
+                            && condition(&status, kind::READY).is_some_and(|ready| !ready.reason.is_empty())
+                    })
+                })
+            };
+            let untold = mutants.iter().filter(|mutant| !mutant.taken.as_ref().is_none_or(is_told));
+            let untold: Vec<u64> = untold.map(|mutant| mutant.number).collect();
+            Ok(if untold.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("none about {untold:?}"))
+            })
+        })
+        .await
+    }
+
+    async fn pipelines(&self) -> Result<BTreeMap<String, DynamicObject>> {
+        let resource = kube::api::ApiResource::erase::<sluice_crds::TracePipeline>(&());
+        let client = self.namespace.cluster().client();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, self.namespace.name(), &resource);
+        let listed = api.list(&ListParams::default()).await.context("list the pipelines")?;
+        Ok(listed.into_iter().map(|pipeline| (pipeline.name_any(), pipeline)).collect())
+    }
+
+    /// Every write was one of those that there should be, in this namespace, about an object that is called after a pipeline,
+    /// and none was refused: what the plan lets through, the API server takes.
+    fn check_writes(&self, writes: &[Write], mutants: &[Mutant]) -> Result<()> {
+        let names: BTreeSet<&str> =
+            mutants.iter().filter_map(|mutant| mutant.taken.as_deref()).chain(["healthy"]).collect();
+        for write in writes {
+            let call = write.call.to_string();
+            ensure!(WRITES.contains(&call.as_str()), "the operator did {call}");
+            ensure!(
+                write.namespace.as_deref() == Some(self.namespace.name()),
+                "written elsewhere: {write:?}"
+            );
+            ensure!(write.status < 300, "the API server refused {write:?}");
+            let Some(name) = &write.name else { continue };
+            let is_known = match write.call.resource.as_str() {
+                "leases" => name == "sluice",
+                "tracepipelines" | "tracepipelines/status" => names.contains(name.as_str()),
+                _ => names
+                    .iter()
+                    .any(|pipeline| name.strip_prefix(pipeline).is_some_and(|rest| rest.starts_with('-'))),
+            };
+            ensure!(is_known, "the operator wrote {write:?}");
+        }
+        Ok(())
+    }
+
+    /// What carries the operator's label belongs to a pipeline.
+    async fn check_owners(&self) -> Result<()> {
+        let pipelines = self.pipelines().await?;
+        let uids: BTreeSet<String> = pipelines.values().filter_map(kube::ResourceExt::uid).collect();
+        let selector = "app.kubernetes.io/managed-by=sluice-operator";
+        let mut owners = Vec::new();
+        owners.extend(owners_of(&self.namespace.list::<StatefulSet>(selector).await?));
+        owners.extend(owners_of(&self.namespace.list::<ConfigMap>(selector).await?));
+        owners.extend(owners_of(&self.namespace.list::<Service>(selector).await?));
+        owners.extend(owners_of(&self.namespace.list::<ServiceAccount>(selector).await?));
+        ensure!(owners.len() > 10, "only {} objects were made: no mutant came that far", owners.len());
+        for (name, owner) in owners {
+            ensure!(owner.as_ref().is_some_and(|uid| uids.contains(uid)), "{name} belongs to {owner:?}");
+        }
+        Ok(())
+    }
+
+    /// Versions of the objects of one pipeline.
+    async fn versions(&self, pipeline: &str) -> Result<BTreeMap<String, Option<String>>> {
+        let selector = e2e_fixtures::cluster::pipeline_selector(pipeline);
+        let sets = self.namespace.list::<StatefulSet>(&selector).await?;
+        let configs = self.namespace.list::<ConfigMap>(&selector).await?;
+        let sets =
+            sets.iter().map(|object| (format!("set/{}", object.name_any()), object.resource_version()));
+        let configs =
+            configs.iter().map(|object| (format!("config/{}", object.name_any()), object.resource_version()));
+        Ok(sets.chain(configs).collect())
+    }
+}
+
+fn owners_of<K: kube::Resource>(objects: &[K]) -> Vec<(String, Option<String>)> {
+    let owner = |object: &K| object.owner_references().first().map(|owner| owner.uid.clone());
+    objects.iter().map(|object| (object.name_any(), owner(object))).collect()
+}
+
+/// A pipeline that needs nothing but Kafka.
+fn at_rest() -> Value {
+    json!({
+        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
+        "gateway": {"resources": {"cpuRequest": POD_CORES}},
+        "queue": {"mode": "Disabled", "size": null},
+    })
+}

@@ -1,0 +1,323 @@
+//! What the operator makes of a pipeline: how many gateways, how they are confined, and that it leaves what is right alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Namespace, Seen, metric_sum, pipeline_selector, until};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service, ServiceAccount,
+};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt as _;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+
+use crate::environment::READY;
+use crate::gitops::health::assert_in_sync;
+use crate::scene::{self, Scene, Uses};
+
+/// Looks, a quarter of a second apart, for which objects must stay the same to be at rest.
+const REST_LOOKS: u32 = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_follow_the_partitions() -> Result<()> {
+    scene::run("replicas_follow_the_partitions", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"partitionsPerReplica": 4})).await?;
+        wait_replicas(scene, 1).await?;
+        // Four partitions: two for each; three and one; as many as wanted; never more than partitions.
+        for (change, replicas) in [
+            (json!({"partitionsPerReplica": 2}), 2),
+            (json!({"partitionsPerReplica": 3}), 2),
+            (json!({"replicas": 3}), 3),
+            (json!({"replicas": 9}), 4),
+            (json!({"replicas": 1}), 1),
+        ] {
+            scene.pipeline.apply(&change).await.with_context(|| change.to_string())?;
+            wait_replicas(scene, replicas).await.with_context(|| change.to_string())?;
+        }
+        scene.pipeline.apply(&json!({"partitionsPerReplica": 2})).await?;
+        wait_replicas(scene, 2).await?;
+        scene.topic.grow(6).await?;
+        wait_replicas(scene, 3).await.context("after the topic grew to six partitions")
+    })
+    .await
+}
+
+async fn wait_replicas(scene: &Scene, replicas: u32) -> Result<()> {
+    let what = format!("with {replicas} replicas");
+    let wanted = Some(replicas);
+    let status = scene.pipeline.wait(&what, READY, |status| {
+        status.desired_replicas == wanted && status.replicas == wanted && status.ready_replicas == wanted
+    });
+    status.await?;
+    let pods = scene.pipeline.gateways().list().await?.len();
+    ensure!(pods == usize::try_from(replicas)?, "{pods} pods for {replicas} replicas");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_confined_with_its_memory_and_volume() -> Result<()> {
+    scene::run("a_gateway_is_confined", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"gateway": {"resources": {"memory": "320Mi"}}})).await?;
+        let pods = scene.pipeline.gateways();
+        let pod = pods.list().await?.into_iter().next().context("there is no gateway")?;
+        let spec = pod.spec.clone().context("a pod without a spec")?;
+        let container = gateway_container(&spec)?;
+        assert_memory(container, "320Mi")?;
+        assert_confined(&spec, container)?;
+        assert_volume(&scene.namespace, &spec, container).await?;
+        // It became ready in a namespace that enforces restricted pod security, with a read-only root file system; and it
+        // writes its volume, which it claims with a file of its own when it starts.
+        let metrics = pods.metrics(&pod.name_any()).await?;
+        let volume = metric_sum(&metrics, "sluice_gateway_queue_volume_bytes");
+        ensure!(
+            volume.is_some_and(|bytes| bytes > 0.0),
+            "the gateway says {volume:?} about its queue volume"
+        );
+        Ok(())
+    })
+    .await
+}
+
+fn gateway_container(spec: &PodSpec) -> Result<&Container> {
+    spec.containers
+        .iter()
+        .find(|container| container.name == "gateway")
+        .context("no container is called gateway")
+}
+
+/// Asked for and allowed is the same.
+pub fn assert_memory(container: &Container, memory: &str) -> Result<()> {
+    let resources = container.resources.clone().context("the gateway has no resources")?;
+    for (kind, quantities) in [("limit", resources.limits), ("request", resources.requests)] {
+        let found = quantities.unwrap_or_default().get("memory").map(|quantity| quantity.0.clone());
+        ensure!(found.as_deref() == Some(memory), "the memory {kind} is {found:?}, not {memory}");
+    }
+    Ok(())
+}
+
+fn assert_confined(spec: &PodSpec, container: &Container) -> Result<()> {
+    let pod = spec.security_context.clone().context("the pod has no security context")?;
+    let own = container.security_context.clone().context("the gateway has no security context")?;
+    ensure!(pod.run_as_non_root == Some(true), "the pod may run as root");
+    ensure!(pod.run_as_user.is_some_and(|user| user != 0), "the pod runs as {:?}", pod.run_as_user);
+    let seccomp = pod.seccomp_profile.map(|profile| profile.type_);
+    ensure!(seccomp.as_deref() == Some("RuntimeDefault"), "the seccomp profile is {seccomp:?}");
+    ensure!(own.read_only_root_filesystem == Some(true), "the root file system can be written");
+    ensure!(own.allow_privilege_escalation == Some(false), "privileges may be gained");
+    let dropped = own.capabilities.and_then(|capabilities| capabilities.drop).unwrap_or_default();
+    ensure!(dropped == ["ALL"], "dropped capabilities are {dropped:?}");
+    ensure!(spec.automount_service_account_token == Some(false), "the gateway has a service-account token");
+    Ok(())
+}
+
+/// The pod mounts a claim, and the claim is bound.
+async fn assert_volume(namespace: &Namespace, spec: &PodSpec, container: &Container) -> Result<()> {
+    let volumes = spec.volumes.as_deref().unwrap_or_default();
+    let claimed = volumes.iter().find_map(|volume| Some((volume, volume.persistent_volume_claim.as_ref()?)));
+    let (volume, claim) = claimed.context("the pod has no volume of a claim")?;
+    let mounts = container.volume_mounts.as_deref().unwrap_or_default();
+    let mount = mounts.iter().find(|mount| mount.name == volume.name).context("the claim is not mounted")?;
+    ensure!(mount.read_only != Some(true), "the queue volume is mounted read-only");
+    let claim =
+        namespace.api::<PersistentVolumeClaim>().get(&claim.claim_name).await.context("get the claim")?;
+    let phase = claim.status.and_then(|status| status.phase);
+    ensure!(phase.as_deref() == Some("Bound"), "the claim is {phase:?}");
+    let requested = claim.spec.and_then(|spec| spec.resources?.requests?.get("storage").cloned());
+    ensure!(requested.as_ref().is_some_and(|size| size.0 == "1Gi"), "the claim asks for {requested:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
+    scene::run("a_changed_config_rolls", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"replicas": 2})).await?;
+        let before = scene.pipeline.get().await?.status.context("no status")?;
+        let old = scene.pipeline.gateways().uids().await?;
+        scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
+        let changed = |status: &sluice_crds::TracePipelineStatus| status.config_hash != before.config_hash;
+        scene.pipeline.wait("with another config", READY, changed).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let new = scene.pipeline.gateways().uids().await?;
+        ensure!(new.keys().eq(old.keys()), "the gateways are {new:?}, were {old:?}");
+        ensure!(
+            new.values().all(|uid| !old.values().any(|gone| gone == uid)),
+            "some gateways were not replaced"
+        );
+        scene.pipeline.delete(READY).await?;
+        until("end of all that the pipeline had", READY, async || {
+            let left = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
+            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+        })
+        .await
+    })
+    .await
+}
+
+/// What every cluster can give a pod: a node of Linux has the label, and a taint that no node has is put up with.
+fn placed(team: &str) -> Value {
+    json!({
+        "replicas": 2,
+        "gateway": {"podTemplate": {
+            "labels": {"example.com/team": team},
+            "annotations": {"example.com/cost-centre": "17"},
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"key": "example.com/dedicated", "value": "ingest", "effect": "NoSchedule"}],
+            "topologySpreadConstraints": [
+                {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"},
+            ],
+        }},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
+    scene::run("pods_are_placed", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&placed("one")).await?;
+        assert_placed(scene, "one").await?;
+        let old = scene.pipeline.gateways().uids().await?;
+        // What the server and the operator make of it is no difference to the file.
+        assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&placed("one"))])
+            .await?;
+        scene.pipeline.apply(&placed("two")).await?;
+        until("two gateways with the other label", READY, async || {
+            let new = scene.pipeline.gateways().uids().await?;
+            let is_done = new.len() == 2 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
+            Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{new:?}")) })
+        })
+        .await?;
+        scene.pipeline.wait_ready(READY).await?;
+        assert_placed(scene, "two").await
+    })
+    .await
+}
+
+/// The gateways, and the pod that the schema Job asks for.
+async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
+    let selector = pipeline_selector("traces");
+    let of_jobs = scene.namespace.list::<Job>(&selector).await?.into_iter().filter_map(|job| job.spec);
+    let of_jobs = of_jobs.map(|spec| (spec.template.metadata.unwrap_or_default(), spec.template.spec));
+    let gateways = scene.pipeline.gateways().list().await?.into_iter();
+    let pods: Vec<_> = gateways.map(|pod| (pod.metadata, pod.spec)).chain(of_jobs).collect();
+    ensure!(pods.len() >= 3, "{} pods and Jobs", pods.len());
+    for (metadata, spec) in pods {
+        let labels = metadata.labels.unwrap_or_default();
+        ensure!(labels.get("example.com/team").is_some_and(|found| found == team), "labels {labels:?}");
+        let annotations = metadata.annotations.unwrap_or_default();
+        ensure!(annotations.contains_key("example.com/cost-centre"), "annotations {annotations:?}");
+        let spec = spec.context("a pod without a spec")?;
+        let selector = spec.node_selector.unwrap_or_default();
+        ensure!(selector.contains_key("kubernetes.io/os"), "node selector {selector:?}");
+        let tolerations = spec.tolerations.unwrap_or_default();
+        let is_ours = |key: &str| key == "example.com/dedicated";
+        ensure!(tolerations.iter().any(|one| one.key.as_deref().is_some_and(is_ours)), "{tolerations:?}");
+        let spread = spec.topology_spread_constraints.unwrap_or_default();
+        let is_gateway = spec.containers.iter().any(|container| container.name == "gateway");
+        ensure!(spread.len() == usize::from(is_gateway), "spread {spread:?}");
+        ensure!(
+            spread.iter().all(|one| one.label_selector.is_some()),
+            "a spread that counts no pod: {spread:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Names of what is still there of a pipeline.
+async fn left_behind(namespace: &Namespace, selector: &str) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    left.extend(versions::<StatefulSet>(namespace, selector).await?.into_keys());
+    left.extend(versions::<ConfigMap>(namespace, selector).await?.into_keys());
+    left.extend(versions::<Service>(namespace, selector).await?.into_keys());
+    left.extend(versions::<ServiceAccount>(namespace, selector).await?.into_keys());
+    left.extend(versions::<PodDisruptionBudget>(namespace, selector).await?.into_keys());
+    left.extend(versions::<NetworkPolicy>(namespace, selector).await?.into_keys());
+    left.extend(versions::<Job>(namespace, selector).await?.into_keys());
+    left.extend(versions::<Pod>(namespace, selector).await?.into_keys());
+    Ok(left)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_writes_nothing() -> Result<()> {
+    scene::run("a_restarted_operator_writes_nothing", Uses::ServersAlone, 4, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let before = at_rest(&scene.namespace).await?;
+        let operator = &scene.environment.operator;
+        operator.kill_and_wait(READY).await?;
+        until("a reconcile by the new operator", READY, async || {
+            let done = operator_metric(scene, "sluice_operator_reconcile_total").await?;
+            Ok(if done >= 1.0 { Seen::Done(()) } else { Seen::NotYet(format!("{done} reconciles")) })
+        })
+        .await?;
+        let after = at_rest(&scene.namespace).await?;
+        let changed: Vec<_> =
+            before.iter().filter(|(name, version)| after.get(*name) != Some(version)).collect();
+        ensure!(changed.is_empty(), "changed by a restart: {changed:?}");
+        ensure!(after.len() == before.len(), "made by a restart: {:?}", after.keys().collect::<Vec<_>>());
+        let writes = operator_metric(scene, "sluice_operator_writes_total").await?;
+        ensure!(writes == 0.0, "the new operator wrote {writes} times");
+        Ok(())
+    })
+    .await
+}
+
+/// The sum of a metric over the operator's pods.
+async fn operator_metric(scene: &Scene, name: &str) -> Result<f64> {
+    let pods = scene.environment.operator.pods();
+    let mut sum = 0.0;
+    for pod in pods.uids().await?.keys() {
+        sum += metric_sum(&pods.metrics(pod).await?, name).unwrap_or(0.0);
+    }
+    Ok(sum)
+}
+
+/// All objects with their versions, once they stay the same for a while: Kubernetes' own controllers write statuses after the
+/// pipeline is Ready.
+async fn at_rest(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
+    let (mut last, mut same) = (BTreeMap::new(), 0);
+    until("objects at rest", READY, async || {
+        let now = all_versions(namespace).await?;
+        same = if now == last { same + 1 } else { 0 };
+        last.clone_from(&now);
+        Ok(if same >= REST_LOOKS {
+            Seen::Done(now)
+        } else {
+            Seen::NotYet(format!("the same for {same} looks"))
+        })
+    })
+    .await
+}
+
+async fn all_versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
+    let selector = pipeline_selector("traces");
+    let mut all = versions::<TracePipeline>(namespace, "").await?;
+    all.extend(versions::<StatefulSet>(namespace, &selector).await?);
+    all.extend(versions::<ConfigMap>(namespace, &selector).await?);
+    all.extend(versions::<Service>(namespace, &selector).await?);
+    all.extend(versions::<ServiceAccount>(namespace, &selector).await?);
+    all.extend(versions::<PodDisruptionBudget>(namespace, &selector).await?);
+    all.extend(versions::<NetworkPolicy>(namespace, &selector).await?);
+    all.extend(versions::<PersistentVolumeClaim>(namespace, &selector).await?);
+    all.extend(versions::<Pod>(namespace, &selector).await?);
+    Ok(all)
+}
+
+/// Resource version and generation of each object of a kind, by kind and name.
+async fn versions<K>(namespace: &Namespace, selector: &str) -> Result<BTreeMap<String, String>>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    K::DynamicType: Default,
+{
+    let kind = K::kind(&K::DynamicType::default()).into_owned();
+    let listed = namespace.list::<K>(selector).await?;
+    let entry = |object: &K| {
+        let generation = object.meta().generation;
+        (format!("{kind}/{}", object.name_any()), format!("{:?} {generation:?}", object.resource_version()))
+    };
+    Ok(listed.iter().map(entry).collect())
+}

@@ -1,0 +1,59 @@
+//! What a quota of the namespace does not let the operator or Kubernetes make is told in the quota's words, and made once it does.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Namespace, Seen, until};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::gitops::health::assert_state;
+use crate::scene::{self, Scene, Uses};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
+    scene::run("quotas", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        limit(&scene.namespace, "no-workload", &json!({"count/statefulsets.apps": "0"})).await?;
+        scene.pipeline.apply(&json!({"replicas": 2})).await?;
+        let refused = ("False", reason::APPLY_FAILED);
+        let said = scene.pipeline.wait_condition(kind::READY, refused, READY).await?;
+        ensure!(said.contains("exceeded quota: no-workload"), "it does not say what refuses: {said}");
+        assert_state(&scene.pipeline, "apply-refused").await?;
+        limit(&scene.namespace, "one-pod", &json!({"pods": "1"})).await?;
+        lift(&scene.namespace, "no-workload").await?;
+        // Who is refused tries again after minutes, an edit at once.
+        scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
+        let missing = ("False", reason::PODS_REFUSED);
+        let said = scene.pipeline.wait_condition(kind::READY, missing, READY).await?;
+        ensure!(said.contains("exceeded quota: one-pod"), "it does not say what refuses: {said}");
+        assert_state(&scene.pipeline, "pods-refused").await?;
+        lift(&scene.namespace, "one-pod").await?;
+        scene.pipeline.wait_ready(READY).await.map(drop)
+    })
+    .await
+}
+
+/// Makes a quota, and waits until it is counted: before that it refuses everything.
+pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()> {
+    let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
+    let quota = serde_json::from_value::<ResourceQuota>(quota)?;
+    let quotas = namespace.api::<ResourceQuota>();
+    quotas.create(&PostParams::default(), &quota).await.context("make a quota")?;
+    until("the quota counted", READY, async || {
+        let status = quotas.get(name).await?.status.unwrap_or_default();
+        Ok(if status.used.is_some_and(|used| !used.is_empty()) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet("no figures".to_owned())
+        })
+    })
+    .await
+}
+
+/// Takes a quota away.
+pub async fn lift(namespace: &Namespace, name: &str) -> Result<()> {
+    let quotas = namespace.api::<ResourceQuota>();
+    quotas.delete(name, &DeleteParams::default()).await.map(drop).context("delete a quota")
+}

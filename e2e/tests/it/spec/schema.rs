@@ -1,0 +1,89 @@
+//! The table follows the spec through the operator's Job: what may be made is made, what may not is named, and no gateway notices.
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::pipeline::{TABLE, condition};
+use e2e_fixtures::spans::Shape;
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde_json::json;
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::gitops::health::assert_state;
+use crate::scene::{self, Scene, Uses};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Result<()> {
+    scene::run("the_table_follows_the_spec", Uses::Servers, 2, async |scene: &mut Scene| {
+        scene.start(&schema(&json!({"layout": "Json", "views": ["TraceTimes"]}))).await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+        scene.assert_nothing_lost(&sent).await?;
+        ensure!(count(scene, "uniqExact(TraceId)", "_trace_id_ts").await? == 10, "a trace has no time");
+        let (pods, before) = (pods(scene).await?, job(scene).await?);
+
+        let grown = json!({"layout": "Json", "views": ["TraceTimes", "Operations"],
+            "columns": [{"name": "Host", "type": "String", "default": "concat(ServiceName, '@')"}]});
+        scene.pipeline.apply(&schema(&grown)).await?;
+        scene.pipeline.wait_condition(kind::SCHEMA_READY, ("True", reason::OK), READY).await?;
+        expect_other_job(scene, &before).await?;
+        ensure!(
+            count(scene, "countIf(endsWith(Host, '@'))", "").await? == 1_000,
+            "old rows have no new column"
+        );
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
+        ensure!(sent.acked.count() == 1_000, "{:?}", sent.failure);
+        scene.wait_rows(2_000, READY).await?;
+        // Rows of the table are seen before those of its views: only what is committed is in both.
+        scene.wait_committed().await?;
+        ensure!(count(scene, "count() > 0", "_operations").await? == 1, "no operation was seen");
+
+        let mut expiring = grown;
+        expiring["ttl"] = json!("3000d");
+        scene.pipeline.apply(&schema(&expiring)).await?;
+        let differs = ("False", reason::SCHEMA_DIFFERS);
+        let message = scene.pipeline.wait_condition(kind::SCHEMA_READY, differs, READY).await?;
+        ensure!(message.contains("MODIFY TTL"), "the message does not say what it would take: {message}");
+        let status = scene.pipeline.wait_ready(READY).await?;
+        let schema_ready = condition(&status, kind::SCHEMA_READY).map(|found| found.status.clone());
+        ensure!(schema_ready.as_deref() == Some("False"), "Ready took the difference away: {schema_ready:?}");
+        assert_state(&scene.pipeline, "table-differs").await?;
+        ensure!(self::pods(scene).await? == pods, "a gateway was replaced");
+        Ok(())
+    })
+    .await
+}
+
+fn schema(schema: &serde_json::Value) -> serde_json::Value {
+    let mut schema = schema.clone();
+    schema["management"] = json!("Evolve");
+    json!({"sink": {"clickhouse": {"schema": schema}}})
+}
+
+/// A number about the table, or about one that a view fills.
+async fn count(scene: &Scene, what: &str, of_view: &str) -> Result<u64> {
+    let query = format!("SELECT toUInt64({what}) FROM `{}`.`{TABLE}{of_view}`", scene.database.name());
+    Ok(scene.environment.server.text(&query, "TSV").await?.trim().parse()?)
+}
+
+/// Uids of the gateways.
+async fn pods(scene: &Scene) -> Result<Vec<String>> {
+    let mut uids: Vec<_> =
+        scene.pipeline.gateways().list().await?.iter().map(|pod| pod.uid().unwrap_or_default()).collect();
+    uids.sort();
+    Ok(uids)
+}
+
+/// The name of the one Job that there is.
+async fn job(scene: &Scene) -> Result<String> {
+    let jobs = scene.namespace.api::<Job>().list(&ListParams::default()).await?.items;
+    ensure!(jobs.len() == 1, "{} schema Jobs", jobs.len());
+    Ok(jobs[0].name_any())
+}
+
+/// The Job of before is removed when its successor is applied.
+async fn expect_other_job(scene: &Scene, before: &str) -> Result<()> {
+    let after = job(scene).await?;
+    ensure!(after != before, "the Job {before} was not followed by another");
+    Ok(())
+}

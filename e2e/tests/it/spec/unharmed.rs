@@ -1,0 +1,244 @@
+//! What asks for what cannot be is refused, or waits with a reason, and nothing that runs is harmed: a second pipeline with the consumer
+//! group of one that runs, a topic that lost partitions, and revisions that never start. Each goes on once it is mended. Numbered spans flow
+//! through all of it: none is lost, none doubled.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
+use e2e_fixtures::produce::{Sent, Topic};
+use e2e_fixtures::spans::Shape;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::gitops::health::{assert_state, reached};
+use crate::scene::{self, Scene, Uses};
+use crate::storage::volumes::claims;
+
+/// Load of numbered spans.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 2_000;
+
+/// Time for a load to pass, and for gateways to leave.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// How long a pipeline may take to go whose deletion waits for nothing.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+type Uids = BTreeMap<String, String>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
+    scene::run("second_in_group", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"replicas": 2, "deletionPolicy": "Immediate"})).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let before = scene.pipeline.gateways().uids().await?;
+        let second = Settings { name: "second".to_owned(), ..scene.pipeline.settings().clone() };
+        let second = Pipeline::new(&scene.namespace, second);
+        second.apply(&json!({"replicas": 2})).await?;
+        let taken = ("False", reason::CONSUMER_GROUP_TAKEN);
+        let said = second.wait_condition(kind::READY, taken, READY).await?;
+        let first = format!("{}/traces", scene.namespace.name());
+        ensure!(said.contains(&first), "it does not say who has the group: {said}");
+        assert_state(&second, "group-taken").await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.pipeline.wait_ready(FLOW).await?;
+        assert_kept(&scene.pipeline, &before).await?;
+        ensure!(second.gateways().list().await?.is_empty(), "the second one has gateways");
+        gone_at_once(scene).await?;
+        // What the first had is the second's, without anybody having touched it.
+        second.wait_ready(READY).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// `deletionPolicy: Immediate`: nobody holds it, and everything goes with it, its volumes too.
+async fn gone_at_once(scene: &Scene) -> Result<()> {
+    let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
+    ensure!(held.is_empty(), "the pipeline is held by {held:?}");
+    scene.pipeline.delete(AT_ONCE).await?;
+    until("end of all that the first one had", FLOW, async || {
+        let pods = scene.pipeline.gateways().uids().await?;
+        let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items;
+        let workloads = workloads.iter().filter(|one| one.name_any() == "traces-gateway").count();
+        let claims = claims(scene).await?;
+        let claims = claims.keys().filter(|name| name.starts_with("queue-traces-")).count();
+        Ok(if pods.len() + workloads + claims == 0 {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{pods:?}, {workloads} StatefulSets, {claims} claims"))
+        })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so() -> Result<()> {
+    scene::run("partitions_lost", Uses::Servers, 8, async |scene: &mut Scene| {
+        let start = json!({"replicas": 2});
+        scene.start(&start).await?;
+        let first = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..4_000).await?;
+        scene.assert_nothing_lost(&first).await?;
+        let before = scene.pipeline.gateways().uids().await?;
+        made_again(scene, 4).await?;
+        let lost = ("False", reason::PARTITIONS_LOST);
+        let said = scene.pipeline.wait_condition(kind::READY, lost, READY).await?;
+        ensure!(said.contains("has 4 partitions and had 8"), "it does not say how many: {said}");
+        assert_state(&scene.pipeline, "partitions-lost").await?;
+        began_anew(scene, &before).await?;
+        // What runs goes on, in the topic that there is.
+        let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 4_000..8_000).await?;
+        let sent = both(first, &then);
+        scene.assert_nothing_lost(&sent).await?;
+        meant_so(scene, &start).await?;
+        let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 8_000..12_000).await?;
+        let verdict = scene.assert_nothing_lost(&both(sent, &then)).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// Another topic takes its name, with so many partitions.
+async fn made_again(scene: &mut Scene, partitions: i32) -> Result<()> {
+    let (brokers, name) = (scene.environment.kafka_host.clone(), scene.topic.name().to_owned());
+    scene.topic.delete().await?;
+    // The broker gives the name away once it has removed what had it.
+    scene.topic = until("a topic of the same name", FLOW, async || {
+        let made = Topic::create(&brokers, &name, partitions).await;
+        Ok(made.map_or_else(|error| Seen::NotYet(format!("{error:#}")), Seen::Done))
+    })
+    .await?;
+    Ok(())
+}
+
+/// No gateway was replaced. Who still had partitions of the topic that is gone knew the new one for another, and began anew, once.
+async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
+    let gateways = scene.pipeline.gateways();
+    until("gateways that read the new topic", FLOW, async || {
+        let after = gateways.uids().await?;
+        ensure!(after == *before, "the gateways are {after:?}, were {before:?}");
+        let mut restarts = Vec::new();
+        for name in after.keys() {
+            restarts.push(gateways.restarts(name).await?);
+        }
+        ensure!(restarts.iter().all(|count| *count <= 1), "gateways were restarted {restarts:?} times");
+        let status = scene.pipeline.get().await?.status.unwrap_or_default();
+        Ok(if restarts.contains(&1) && status.ready_replicas == Some(2) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("restarts {restarts:?}, {:?} ready", status.ready_replicas))
+        })
+    })
+    .await
+}
+
+/// As the message says: suspended and resumed.
+async fn meant_so(scene: &Scene, start: &Value) -> Result<()> {
+    scene.pipeline.apply(&merged(start, &json!({"suspend": true}))).await?;
+    scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), FLOW).await?;
+    scene.pipeline.apply(start).await?;
+    let status = scene.pipeline.wait_ready(READY).await?;
+    ensure!(status.partitions == Some(4), "{:?} partitions are read", status.partitions);
+    Ok(())
+}
+
+/// What was sent before and after.
+fn both(mut sent: Sent, then: &Sent) -> Sent {
+    sent.acked.extend(&then.acked);
+    sent.doubtful.extend(&then.doubtful);
+    sent.messages += then.messages;
+    sent.bytes += then.bytes;
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<()> {
+    scene::run("stuck_revision", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        never_ran(scene).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        no_image(scene).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// All gateways begin with a config that none of them takes, and there is nothing to go back to: the edit replaces pods that Kubernetes
+/// would leave as they are.
+async fn never_ran(scene: &Scene) -> Result<()> {
+    let unknown = json!({
+        "source": {"kafka": {"properties": {"no.such.property": "1"}}},
+        // After that it is not waited for any more.
+        "rollout": {"progressDeadline": "20s"},
+    });
+    scene.pipeline.apply(&spec(&unknown)).await?;
+    let failed = ("False", reason::ROLLOUT_FAILED);
+    let said = scene.pipeline.wait_condition(kind::READY, failed, READY).await?;
+    ensure!(said.contains("no.such.property"), "it does not say what failed: {said}");
+    assert_state(&scene.pipeline, "rollout-failed").await?;
+    let broken = scene.pipeline.gateways().uids().await?;
+    scene.pipeline.apply(&spec(&json!({}))).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    let healed = scene.pipeline.gateways().uids().await?;
+    let is_other = healed.iter().all(|(name, uid)| broken.get(name) != Some(uid));
+    ensure!(healed.len() == 2 && is_other, "the gateways are {healed:?}, were {broken:?}");
+    Ok(())
+}
+
+/// An image that may still come is waited for by one gateway, which the edit heals before anything is taken back; the other one reads on.
+async fn no_image(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.gateways().uids().await?;
+    let no_image = json!({"gateway": {"image": "sluice.local/gateway:no-such-version"}});
+    // A Job of that image would be waited for first.
+    let unmanaged = json!({"sink": {"clickhouse": {"schema": {"management": "None"}}}});
+    scene.pipeline.apply(&spec(&merged(&unmanaged, &no_image))).await?;
+    reached(&scene.pipeline, "replicas-not-ready", READY, |status| {
+        status
+            .conditions
+            .iter()
+            .any(|one| one.type_ == kind::READY && one.reason == reason::REPLICAS_NOT_READY)
+    })
+    .await?;
+    let stays: Uids = before.iter().filter(|(name, _)| name.ends_with("-0")).map(own).collect();
+    assert_kept(&scene.pipeline, &stays).await?;
+    scene.pipeline.apply(&spec(&json!({}))).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    assert_kept(&scene.pipeline, &stays).await
+}
+
+fn own((name, uid): (&String, &String)) -> (String, String) {
+    (name.clone(), uid.clone())
+}
+
+fn spec(change: &Value) -> Value {
+    merged(&json!({"replicas": 2}), change)
+}
+
+/// These gateways are still there, and none of them was restarted.
+pub async fn assert_kept(pipeline: &Pipeline, before: &Uids) -> Result<()> {
+    let gateways = pipeline.gateways();
+    let after = gateways.uids().await?;
+    for (name, uid) in before {
+        ensure!(after.get(name) == Some(uid), "{name} was replaced: {before:?}, then {after:?}");
+        let restarts = gateways.restarts(name).await?;
+        ensure!(restarts == 0, "{name} was restarted {restarts} times");
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! With `delivery.commit: AfterEnqueue` a queue volume has the only copy of what is committed. While `ClickHouse` is away it outlives a
+//! gateway that is killed and one that is taken away, and a Job inserts what is on it. Numbered spans: none is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_faults::Way;
+use e2e_fixtures::cluster::{Seen, until};
+use serde_json::{Value, json};
+use sluice_crds::status::condition::VOLUMES_DRAINED;
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+use crate::storage::volumes::claims;
+
+/// Partitions: four for each of two gateways.
+const PARTITIONS: i32 = 8;
+
+/// Load of numbered spans, a kilobyte each.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that are produced while `ClickHouse` is away: 20 MB, on both volumes.
+const SPANS_AWAY: u64 = 20_000;
+
+/// Rows that must be there before.
+const ROWS_BEFORE: u64 = 4_000;
+
+/// Time for a load to pass, for a gateway to leave, and for a Job to start on a busy machine.
+const FLOW: Duration = Duration::from_mins(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> Result<()> {
+    scene::run("only_copies", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let front = scene.front().await?;
+        scene.start(&spec(2)).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        front.go(Way::Refused);
+        scene.wait_acked(&load, SPANS_AWAY, FLOW).await?;
+        let sent = load.stop().await?;
+        // From here on Kafka has nothing that anybody would read again.
+        scene.wait_committed().await?;
+        killed(scene).await?;
+        taken_away(scene).await?;
+        front.go(Way::Open);
+        drained(scene).await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+fn spec(replicas: u32) -> Value {
+    json!({
+        "delivery": {"commit": "AfterEnqueue"},
+        "replicas": replicas,
+        // As long as a gateway that cannot insert holds the others up.
+        "scaling": {"drain": {"onTimeout": "Job", "timeout": "30s"}},
+    })
+}
+
+/// Both die at once, and come back to what is on their volumes.
+async fn killed(scene: &Scene) -> Result<()> {
+    let gateways = scene.pipeline.gateways();
+    let before = gateways.uids().await?;
+    for name in before.keys() {
+        gateways.kill(name).await?;
+    }
+    until("gateways in place of those that were killed", READY, async || {
+        let after = gateways.uids().await?;
+        let is_new =
+            after.len() == before.len() && after.values().all(|uid| !before.values().any(|old| old == uid));
+        Ok(if is_new { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {after:?}")) })
+    })
+    .await
+}
+
+/// One of them goes without having inserted anything, and its volume stays.
+async fn taken_away(scene: &Scene) -> Result<()> {
+    scene.pipeline.apply(&spec(1)).await?;
+    scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
+    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), FLOW).await?;
+    let left: Vec<String> = claims(scene).await?.into_keys().collect();
+    ensure!(left == ["queue-traces-gateway-0", "queue-traces-gateway-1"], "there are the claims {left:?}");
+    Ok(())
+}
+
+/// A Job inserts what the volume has, and then the volume goes.
+async fn drained(scene: &Scene) -> Result<()> {
+    until("end of the volume without a gateway", FLOW, async || {
+        let left: Vec<String> = claims(scene).await?.into_keys().collect();
+        Ok(if left == ["queue-traces-gateway-0"] {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{left:?}"))
+        })
+    })
+    .await?;
+    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)
+}

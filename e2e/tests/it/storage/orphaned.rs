@@ -1,0 +1,110 @@
+//! Somebody scales the StatefulSet, and keeps the number until they give it back; then the pipeline is deleted with
+//! `deletionPolicy: Orphan`, its gateways read on without it, and a pipeline of the same name takes them over. No gateway is restarted, and
+//! numbered spans flow through all of it: none is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::deletion::life::{events, scale_by_hand, workload, workload_name};
+use crate::environment::READY;
+use crate::gitops::health::assert_state;
+use crate::operator::told::kubectl;
+use crate::scene::{self, Scene, Uses};
+use crate::spec::unharmed::assert_kept;
+use crate::storage::volumes::{claims, uids};
+
+/// Load of numbered spans.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 2_000;
+
+/// Time for a load to pass, and for a gateway to leave.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// How long a pipeline may take to go whose gateways are left to themselves.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_taken_over() -> Result<()> {
+    scene::run("orphaned", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&spec()).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let before = scene.pipeline.gateways().uids().await?;
+        contested(scene).await?;
+        given_back(scene).await?;
+        assert_kept(&scene.pipeline, &before).await?;
+        let volumes = uids(scene).await?;
+        orphaned(scene).await?;
+        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        let rows = scene.oracle().rows().await?;
+        scene.wait_rows(rows + SPANS_BETWEEN, FLOW).await?;
+        scene.start(&spec()).await?;
+        let owner = scene.pipeline.get().await?.uid().context("a pipeline without an identity")?;
+        let found = owners(scene).await?;
+        ensure!(found == [owner], "the StatefulSet belongs to {found:?}");
+        assert_kept(&scene.pipeline, &before).await?;
+        ensure!(uids(scene).await? == volumes, "other volumes took the place of those that there were");
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+fn spec() -> Value {
+    json!({"replicas": 2, "deletionPolicy": "Orphan", "scaling": {"drain": {"timeout": "1m"}}})
+}
+
+/// What somebody has set stays, and it is said who it was.
+async fn contested(scene: &Scene) -> Result<()> {
+    scale_by_hand(scene, 3).await?;
+    let conflict = ("True", reason::SCALING_CONFLICT);
+    let said = scene.pipeline.wait_condition(kind::SCALING_LIMITED, conflict, READY).await?;
+    ensure!(said.contains("kubectl"), "it does not say who has set the number: {said}");
+    let three = |status: &TracePipelineStatus| status.ready_replicas == Some(3);
+    scene.pipeline.wait("with three gateways", READY, three).await?;
+    assert_state(&scene.pipeline, "scaling-contested").await?;
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == reason::SCALING_CONFLICT), "no event tells of it: {events:?}");
+    Ok(())
+}
+
+/// As the message says: the StatefulSet is made again around its gateways, and who is too many leaves.
+async fn given_back(scene: &Scene) -> Result<()> {
+    kubectl(scene, &["delete", "statefulset", &workload_name(scene), "--cascade=orphan"]).await?;
+    let two = |status: &TracePipelineStatus| (status.replicas, status.ready_replicas) == (Some(2), Some(2));
+    scene.pipeline.wait("with two gateways", READY, two).await?;
+    scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), READY).await?;
+    until("end of the volume of the gateway that left", FLOW, async || {
+        let left: Vec<String> = claims(scene).await?.into_keys().collect();
+        Ok(if left.len() == 2 { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+    })
+    .await
+}
+
+/// It goes without waiting for anybody, and what it had belongs to nobody.
+async fn orphaned(scene: &Scene) -> Result<()> {
+    scene.pipeline.delete(SOON).await?;
+    let events = events(scene).await?;
+    ensure!(
+        events.iter().any(|event| event == "Orphaned"),
+        "no event tells that it was left alone: {events:?}"
+    );
+    let found = owners(scene).await?;
+    ensure!(found.is_empty(), "the StatefulSet belongs to {found:?}");
+    Ok(())
+}
+
+/// Whom the StatefulSet belongs to.
+pub async fn owners(scene: &Scene) -> Result<Vec<String>> {
+    let workload = workload(scene).await?.context("there is no StatefulSet")?;
+    Ok(workload.owner_references().iter().map(|owner| owner.uid.clone()).collect())
+}

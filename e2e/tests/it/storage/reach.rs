@@ -1,0 +1,106 @@
+//! The zone of a queue volume is gone, as far as the scheduler can tell, while its gateway holds what it could not insert: the volume is
+//! given up, the gateway runs again with another one, and numbered spans show that Kafka had all of it.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::condition;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+use crate::storage::volumes::uids;
+
+/// Load of numbered spans, a kilobyte each.
+const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
+const SPANS_AWAY: u64 = 10_000;
+
+/// By which a volume of the local stack is bound to its node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Longer than the operator waits for a node.
+const LONG_AGO: SignedDuration = SignedDuration::from_mins(11);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Result<()> {
+    scene::run("reach", Uses::ServersAlone, 4, async |scene: &mut Scene| {
+        scene.environment.local_clickhouse_only()?;
+        scene.start(&json!({"queue": {"size": "1Gi", "onZoneLoss": "Recreate"}, "replicas": 2})).await?;
+        until("all volumes to be seen empty", READY, async || {
+            let status = scene.pipeline.get().await?.status.unwrap_or_default();
+            let is_known = status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some());
+            Ok(if is_known { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.volumes)) })
+        })
+        .await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.environment.stop_clickhouse().await?;
+        let lost = format!("{}-gateway-1", scene.pipeline.name());
+        scene.wait_acked(&load, SPANS_AWAY, READY).await?;
+        let given_up = give_up(scene, &lost).await;
+        // Whatever came of it, nobody else is to wait for the node.
+        scene.environment.start_clickhouse().await?;
+        given_up?;
+        scene.pipeline.wait_ready(READY).await?;
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
+    })
+    .await
+}
+
+/// No node has the name that the volume was made for, until the volume is given up.
+async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(scene.namespace.cluster().client());
+    let pods = scene.pipeline.gateways().list().await?;
+    let pod = pods.iter().find(|pod| pod.name_any() == lost).context("there is no such gateway")?;
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("it runs nowhere")?;
+    rename(&nodes, &node, "gone").await?;
+    let played = async {
+        scene.pipeline.gateways().delete(lost).await?;
+        let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
+        ensure!(words.contains("it is made anew if no node takes it until"), "{words}");
+        // What the other gateway inserts fails as well, which two looks at it say.
+        reached(&scene.pipeline, "volume-out-of-reach", READY, |status| {
+            condition(status, kind::SINK_REACHABLE).is_some_and(|one| one.reason == reason::INSERTS_FAILING)
+                && condition(status, kind::READY).is_some_and(|one| one.reason == reason::VOLUME_OUT_OF_REACH)
+        })
+        .await?;
+        let before = uids(scene).await?;
+        let claim = format!("queue-{lost}");
+        waited_long(scene, lost).await?;
+        until("another claim", READY, async || {
+            let now = uids(scene).await?;
+            let is_new = now.get(&claim).is_some_and(|uid| before.get(&claim) != Some(uid));
+            Ok(if is_new { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+        })
+        .await
+    };
+    let played = played.await;
+    rename(&nodes, &node, &node).await?;
+    played
+}
+
+async fn rename(nodes: &Api<Node>, node: &str, name: &str) -> Result<()> {
+    let label = Patch::Merge(json!({"metadata": {"labels": {HOSTNAME: name}}}));
+    nodes.patch(node, &PatchParams::default(), &label).await.map(drop).context("label the node")
+}
+
+/// The scheduler has found no node for longer than the operator waits: the test does not, and says so in its place.
+async fn waited_long(scene: &Scene, pod: &str) -> Result<()> {
+    let pods: Api<Pod> = scene.namespace.api();
+    let since = Timestamp::now().checked_sub(LONG_AGO).context("the clock is at its beginning")?;
+    let mut status = serde_json::to_value(pods.get_status(pod).await.context("get the pod")?.status)?;
+    let conditions = status["conditions"].as_array_mut().context("the scheduler has said nothing")?;
+    for condition in conditions.iter_mut().filter(|one| one["type"] == "PodScheduled") {
+        condition["lastTransitionTime"] = Value::String(since.to_string());
+    }
+    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    pods.patch_status(pod, &PatchParams::default(), &status).await.map(drop).context("write the pod's status")
+}

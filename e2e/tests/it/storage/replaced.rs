@@ -1,0 +1,158 @@
+//! Queue volumes become smaller and of another storage class in one edit: each gateway in turn is emptied and made again with a new
+//! volume. Numbered spans flow through all of it: none is lost, none doubled.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e_fixtures::cluster::{Cluster, Seen, until};
+use e2e_fixtures::local_volumes::provide_also;
+use e2e_fixtures::pipeline::condition;
+use e2e_stack::kubernetes::volumes::PROVISIONER;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
+use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
+
+use crate::environment::READY;
+use crate::gitops::health::reached;
+use crate::scene::{self, Scene, Uses};
+use crate::storage::volumes::{claims, uids};
+
+/// Spans a second: enough to see one that is missing or doubled at any step.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// The other class.
+const OTHER_CLASS: &str = "e2e-replaced";
+
+/// How long two gateways may take to be emptied and made again, on a busy machine.
+const REPLACED: Duration = Duration::from_mins(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
+    scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
+        // Nobody makes volumes of the other class on any other cluster.
+        scene.environment.local_clickhouse_only()?;
+        let cluster = scene.namespace.cluster().clone();
+        // A run that was cut off may have left it.
+        remove_class(&cluster, OTHER_CLASS).await?;
+        let played = play(scene).await;
+        played.and(remove_class(&cluster, OTHER_CLASS).await)
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.start(&spec("1Gi", None)).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    missing(scene).await?;
+    scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
+    let client = scene.namespace.cluster().client();
+    tokio::select! {
+        replaced = async { tokio::try_join!(replace(scene), told(scene)) } => replaced.map(drop)?,
+        ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
+    }
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+fn spec(size: &str, class: Option<&str>) -> Value {
+    json!({
+        // What is on a volume is the only copy.
+        "delivery": {"commit": "AfterEnqueue"},
+        "queue": {"size": size, "storageClassName": class}, "replicas": 2,
+        "scaling": {"drain": {"timeout": "1m"}},
+    })
+}
+
+/// A class that there is not: nothing is touched, and that is said.
+async fn missing(scene: &Scene) -> Result<()> {
+    let (pods, before) = (scene.pipeline.gateways().uids().await?, uids(scene).await?);
+    scene.pipeline.apply(&spec("512Mi", Some(OTHER_CLASS))).await?;
+    let refused = ("False", "StorageClassMissing");
+    let message = scene.pipeline.wait_condition(VOLUMES_RESIZED, refused, READY).await?;
+    ensure!(message.contains(OTHER_CLASS), "it does not say which: {message}");
+    ensure!(scene.pipeline.gateways().uids().await? == pods, "gateways were replaced");
+    ensure!(uids(scene).await? == before, "claims were replaced");
+    Ok(())
+}
+
+/// Each claim is another one, bound, of the class and the size; each gateway was made again once and is ready.
+async fn replace(scene: &Scene) -> Result<()> {
+    let (pods, before) = (scene.pipeline.gateways().uids().await?, uids(scene).await?);
+    let mut seen = BTreeMap::new();
+    until("new volumes for both gateways", REPLACED, async || {
+        for (name, uid) in scene.pipeline.gateways().uids().await? {
+            let all: &mut Vec<String> = seen.entry(name).or_default();
+            if !all.contains(&uid) {
+                all.push(uid);
+            }
+        }
+        let claims = claims(scene).await?;
+        let is_new = |(name, claim): (&String, &PersistentVolumeClaim)| {
+            before.get(name) != claim.uid().as_ref() && described(claim) == Some((OTHER_CLASS, "512Mi", true))
+        };
+        let status = scene.pipeline.get().await?.status.unwrap_or_default();
+        let conditions = || status.conditions.iter();
+        let is_well = |kind: &str| conditions().any(|one| one.type_ == kind && one.status == "True");
+        Ok(
+            if claims.len() == 2 && claims.iter().all(is_new) && is_well(VOLUMES_RESIZED) && is_well("Ready")
+            {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{:?}", status.volumes))
+            },
+        )
+    })
+    .await?;
+    let status = scene.pipeline.get().await?.status.unwrap_or_default();
+    ensure!(status.volumes.is_some_and(|volumes| volumes.replacing.is_none()), "a gateway is still drained");
+    for pod in scene.pipeline.gateways().list().await? {
+        ensure!(pod.finalizers().is_empty(), "{} is held: {:?}", pod.name_any(), pod.finalizers());
+    }
+    for (name, uids) in &seen {
+        ensure!(uids.len() <= 2, "{name} was made again more than once: {uids:?}");
+    }
+    let after = scene.pipeline.gateways().uids().await?;
+    ensure!(after.iter().all(|(name, uid)| pods.get(name) != Some(uid)), "{after:?}, were {pods:?}");
+    Ok(())
+}
+
+/// It says so while a gateway is emptied or its volume made anew.
+async fn told(scene: &Scene) -> Result<()> {
+    reached(&scene.pipeline, "volumes-replacing", REPLACED, |status| {
+        let has = |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);
+        has(RECONCILING, RESIZING_VOLUMES) && has(VOLUMES_RESIZED, REPLACING)
+    })
+    .await
+}
+
+/// Class, size, and whether it is bound.
+fn described(claim: &PersistentVolumeClaim) -> Option<(&str, &str, bool)> {
+    let spec = claim.spec.as_ref()?;
+    let size = &spec.resources.as_ref()?.requests.as_ref()?.get("storage")?.0;
+    let phase = claim.status.as_ref()?.phase.as_deref();
+    Some((spec.storage_class_name.as_deref()?, size, phase == Some("Bound")))
+}
+
+/// A class of the local stack's volumes, which [`provide_also`] makes.
+pub fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// Removes a class. One that is gone already is fine.
+pub async fn remove_class(cluster: &Cluster, name: &str) -> Result<()> {
+    let classes: Api<StorageClass> = Api::all(cluster.client());
+    match classes.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop).context("delete the class"),
+    }
+}

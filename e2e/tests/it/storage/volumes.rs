@@ -1,0 +1,218 @@
+//! Queue volumes grow while gateways run, and one that is left without a gateway is drained before it goes. Numbered spans flow through
+//! all of it: none is lost, none doubled.
+//!
+//! The local stack's volumes cannot grow, so the test plays the two that would do it elsewhere: whoever says that the storage class lets
+//! them, and the resizer, which writes the new size into the claims' status. What is shown is what the operator and Kubernetes do about it;
+//! that a file system grows under a gateway is not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::condition;
+use e2e_stack::kubernetes::volumes::CLASS;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
+use sluice_crds::status::condition::{RECONCILING, VOLUMES_DRAINED, VOLUMES_RESIZED};
+use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING_VOLUMES};
+
+use crate::environment::READY;
+use crate::gitops::health::{assert_state, reached};
+use crate::scene::{self, Scene, Uses};
+
+/// Spans a second: enough to see one that is missing or doubled at any step.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Claims of the gateways, as Kubernetes labels them.
+const CLAIMS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
+
+/// How long volumes may take to be drained: two gateways that leave, a Job that starts on a busy machine.
+const DRAINED: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
+    scene::run("volumes", Uses::Servers, 4, async |scene: &mut Scene| {
+        // Volumes of any other class, on any other cluster, are not the test's to resize.
+        scene.environment.local_clickhouse_only()?;
+        let played = play(scene).await;
+        // The storage class is everybody's. The other test that changes it runs alone.
+        played.and(lets_grow(scene.namespace.cluster(), false).await)
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.start(&spec("1Gi", 2)).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    refuse(scene).await?;
+    grow_telling(scene, async || told(scene).await).await?;
+    leave_one_behind(scene).await?;
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+pub fn spec(size: &str, replicas: u32) -> Value {
+    // With Job a volume that is left is the operator's to drain and to delete, as it is with AfterEnqueue.
+    json!({
+        "queue": {"size": size}, "replicas": replicas,
+        "scaling": {"drain": {"onTimeout": "Job", "timeout": "1m"}},
+    })
+}
+
+/// The class does not let volumes grow: nothing is touched, and it is said what would help.
+async fn refuse(scene: &Scene) -> Result<()> {
+    lets_grow(scene.namespace.cluster(), false).await?;
+    let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
+    scene.pipeline.apply(&spec("2Gi", 2)).await?;
+    let refused = ("False", "NotExpandable");
+    let message = scene.pipeline.wait_condition(VOLUMES_RESIZED, refused, READY).await?;
+    ensure!(message.contains("queue.size back to 1Gi"), "it does not say what would help: {message}");
+    assert_state(&scene.pipeline, "not-expandable").await?;
+    ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
+    ensure!(scene.pipeline.gateways().uids().await? == pods, "gateways were replaced");
+    scene.pipeline.apply(&spec("1Gi", 2)).await?;
+    scene.pipeline.wait_ready(READY).await.map(drop)
+}
+
+/// The claims are asked to grow, the StatefulSet is made again, and the very pods go on.
+pub async fn grow(scene: &Scene) -> Result<()> {
+    grow_telling(scene, async || Ok(())).await
+}
+
+/// The same, with a look before the resizer does its work.
+async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    lets_grow(scene.namespace.cluster(), true).await?;
+    let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
+    scene.pipeline.apply(&spec("2Gi", 2)).await?;
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("False", "Resizing"), READY).await?;
+    until("the StatefulSet made again with larger claims", READY, async || {
+        let workload = workload(scene).await?;
+        let size = workload.as_ref().and_then(template_size);
+        let is_new = workload.is_some_and(|workload| workload.uid() != uid);
+        Ok(if is_new && size.as_deref() == Some("2Gi") {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{size:?}"))
+        })
+    })
+    .await?;
+    look().await?;
+    resize(scene).await?;
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    let status = scene.pipeline.wait_ready(READY).await?;
+    let volumes = status.volumes.context("the status says nothing of volumes")?;
+    ensure!((volumes.resized, volumes.pending) == (2, 0), "{volumes:?}");
+    let after = scene.pipeline.gateways().uids().await?;
+    ensure!(after == pods, "the gateways are {after:?}, were {pods:?}");
+    for name in after.keys() {
+        let restarts = scene.pipeline.gateways().restarts(name).await?;
+        ensure!(restarts == 0, "{name} was started {restarts} times again");
+    }
+    Ok(())
+}
+
+/// What is said while the resizer is at work, and once nothing is left but file systems, which grow with the pods.
+async fn told(scene: &Scene) -> Result<()> {
+    let grows = |resized: &'static str| {
+        move |status: &TracePipelineStatus| {
+            let has =
+                |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);
+            has(RECONCILING, RESIZING_VOLUMES) && has(VOLUMES_RESIZED, resized)
+        }
+    };
+    reached(&scene.pipeline, "volumes-growing", READY, grows(RESIZING)).await?;
+    wait_for_file_systems(scene, true).await?;
+    reached(&scene.pipeline, "file-systems-pending", READY, grows(FILE_SYSTEM_RESIZE_PENDING)).await?;
+    wait_for_file_systems(scene, false).await
+}
+
+/// What a resizer says once the volumes have grown, or no longer.
+async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
+    let api: Api<PersistentVolumeClaim> = scene.namespace.api();
+    let waits = json!([{"type": "FileSystemResizePending", "status": "True"}]);
+    let said = Patch::Merge(json!({"status": {"conditions": if wait { waits } else { json!([]) }}}));
+    for name in claims(scene).await?.keys() {
+        let written = api.patch_status(name, &PatchParams::default(), &said).await;
+        written.context("write the status of a claim")?;
+    }
+    Ok(())
+}
+
+/// One gateway leaves; its volume stays until a Job has found it empty, and goes then.
+async fn leave_one_behind(scene: &Scene) -> Result<()> {
+    scene.pipeline.apply(&spec("2Gi", 1)).await?;
+    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
+    until("end of the volume without a gateway", DRAINED, async || {
+        let left = claims(scene).await?;
+        let names: Vec<&String> = left.keys().collect();
+        Ok(if names == ["queue-traces-gateway-0"] {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{names:?}"))
+        })
+    })
+    .await?;
+    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
+    // It comes back with a new one, of the new size.
+    scene.pipeline.apply(&spec("2Gi", 2)).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    let sizes: Vec<Option<String>> = claims(scene).await?.values().map(requested).collect();
+    ensure!(sizes == [Some("2Gi".to_owned()), Some("2Gi".to_owned())], "the claims ask for {sizes:?}");
+    Ok(())
+}
+
+/// Whether the stack's storage class says that its volumes may grow.
+pub async fn lets_grow(cluster: &e2e_fixtures::cluster::Cluster, lets: bool) -> Result<()> {
+    let classes: Api<StorageClass> = Api::all(cluster.client());
+    let change = Patch::Merge(json!({"allowVolumeExpansion": lets}));
+    classes.patch(CLASS, &PatchParams::default(), &change).await.map(drop).context("change the storage class")
+}
+
+/// What a resizer does at last: every claim has what it asks for.
+async fn resize(scene: &Scene) -> Result<()> {
+    let api: Api<PersistentVolumeClaim> = scene.namespace.api();
+    for (name, claim) in claims(scene).await? {
+        let size = requested(&claim).context("a claim that asks for nothing")?;
+        ensure!(size == "2Gi", "{name} asks for {size}");
+        let has = Patch::Merge(json!({"status": {"capacity": {"storage": size}}}));
+        api.patch_status(&name, &PatchParams::default(), &has)
+            .await
+            .context("write the status of a claim")?;
+    }
+    Ok(())
+}
+
+pub async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeClaim>> {
+    let claims = scene.namespace.list::<PersistentVolumeClaim>(CLAIMS).await?;
+    Ok(claims.into_iter().map(|claim| (claim.name_any(), claim)).collect())
+}
+
+pub async fn uids(scene: &Scene) -> Result<BTreeMap<String, String>> {
+    let claims = claims(scene).await?;
+    Ok(claims.into_iter().filter_map(|(name, claim)| Some((name, claim.uid()?))).collect())
+}
+
+fn requested(claim: &PersistentVolumeClaim) -> Option<String> {
+    Some(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?.0.clone())
+}
+
+async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
+    let name = format!("{}-gateway", scene.pipeline.name());
+    scene.namespace.api::<StatefulSet>().get_opt(&name).await.context("get the StatefulSet")
+}
+
+async fn workload_uid(scene: &Scene) -> Result<Option<String>> {
+    Ok(workload(scene).await?.context("there is no StatefulSet")?.uid())
+}
+
+fn template_size(workload: &StatefulSet) -> Option<String> {
+    requested(workload.spec.as_ref()?.volume_claim_templates.as_ref()?.first()?)
+}

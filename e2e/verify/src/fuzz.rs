@@ -1,0 +1,162 @@
+//! The fuzz targets of `gateway/fuzz`: built, run for a while, and their findings kept.
+//!
+//! Job: drive libFuzzer's programs without any program beside the nightly compiler. Place in the flow: a part of `verify`, where each
+//! target has so many runs from a fixed seed, so that two verifies with one compiler see the same; and a command of its own for as
+//! long as wanted.
+//! Limits: an input that takes longer than [`INPUT_SECONDS_MAX`] is a finding.
+//!
+//! ```text
+//! gateway/fuzz/corpus        inputs that are checked in: where every run begins
+//! target/fuzz/corpus         what long runs found beside them; kept from run to run
+//! target/fuzz/bounded        what the runs of verify found beside them; begun anew each time
+//! target/fuzz/findings       inputs that broke a promise
+//! ```
+
+mod program;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+pub use program::Programs;
+
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Seconds after which an input counts as one that never ends: a thousand times what the longest take on two shared cores.
+const INPUT_SECONDS_MAX: u32 = 60;
+
+/// A round of a long run, in minutes. A job may take 40; what a round found is where the next begins.
+const ROUND_MINUTES_MAX: u32 = 30;
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of its program.
+    pub name: &'static str,
+    /// Folder of its inputs, which targets of the same sort of bytes share.
+    pub corpus: &'static str,
+    /// Runs in `verify`: one to three seconds of one core each, measured on 21 November 2026 on two shared virtual cores.
+    pub runs: u32,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
+    Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },
+    Target { name: "otlp_rows", corpus: "otlp", runs: 15_000 },
+    Target { name: "frame_read", corpus: "frame_read", runs: 20_000 },
+    Target { name: "frame_round_trip", corpus: "frame_round_trip", runs: 5_000 },
+    Target { name: "native_block", corpus: "native_block", runs: 3_000 },
+    Target { name: "rowbinary_skip", corpus: "rowbinary_skip", runs: 10_000 },
+    Target { name: "gateway_config", corpus: "gateway_config", runs: 1_000 },
+];
+
+/// What is run, and for how long.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct FuzzArgs {
+    /// Only this target; otherwise all, one after another
+    #[arg(long, value_name = "NAME", value_parser = TARGETS.map(|target| target.name))]
+    pub target: Option<String>,
+
+    /// Minutes for each target
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub minutes: u32,
+
+    /// Runs the target once on this file, to see a finding again
+    #[arg(long, value_name = "FILE", requires = "target")]
+    pub input: Option<PathBuf>,
+
+    /// Only the runs of `cargo verify`, which are always the same
+    #[arg(long, conflicts_with_all = ["minutes", "input", "keep"])]
+    pub bounded: bool,
+
+    /// Afterwards adds what was found to the inputs that are checked in, as far as it reaches code that they do not
+    #[arg(long, conflicts_with = "input")]
+    pub keep: bool,
+}
+
+const AFTER_HELP: &str = "\
+Needs g++ and rustup, with which a nightly compiler is installed unless there is one. What a run found is kept in
+target/fuzz/corpus, where the next begins; an input that breaks a promise, in target/fuzz/findings. The table of
+targets and promises stands in gateway/fuzz/src/lib.rs.
+
+Exit codes: 0 every promise held, 1 otherwise.";
+
+/// Builds the targets and runs them.
+///
+/// # Errors
+/// When there is no nightly compiler, or a target broke a promise: the error names the input and the command that shows it again.
+pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
+    interrupt::watch()?;
+    let programs = Programs::build()?;
+    let wanted = |target: &&Target| args.target.as_ref().is_none_or(|name| name == target.name);
+    for target in TARGETS.iter().filter(wanted) {
+        if args.bounded {
+            programs.bounded(target)?;
+            continue;
+        }
+        if let Some(file) = &args.input {
+            let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
+            programs.once(target, &file)?;
+            say::progress("fuzz", &format!("{}: {} breaks no promise", target.name, file.display()));
+            continue;
+        }
+        for minutes in rounds(args.minutes) {
+            programs.for_minutes(target, minutes)?;
+        }
+        if args.keep {
+            programs.keep(target)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// So many minutes as rounds.
+fn rounds(minutes: u32) -> impl Iterator<Item = u32> {
+    let whole = minutes / ROUND_MINUTES_MAX;
+    let rest = minutes % ROUND_MINUTES_MAX;
+    (0..whole).map(|_| ROUND_MINUTES_MAX).chain((rest > 0).then_some(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use e2e_stack::paths::workspace;
+
+    #[test]
+    fn rounds_add_up() {
+        assert_eq!(rounds(75).collect::<Vec<_>>(), [30, 30, 15]);
+        assert_eq!(rounds(30).collect::<Vec<_>>(), [30]);
+        assert_eq!(rounds(1).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn every_target_has_a_program_and_inputs_to_begin_with() {
+        let folder = workspace().join("gateway/fuzz");
+        let programs = std::fs::read_dir(folder.join("fuzz_targets")).unwrap().count();
+        assert_eq!(programs, TARGETS.len());
+        for target in TARGETS {
+            assert!(folder.join(format!("fuzz_targets/{}.rs", target.name)).is_file(), "{}", target.name);
+            assert!(
+                folder.join("corpus").join(target.corpus).read_dir().unwrap().count() > 0,
+                "{}",
+                target.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_inputs_that_are_checked_in_are_few() {
+        let corpus = workspace().join("gateway/fuzz/corpus");
+        let folders = TARGETS.map(|target| target.corpus).into_iter().collect::<BTreeSet<_>>();
+        let files = folders.into_iter().flat_map(|folder| corpus.join(folder).read_dir().unwrap());
+        let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(bytes < 300_000, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,127 @@
+//! What needs the local stack or another cluster: brings it up, runs the quick end-to-end tests and the groups, and takes down what it
+//! brought up.
+
+use std::process::Command;
+
+use anyhow::Context as _;
+use e2e_stack::cargo::cargo;
+use e2e_stack::install::{self, Images};
+use e2e_stack::process::interrupt;
+use e2e_stack::programs::{self, Form};
+use e2e_stack::target::Resolved;
+
+use super::VerifyArgs;
+use super::group::{self, Group};
+use super::rotation::Rotation;
+use super::steps::Steps;
+
+/// A thread for each end-to-end test: they wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer, those that run alone
+/// would run sooner.
+const END_TO_END_THREADS: &str = "128";
+
+/// Where tests run.
+pub struct OnStack<'a> {
+    args: &'a VerifyArgs,
+    resolved: &'a Resolved,
+    images: &'a Images,
+    /// Whether it is the local stack.
+    pub is_local: bool,
+}
+
+/// Brings up, runs, takes down.
+///
+/// # Errors
+/// When steps could not be run at all, or too many have failed; what ran and failed is counted.
+pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotation) -> anyhow::Result<()> {
+    interrupt::check()?;
+    let target = args.target.target()?;
+    let is_local = target.needs_stack();
+    let mut ran_before = true;
+    if is_local {
+        e2e_stack::discard_leftovers()?;
+        steps.once("the stack comes up", || {
+            ran_before = e2e_stack::up()?.ran_before;
+            Ok(())
+        })?;
+    }
+    let outcome = target.resolve().and_then(|resolved| {
+        let images = install::images(&resolved, &args.images)?;
+        install::operator(&resolved.kubeconfig, &images)?;
+        let on = OnStack { args, resolved: &resolved, images: &images, is_local };
+        let ran = tests(args, steps, groups, rotation, &on);
+        ran.and(install::remove(&resolved.kubeconfig))
+    });
+    let stopped = if ran_before { Ok(()) } else { e2e_stack::down(true) };
+    outcome.and(stopped)
+}
+
+fn tests(
+    args: &VerifyArgs,
+    steps: &Steps,
+    groups: &[&Group],
+    rotation: &Rotation,
+    on: &OnStack<'_>,
+) -> anyhow::Result<()> {
+    if let Some(name) = &args.only {
+        return steps.tests(&mut on.only(name));
+    }
+    if !args.without_quick {
+        std::thread::scope(|scope| {
+            // They wait for servers most of the time, as the end-to-end tests do.
+            let live = scope.spawn(|| steps.tests(&mut on.live()));
+            let ran = steps.tests(&mut on.quick());
+            live.join().ok().context("the thread of the live tests panicked")?.and(ran)
+        })?;
+        steps.once("every end-to-end test that is left out is in a group", || {
+            group::ensure_found(&steps.left_out())
+        })?;
+    }
+    for group in groups {
+        let failed = steps.failed();
+        group.run(steps, on)?;
+        if steps.failed() == failed {
+            rotation.note(group)?;
+        }
+    }
+    Ok(())
+}
+
+impl OnStack<'_> {
+    /// Tests of gateway and operator that need a `ClickHouse` and a Kafka, and nothing else.
+    fn live(&self) -> Command {
+        let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
+        let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
+        command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
+        command
+    }
+
+    fn quick(&self) -> Command {
+        self.end_to_end()
+    }
+
+    fn only(&self, name: &str) -> Command {
+        let mut command = self.end_to_end();
+        command.args(["--include-ignored", name]);
+        command
+    }
+
+    /// The end-to-end tests of a group.
+    pub fn group(&self, filters: &[&str]) -> Command {
+        let mut command = self.end_to_end();
+        command.arg("--ignored").args(filters);
+        command
+    }
+
+    fn end_to_end(&self) -> Command {
+        let arguments =
+            ["test", "--workspace", "--test", "cluster", "--", "--test-threads", END_TO_END_THREADS];
+        let mut command = cargo(&arguments);
+        command.envs(self.args.target.environment());
+        let Images { gateway, operator } = self.images;
+        command.env("SLUICE_GATEWAY_IMAGE", gateway).env("SLUICE_OPERATOR_IMAGE", operator);
+        // What tests start as processes of this machine.
+        command.env("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR.file(Form::Checked));
+        command.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Checked));
+        command
+    }
+}

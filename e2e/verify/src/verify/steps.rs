@@ -1,0 +1,337 @@
+//! The steps of `verify`: commands that are right or wrong, and test programs whose tests are counted. Steps may run beside each other.
+//!
+//! Limits: after [`FAILURES_MAX`] failures no further step begins, so that a broken machine or program says so in minutes.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use e2e_stack::paths::Paths;
+use e2e_stack::process::{Job, interrupt};
+use e2e_stack::say;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Failures after which no further step begins. Chosen: more than one broken part causes by itself in the packages' own tests.
+pub const FAILURES_MAX: usize = 20;
+
+/// Failures of end-to-end tests after which the others of the same program are not begun; each may take minutes to fail.
+const CLUSTER_FAILURES_MAX: usize = 5;
+
+/// Variable that tells the end-to-end tests so.
+const CLUSTER_FAILURES_VARIABLE: &str = "SLUICE_FAILURES_MAX";
+
+/// Tests that are listed with their seconds at the end.
+const SLOWEST: usize = 10;
+
+/// How often a wish to stop is looked for while tests run.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What passed and what failed so far.
+#[derive(Debug, Default)]
+pub struct Steps(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    passed: u64,
+    failures: Vec<Failure>,
+    /// Tests that were not asked for, with the reason that they give.
+    left_out: Vec<(String, String)>,
+    steps: Vec<Took>,
+    tests: Vec<Took>,
+}
+
+/// What failed, and the first words of why.
+#[derive(Debug)]
+struct Failure {
+    name: String,
+    cause: String,
+}
+
+/// How long something took.
+#[derive(Clone, Debug)]
+struct Took {
+    name: String,
+    seconds: f64,
+}
+
+impl Steps {
+    /// A step that counts as one.
+    ///
+    /// # Errors
+    /// When no further step may begin: on request, or after too many failures. What the check says is counted, and no error.
+    pub fn once(&self, name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.ensure_goes_on()?;
+        let began = Instant::now();
+        let outcome = check();
+        let seconds = began.elapsed().as_secs_f64();
+        let mut seen = self.seen();
+        seen.steps.push(Took { name: name.to_owned(), seconds });
+        match outcome {
+            Ok(()) => {
+                seen.passed += 1;
+                say::progress("verify", &format!("{name} ... ok, {seconds:.1} s"));
+            }
+            Err(failure) => {
+                say::progress("verify", &format!("{name} ... FAILED, {seconds:.1} s"));
+                let cause = format!("{failure:#}");
+                say::line(&cause);
+                seen.failures.push(Failure { name: name.to_owned(), cause });
+            }
+        }
+        drop(seen);
+        interrupt::check()
+    }
+
+    /// A test program: its output is passed on, and its own tests are counted. One that ends early, or does not compile,
+    /// counts as one failure.
+    ///
+    /// # Errors
+    /// As [`Steps::once`], or when it cannot be started.
+    pub fn tests(&self, tests: &mut Command) -> anyhow::Result<()> {
+        self.ensure_goes_on()?;
+        let began = Instant::now();
+        let name = words(tests);
+        say::progress("verify", &name);
+        tests.env(CLUSTER_FAILURES_VARIABLE, CLUSTER_FAILURES_MAX.to_string()).envs([say::clock_for_child()]);
+        // In a group of its own, so that Ctrl-C reaches it through us alone, once, and with all that it started.
+        tests.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        let mut child = tests.spawn().with_context(|| format!("start {name}"))?;
+        let output = child.stdout.take().context("the output of the tests is not piped")?;
+        let over = AtomicBool::new(false);
+        let mut counted = std::thread::scope(|scope| {
+            scope.spawn(|| end_when_asked(&child, &over));
+            let counted = Counted::of(BufReader::new(output));
+            over.store(true, Ordering::Release);
+            counted.with_context(|| format!("read the output of {name}"))
+        })?;
+        let status = child.wait().with_context(|| format!("wait for {name}"))?;
+        if !status.success() && counted.failures.is_empty() {
+            counted
+                .failures
+                .push(Failure { name: name.clone(), cause: format!("{status}; its output is above") });
+        }
+        let mut seen = self.seen();
+        seen.steps.push(Took { name, seconds: began.elapsed().as_secs_f64() });
+        seen.passed += counted.passed;
+        seen.failures.append(&mut counted.failures);
+        seen.left_out.append(&mut counted.left_out);
+        seen.tests.append(&mut counted.took);
+        drop(seen);
+        interrupt::check()
+    }
+
+    /// Counts what kept further steps from being run, unless that is the number of failures itself.
+    pub fn cut_off(&self, why: &anyhow::Error) {
+        let mut seen = self.seen();
+        if seen.failures.len() < FAILURES_MAX {
+            seen.failures.push(Failure { name: "cut off".to_owned(), cause: format!("{why:#}") });
+        }
+    }
+
+    /// Whether no step and no test was counted yet.
+    pub fn is_nothing_checked(&self) -> bool {
+        let seen = self.seen();
+        seen.passed == 0 && seen.failures.is_empty()
+    }
+
+    /// Failures so far.
+    pub fn failed(&self) -> usize {
+        self.seen().failures.len()
+    }
+
+    /// Tests that were not asked for, with the reason that each gives.
+    pub fn left_out(&self) -> Vec<(String, String)> {
+        self.seen().left_out.clone()
+    }
+
+    /// Names what took long and what failed, and counts in the last line.
+    pub fn conclude(self) -> ExitCode {
+        let Seen { passed, failures, steps, mut tests, .. } =
+            self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        say::line("");
+        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        for step in &steps {
+            say::line(&step.line("step"));
+        }
+        for test in tests.iter().take(SLOWEST) {
+            say::line(&test.line("test"));
+        }
+        for Failure { name, cause } in &failures {
+            say::line(&format!("FAILED  {name}: {}", first_words(cause)));
+        }
+        if failures.len() >= FAILURES_MAX {
+            say::line(&format!("stopped after {} failures", failures.len()));
+        }
+        say::progress("verify", if interrupt::requested() { "interrupted" } else { "done" });
+        say::line(&format!("{passed} passed, {} failed", failures.len()));
+        if interrupt::requested() {
+            return ExitCode::from(interrupt::EXIT_CODE);
+        }
+        if failures.is_empty() && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    fn ensure_goes_on(&self) -> anyhow::Result<()> {
+        interrupt::check()?;
+        let failed = self.failed();
+        ensure!(failed < FAILURES_MAX, "{failed} steps and tests have failed");
+        Ok(())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Took {
+    fn line(&self, what: &str) -> String {
+        format!("{:8.1} s  {what}  {}", self.seconds, self.name)
+    }
+}
+
+/// The first line of a cause, as far as it fits on a line of the summary.
+fn first_words(cause: &str) -> String {
+    const CHARACTERS: usize = 200;
+    cause.lines().next().unwrap_or_default().chars().take(CHARACTERS).collect()
+}
+
+/// What the lines of test programs say: Rust's own, and those with which end-to-end tests say how long they took and why they failed.
+#[derive(Debug, Default)]
+struct Counted {
+    passed: u64,
+    failures: Vec<Failure>,
+    left_out: Vec<(String, String)>,
+    took: Vec<Took>,
+    /// Causes by test, as far as they are known before the test is counted.
+    causes: Vec<(String, String)>,
+}
+
+/// Ends a test program and all that it started once we are asked to stop.
+fn end_when_asked(child: &Child, over: &AtomicBool) {
+    while !over.load(Ordering::Acquire) {
+        if interrupt::requested() {
+            if let Err(error) = kill_process_group(Pid::from_child(child), Signal::TERM) {
+                say::error(&format!("the tests could not be ended: {error}"));
+            }
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+impl Counted {
+    /// Counts what a test program says while it says it, and passes it on.
+    fn of(output: impl BufRead) -> std::io::Result<Self> {
+        let mut counted = Self::default();
+        for line in output.lines() {
+            let line = line?;
+            counted.see(&line);
+            if !is_noise(&line) {
+                say::line(&line);
+            }
+        }
+        Ok(counted)
+    }
+
+    fn see(&mut self, line: &str) {
+        if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            if end == "FAILED" {
+                let known = self.causes.iter().find(|(test, _)| name.ends_with(test.as_str()));
+                let cause =
+                    known.map_or_else(|| "its output is above".to_owned(), |(_, cause)| cause.clone());
+                self.failures.push(Failure { name: name.to_owned(), cause });
+            } else if let Some(reason) = end.strip_prefix("ignored") {
+                self.left_out.push((name.to_owned(), reason.trim_start_matches(", ").to_owned()));
+            }
+        }
+        if let Some((name, seconds)) = line.strip_prefix("took ").and_then(|rest| rest.split_once(' ')) {
+            self.took.extend(seconds.parse().ok().map(|seconds| Took { name: name.to_owned(), seconds }));
+        }
+        if let Some((name, cause)) = line.strip_prefix("cause ").and_then(|rest| rest.split_once(' ')) {
+            self.causes.push((name.to_owned(), cause.to_owned()));
+        }
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.passed += number_before(result, " passed").unwrap_or_default();
+        }
+    }
+}
+
+fn number_before(text: &str, word: &str) -> Option<u64> {
+    let before = &text[..text.find(word)?];
+    before.rsplit([' ', '.', ';']).next()?.parse().ok()
+}
+
+/// Lines that say nothing, such as those of programs that have no test at all.
+fn is_noise(line: &str) -> bool {
+    line.is_empty()
+        || line == "running 0 tests"
+        // Most of those wait for their turn.
+        || line.ends_with(" has been running for over 60 seconds")
+        || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored")
+}
+
+/// Runs a command whose output matters only when it fails.
+pub fn quiet(name: &str, mut step: Command) -> anyhow::Result<()> {
+    let log = Paths::from_environment()?.build_log(&name.replace(' ', "-"));
+    let doing = words(&step);
+    Job { part: "verify", doing: &doing, log }.run(&mut step)
+}
+
+fn words(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_from_their_output() {
+        let mut counted = Counted::default();
+        for line in [
+            "running 3 tests",
+            "test a::b ... ok",
+            "took a::b 12.5",
+            "cause c no row came",
+            "test c ... FAILED",
+            "test d ... ignored, group chart",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.04s",
+        ] {
+            counted.see(line);
+        }
+        assert_eq!((counted.passed, counted.failures.len()), (19, 1));
+        assert_eq!(
+            (counted.failures[0].name.as_str(), counted.failures[0].cause.as_str()),
+            ("c", "no row came")
+        );
+        assert_eq!(counted.left_out, [("d".to_owned(), "group chart".to_owned())]);
+        assert_eq!((counted.took[0].name.as_str(), counted.took[0].seconds), ("a::b", 12.5));
+    }
+
+    #[test]
+    fn a_step_that_fails_is_a_failure_and_too_many_end_the_run() {
+        let steps = Steps::default();
+        steps.once("right", || Ok(())).unwrap();
+        for _ in 0..FAILURES_MAX {
+            steps.once("wrong", || bail!("so it is")).unwrap();
+        }
+        assert_eq!(steps.failed(), FAILURES_MAX);
+        let over = steps.once("not run", || panic!("it is not begun")).unwrap_err();
+        steps.cut_off(&over);
+        assert_eq!(steps.failed(), FAILURES_MAX, "which is said once");
+        assert_eq!(steps.conclude(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn nothing_checked_is_no_success() {
+        assert_eq!(Steps::default().conclude(), ExitCode::FAILURE);
+    }
+}
