@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Cluster, Operator};
+use e2e_fixtures::cluster::{Cluster, Operator, Paused};
 use e2e_fixtures::oracle::Server;
 use e2e_stack::images::ImageStore;
 use e2e_stack::process::Signal;
@@ -133,20 +133,41 @@ impl Environment {
     }
 }
 
-/// Runs `body` with the cluster and the servers, alone and while the installed operator rests: with an operator of its own.
+/// Runs `body` with the cluster and the servers, while the installed operator rests: with an operator of its own, beside other such tests.
 pub async fn without_operator<T>(body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>) -> Result<T> {
-    let _turn = Uses::ServersAlone.turn().await;
+    let turn = Uses::OwnOperator.turn().await?;
     let target = TargetArgs::from_environment().target()?.resolve()?;
     let cluster = Cluster::connect(&target.kubeconfig).await?;
     cluster.ensure_takes_pods().await?;
-    while_operator_rests(&cluster, body(&cluster, &target)).await
+    let ran = while_operator_rests(&cluster, Box::pin(body(&cluster, &target))).await;
+    if let Err(error) = &ran {
+        turn.failed(&format!("{error:#}"));
+    }
+    ran
 }
 
-/// Awaits `body` while the installed operator rests. For tests that run alone.
+/// The installed operator while it rests, and for how many tests.
+static RESTS: tokio::sync::Mutex<(usize, Option<Paused>)> = tokio::sync::Mutex::const_new((0, None));
+
+/// Awaits `body` while the installed operator rests, which it does for the first such test until the last of them is over. For tests whose
+/// turn is with an operator of their own, or alone.
 pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output = Result<T>>) -> Result<T> {
-    let paused = Operator::pause_installed(cluster).await?;
+    {
+        let mut rests = RESTS.lock().await;
+        if rests.1.is_none() {
+            rests.1 = Some(Operator::pause_installed(cluster).await?);
+        }
+        rests.0 += 1;
+    }
     let ran = AssertUnwindSafe(body).catch_unwind().await;
-    paused.resume().await?;
+    let mut rests = RESTS.lock().await;
+    rests.0 -= 1;
+    if rests.0 == 0
+        && let Some(paused) = rests.1.take()
+    {
+        paused.resume().await?;
+    }
+    drop(rests);
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 

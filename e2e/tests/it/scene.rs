@@ -52,7 +52,7 @@ pub async fn run(
     partitions: i32,
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
-    let _turn = uses.turn().await;
+    let turn = uses.turn().await?;
     let environment = Environment::resolve().await?;
     let cluster = environment.cluster.clone();
     say::progress(test, "begins");
@@ -70,11 +70,15 @@ pub async fn run(
     if let Some(failure) = &failure {
         let namespace = made.namespace.as_ref().map_or("", |namespace| namespace.name());
         collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
+        turn.failed(failure);
     }
     if failure.is_some() && uses == Uses::ServersAlone {
         Environment::restore_servers().await?;
     }
+    // What is removed is this test's alone: the next one may begin, unless the operator that removes it is this test's, too.
+    let turn = (uses != Uses::Servers).then_some(turn);
     let removed = made.remove().await;
+    drop(turn);
     // At once, because a run that is cut off never prints what its failed tests said.
     say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
     match played {

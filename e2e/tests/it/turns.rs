@@ -1,44 +1,88 @@
-//! Whose turn it is: tests that use what all share run beside each other, those that stop some of it run alone, after all others that
-//! have come by then.
+//! Whose turn it is: tests that use what all share run beside each other; then those with an operator of their own, while the installed one
+//! rests; then those that stop some of what is shared, one after another.
 //!
-//! Every test has a thread from the start and waits here. So it costs nothing that a test runs alone but the time in which it does: in
-//! the order of their names, each of them would first wait until all that have begun are through, on a machine that falls idle meanwhile.
+//! Every test has a thread from the start and waits here. The longest of those that wait begins first ([`LONGEST`]), so that none is
+//! left over for the end.
 //!
-//! Limits: [`BESIDE_MAX`] tests beside each other.
+//! Limits: [`BESIDE_MAX`] tests beside each other. After [`FAILURES_VARIABLE`] failures no further test begins.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use anyhow::{Result, ensure};
+use e2e_stack::say;
 use tokio::sync::Notify;
 
 /// Tests beside each other. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
-const BESIDE_MAX: usize = 5;
+const BESIDE_MAX: usize = 8;
+
+/// Variable with the number of failures after which no further test begins; without it, all do.
+const FAILURES_VARIABLE: &str = "SLUICE_FAILURES_MAX";
+
+/// Tests that take more than a minute, the longest first, by a part of their names.
+const LONGEST: [&str; 0] = [];
 
 static TURNS: Turns = Turns::new();
+
+static FAILED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a test does to what all tests share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
     /// Uses the servers and the operator as they are.
     Servers,
+    /// Uses the servers, and has an operator of its own: the installed one rests meanwhile (`environment::while_operator_rests`).
+    OwnOperator,
     /// Stops one of them, or measures how fast something is: no other test runs meanwhile.
     ServersAlone,
 }
 
 impl Uses {
     /// Waits for the right to run.
-    pub async fn turn(self) -> Turn {
-        TURNS.turn(self).await
+    ///
+    /// # Errors
+    /// When so many tests have failed that this one is not to begin.
+    pub async fn turn(self) -> Result<Turn> {
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        let turn = TURNS.turn(self, rank(&test), test).await;
+        let failed = FAILED.load(Ordering::Relaxed);
+        let most = std::env::var(FAILURES_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let not_begun = || format!("not begun: {failed} tests have failed");
+        let goes_on = failed < most.unwrap_or(usize::MAX);
+        if !goes_on {
+            say::line(&format!("cause {} {}", turn.test, not_begun()));
+        }
+        ensure!(goes_on, not_begun());
+        Ok(turn)
     }
+}
+
+/// The place of a test among the longest; the others come behind them.
+fn rank(test: &str) -> usize {
+    LONGEST.iter().position(|part| test.contains(part)).unwrap_or(LONGEST.len())
 }
 
 /// The right to run, until dropped.
 pub struct Turn {
     uses: Uses,
+    test: String,
+    began: Instant,
     turns: &'static Turns,
+}
+
+impl Turn {
+    /// Counts a test that failed, and says why, for whoever reads what the test program prints.
+    pub fn failed(&self, cause: &str) {
+        FAILED.fetch_add(1, Ordering::Relaxed);
+        let first = cause.lines().next().unwrap_or_default();
+        say::line(&format!("cause {} {first}", self.test));
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        say::line(&format!("took {} {:.1}", self.test, self.began.elapsed().as_secs_f64()));
         self.turns.count().end(self.uses);
         self.turns.changed.notify_waiters();
     }
@@ -55,14 +99,14 @@ impl Turns {
         Turns { count: Mutex::new(Count::NONE), changed: Notify::const_new() }
     }
 
-    /// Not to be given up while it waits: who runs alone would wait for it for ever.
-    async fn turn(&'static self, uses: Uses) -> Turn {
-        self.count().arrive(uses);
+    /// Not to be given up while it waits: who comes behind it would wait for it for ever.
+    async fn turn(&'static self, uses: Uses, rank: usize, test: String) -> Turn {
+        self.count().arrive(uses, rank);
         loop {
             // Before the look, so that an end right after it is heard of.
             let changed = self.changed.notified();
-            if self.count().begin(uses) {
-                return Turn { uses, turns: self };
+            if self.count().begin(uses, rank) {
+                return Turn { uses, test, began: Instant::now(), turns: self };
             }
             changed.await;
         }
@@ -73,61 +117,77 @@ impl Turns {
     }
 }
 
-/// How many there are of whom.
+/// Who waits and who runs.
 #[derive(Debug)]
 struct Count {
-    /// Wait to run beside others.
-    waiting: usize,
-    beside: usize,
-    alone: bool,
+    waiting: Vec<(Uses, usize)>,
+    running: Vec<Uses>,
 }
 
 impl Count {
-    const NONE: Count = Count { waiting: 0, beside: 0, alone: false };
+    const NONE: Count = Count { waiting: Vec::new(), running: Vec::new() };
 
-    fn arrive(&mut self, uses: Uses) {
-        self.waiting += usize::from(uses == Uses::Servers);
+    fn arrive(&mut self, uses: Uses, rank: usize) {
+        self.waiting.push((uses, rank));
     }
 
     /// Whether it may begin, and has.
-    fn begin(&mut self, uses: Uses) -> bool {
-        let may = match uses {
-            Uses::Servers => !self.alone && self.beside < BESIDE_MAX,
-            Uses::ServersAlone => !self.alone && self.beside + self.waiting == 0,
-        };
-        match uses {
-            Uses::Servers if may => {
-                self.waiting -= 1;
-                self.beside += 1;
-            }
-            Uses::ServersAlone if may => self.alone = true,
-            _ => {}
+    fn begin(&mut self, uses: Uses, rank: usize) -> bool {
+        let may = self.may_begin(uses, rank);
+        if may {
+            let place = self.waiting.iter().position(|waits| *waits == (uses, rank));
+            place.map(|place| self.waiting.swap_remove(place));
+            self.running.push(uses);
         }
         may
     }
 
+    fn may_begin(&self, uses: Uses, rank: usize) -> bool {
+        let is_first = self.waiting.iter().all(|(other, theirs)| *other != uses || rank <= *theirs);
+        let waits = |uses: Uses| self.waiting.iter().any(|(other, _)| *other == uses);
+        let is_earlier_over = match uses {
+            Uses::Servers => true,
+            Uses::OwnOperator => !waits(Uses::Servers),
+            Uses::ServersAlone => !waits(Uses::Servers) && !waits(Uses::OwnOperator),
+        };
+        let has_room = match uses {
+            Uses::ServersAlone => self.running.is_empty(),
+            _ => self.running.len() < BESIDE_MAX && self.running.iter().all(|other| *other == uses),
+        };
+        is_first && is_earlier_over && has_room
+    }
+
     fn end(&mut self, uses: Uses) {
-        match uses {
-            Uses::Servers => self.beside -= 1,
-            Uses::ServersAlone => self.alone = false,
-        }
+        let place = self.running.iter().position(|running| *running == uses);
+        place.map(|place| self.running.swap_remove(place));
     }
 }
 
 #[test]
-fn whoever_runs_alone_does_so_after_those_that_run_beside_each_other() {
+fn tests_run_beside_their_like_and_alone_after_all_others() {
     let mut count = Count::NONE;
-    (0..=BESIDE_MAX).for_each(|_| count.arrive(Uses::Servers));
-    count.arrive(Uses::ServersAlone);
-    assert!((0..BESIDE_MAX).all(|_| count.begin(Uses::Servers)));
-    assert!(!count.begin(Uses::Servers) && !count.begin(Uses::ServersAlone));
+    (0..=BESIDE_MAX).for_each(|_| count.arrive(Uses::Servers, 0));
+    count.arrive(Uses::ServersAlone, 0);
+    count.arrive(Uses::OwnOperator, 0);
+    assert!((0..BESIDE_MAX).all(|_| count.begin(Uses::Servers, 0)));
+    assert!([Uses::Servers, Uses::OwnOperator, Uses::ServersAlone].iter().all(|uses| !count.begin(*uses, 0)));
     count.end(Uses::Servers);
-    assert!(!count.begin(Uses::ServersAlone), "one waits to run beside the others");
-    assert!(count.begin(Uses::Servers));
+    assert!(!count.begin(Uses::OwnOperator, 0), "one waits to run with the installed operator");
+    assert!(count.begin(Uses::Servers, 0));
     (0..BESIDE_MAX).for_each(|_| count.end(Uses::Servers));
-    assert!(count.begin(Uses::ServersAlone) && !count.begin(Uses::ServersAlone));
-    count.arrive(Uses::Servers);
-    assert!(!count.begin(Uses::Servers), "one runs alone");
-    count.end(Uses::ServersAlone);
-    assert!(count.begin(Uses::Servers));
+    assert!(!count.begin(Uses::ServersAlone, 0) && count.begin(Uses::OwnOperator, 0));
+    count.arrive(Uses::Servers, 0);
+    assert!(!count.begin(Uses::Servers, 0), "the installed operator rests");
+    count.end(Uses::OwnOperator);
+    assert!(count.begin(Uses::Servers, 0));
+    count.end(Uses::Servers);
+    assert!(count.begin(Uses::ServersAlone, 0) && !count.begin(Uses::ServersAlone, 0));
+}
+
+#[test]
+fn the_longest_begins_first() {
+    let mut count = Count::NONE;
+    count.arrive(Uses::Servers, 1);
+    count.arrive(Uses::Servers, 0);
+    assert!(!count.begin(Uses::Servers, 1) && count.begin(Uses::Servers, 0) && count.begin(Uses::Servers, 1));
 }

@@ -19,7 +19,7 @@ const SPANS: u64 = 2_000_000;
 const OUTAGE: Duration = Duration::from_secs(6);
 
 async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
-    let _turn = uses.turn().await;
+    let _turn = uses.turn().await?;
     let broker = environment::servers().await?.kafka;
     let program = process::program();
     let plan = Plan { program, broker, queue, spans: SPANS, outage: OUTAGE };
@@ -32,6 +32,7 @@ async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group release"]
 async fn peak_memory_stays_under_the_limit() -> Result<()> {
     // Alone, since full speed must be back in time, which those beside would take a share of.
     let alone = Uses::ServersAlone;
@@ -40,6 +41,7 @@ async fn peak_memory_stays_under_the_limit() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group release"]
 async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
     let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy", "oversized-none"];
     all_hold(Uses::Servers, QueueMode::Spill, &names).await

@@ -57,12 +57,12 @@ pub struct Stage {
 
 /// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
 pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    run_on(Uses::Servers.turn().await, test, None, partitions, body).await
+    run_on(Uses::Servers.turn().await?, test, None, partitions, body).await
 }
 
 /// The same, on another broker where one is given.
 pub async fn run_on(
-    _turn: Turn,
+    turn: Turn,
     test: &str,
     broker: Option<&str>,
     partitions: i32,
@@ -87,7 +87,8 @@ pub async fn run_on(
     let topic = Topic::create(&servers.kafka, &name, partitions).await?;
     let stage = Stage { topic, servers, program, folder, producer, made: Mutex::default() };
     let outcome = body(&stage).await;
-    if outcome.is_err() {
+    if let Err(error) = &outcome {
+        turn.failed(&format!("{error:#}"));
         say::progress(test, &format!("what the gateways said is in {}", stage.folder.display()));
     }
     let removed = stage.remove(outcome.is_ok()).await;

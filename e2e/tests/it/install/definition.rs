@@ -57,7 +57,7 @@ pub fn samples() -> Result<Vec<(String, String)>> {
 /// Argo CD compares like this, and shows a resource that differs as out of sync for ever.
 #[tokio::test]
 async fn the_definition_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     let sent = read(DEFINITION)?;
     let kind: ApiResource = ApiResource::erase::<
@@ -74,7 +74,7 @@ async fn the_definition_comes_back_from_the_server_as_it_was_sent() -> Result<()
 
 #[tokio::test]
 async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     // What the server fills in is what the types fill in.
     for (name, text) in samples()? {
@@ -91,7 +91,7 @@ async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
 
 #[tokio::test]
 async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     let mut wrong = Vec::new();
     for case in VALUES {
@@ -124,7 +124,7 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
 /// Rules about a change need something that is there: one pipeline, in a namespace of its own.
 #[tokio::test]
 async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     let name = format!("e2e-definition-{:x}", std::process::id());
     let namespace = e2e_fixtures::cluster::Namespace::create(&cluster, &name).await?;

@@ -20,7 +20,7 @@ const BESIDE: &str = "config/samples/side-by-side.yaml";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let environment = Environment::resolve().await?;
     let name = format!("e2e-samples-{:x}", std::process::id());
     let namespace = Namespace::create(&environment.cluster, &name).await?;
@@ -73,7 +73,7 @@ fn lacked(spec: &TracePipelineSpec) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_beside_a_pipeline_is_taken_by_the_definitions_of_those_who_make_it() -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let environment = Environment::resolve().await?;
     let strimzi = tokio::task::spawn_blocking(definitions::strimzi).await;
     let mut definitions = strimzi.context("the thread that asks Strimzi's classes ended")??;

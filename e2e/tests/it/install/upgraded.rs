@@ -37,12 +37,14 @@ const REPLACED: &str = "traces-gateway-1";
 
 /// Alone: the operator is everybody's.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group chart"]
 async fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
     with_two_images("upgraded", stays).await
 }
 
 /// Alone, too.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group chart"]
 async fn a_pipeline_that_follows_the_operator_gets_its_image_while_spans_flow() -> Result<()> {
     with_two_images("upgraded_automatic", follows).await
 }

@@ -56,8 +56,9 @@ const FLOW: Duration = Duration::from_mins(2);
 const LONGEST: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group killed-operator"]
 async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
-    scene::run("killed_operator", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+    scene::run("killed_operator", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
         // Volumes of any other class, on any other cluster, are not the test's to resize.
         scene.environment.local_clickhouse_only()?;
         // Each end reaches one of the two: pods by name, the operator's process on loopback.

@@ -14,7 +14,6 @@ use sluice_crds::{RolloutState, TracePipelineStatus};
 
 use crate::environment::READY;
 use crate::gitops::health;
-use crate::gitops::health;
 use crate::scene::{self, Scene, Uses};
 
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.

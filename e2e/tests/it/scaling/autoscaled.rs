@@ -63,6 +63,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const CAUGHT_UP_SECONDS: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group autoscaled"]
 async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     let body = async |scene: &mut Scene| {
         let front = scene.front().await?;
@@ -189,6 +190,7 @@ fn both(mut sent: Sent, then: Sent) -> Sent {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group autoscaled"]
 async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
     let body = async |scene: &mut Scene| {
         scene.start(&json!({"scaling": {"mode": "External"}, "replicas": 1})).await?;

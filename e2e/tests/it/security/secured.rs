@@ -192,7 +192,7 @@ async fn problems(program: &Path, config: &Path) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
     let program = process::program();
-    let _turn = Uses::Servers.turn().await;
+    let _turn = Uses::Servers.turn().await?;
     let secured = Secured::start("refused").await?;
     let topic = Topic::create(&secured.broker.host, "spans", 1).await?;
     let orders = Orders {
@@ -231,7 +231,7 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_arrive_over_secured_connections() -> Result<()> {
-    let turn = Uses::Servers.turn().await;
+    let turn = Uses::Servers.turn().await?;
     let secured = Secured::start("secured").await?;
     let change = json!({
         "source": {"kafka": {

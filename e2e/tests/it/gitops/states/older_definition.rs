@@ -20,6 +20,7 @@ const LEVELS: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gateway/properties/logLevel/enum";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group chart"]
 async fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
     // The definition is everybody's.
     scene::run("older_definition", Uses::ServersAlone, 1, async |scene: &mut Scene| {

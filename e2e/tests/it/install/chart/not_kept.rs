@@ -19,6 +19,7 @@ use crate::environment::READY;
 const SERVED_AS: &str = "APIService v1alpha1.sluice.dev";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group chart"]
 async fn a_definition_that_is_not_kept_goes_with_the_release_once_nobody_holds_a_pipeline() -> Result<()> {
     with_release("not-kept", async |release| release.not_kept().await).await
 }

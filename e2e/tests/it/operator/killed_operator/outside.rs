@@ -44,8 +44,9 @@ const SLACK: Duration = Duration::from_secs(30);
 const LAG_MIN: i64 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group killed-operator"]
 async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside() -> Result<()> {
-    scene::run("killed_operator_outside", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+    scene::run("killed_operator_outside", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
         // A run that was cut off may have left it.

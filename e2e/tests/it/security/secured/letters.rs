@@ -21,7 +21,7 @@ const STOPPED: &str = "sluice_gateway_partitions_stopped";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_until_it_may() -> Result<()> {
-    let turn = Uses::Servers.turn().await;
+    let turn = Uses::Servers.turn().await?;
     let secured = Secured::start("unwritable").await?;
     let change = json!({"source": {"kafka": {
         "bootstrapServers": [secured.broker.sasl_tls],
