@@ -1,4 +1,4 @@
-//! The gateway with the size rule of one version ago: what `e2e faults --only rule-versions` runs beside the program, as while an upgrade is
+//! The gateway with the size rule of one version ago: what `cargo faults --only rule-versions` runs beside the program, as while an upgrade is
 //! rolled out. It knows `run --config FILE`; everything but the rule is the program's own, which has no way to make ranges by another rule.
 
 use clap::Parser as _;

@@ -1,4 +1,4 @@
-//! `e2e memory`: the gateway's memory budget under the kernel's own limit.
+//! `e2e-bench memory`: the gateway's memory budget under the kernel's own limit.
 //!
 //! ```text
 //! topic filled with batches of a size -> gateway in a memory group -> front that is slow or gone -> null sink -> counts

@@ -1,4 +1,4 @@
-//! `e2e operator-scale`: what hundreds of pipelines cost the operator and the API server, and that nothing is written at rest.
+//! `e2e-bench operator-scale`: what hundreds of pipelines cost the operator and the API server, and that nothing is written at rest.
 //!
 //! ```text
 //! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted

@@ -1,4 +1,4 @@
-//! `cargo run --release -p e2e -- schema-bench`: what each layout of the table and each sorting key costs, and how fast the queries are
+//! `cargo run --release -p e2e-bench -- schema-bench`: what each layout of the table and each sorting key costs, and how fast the queries are
 //! that people run.
 //!
 //! ```text

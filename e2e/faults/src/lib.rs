@@ -1,4 +1,4 @@
-//! `e2e faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
+//! `cargo faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
 //!
 //! ```text
 //! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts

@@ -1,4 +1,4 @@
-//! `cargo run -p e2e -- simulate`: what the operator's scaling decision, and those of others, make of a day.
+//! `cargo simulate`: what the operator's scaling decision, and those of others, make of a day.
 //!
 //! Job: an argument about control laws, from a plant that is the same for all of them; deterministic. Place in the flow: the
 //! only user of `operator/plan` here. Needs no stack. `verify` runs a selection and holds it to limits.

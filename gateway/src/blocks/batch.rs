@@ -17,7 +17,7 @@
 //! open would keep it from those whose turn it is, and they would never catch up. Where this is not fresh enough, another gateway halves
 //! it: each has its own two inserts a second.
 //!
-//! Measured with ten spans a second in each partition (`e2e faults --only low-traffic`, two busy cores): 8 partitions make 2.0 inserts a
+//! Measured with ten spans a second in each partition (`cargo faults --only low-traffic`, two busy cores): 8 partitions make 2.0 inserts a
 //! second, and 99 rows of 100 are in the table within 4.2 s; 96 partitions, eight at a time, make 6.2, and that takes 24 s.
 //!
 //! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and

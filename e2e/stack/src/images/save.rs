@@ -1,4 +1,4 @@
-//! `e2e images`: the images as files in the docker-archive format, which `kind load image-archive`, `ctr images import`, `docker load`
+//! `cargo run -p e2e-verify -- images`: the images as files in the docker-archive format, which `kind load image-archive`, `ctr images import`, `docker load`
 //! and `skopeo copy docker-archive:` read.
 
 use std::fs;

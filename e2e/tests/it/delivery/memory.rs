@@ -1,4 +1,4 @@
-//! Peak memory stays under the limit, as the kernel sees it. The long selection is `cargo run --release -p e2e -- memory`.
+//! Peak memory stays under the limit, as the kernel sees it. The long selection is `cargo run --release -p e2e-bench -- memory`.
 //!
 //! It runs the release build as a process of this machine, in a memory group that it makes itself.
 

@@ -15,7 +15,7 @@ const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 /// Each pipeline is looked at at least once within it, and was once in the 40 s without a write before.
 const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_secs(35) };
 
-/// The small form of `e2e operator-scale`, which has a front that counts between the operator and the API server.
+/// The small form of `e2e-bench operator-scale`, which has a front that counts between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
     let report = without_operator(async |_, target| measure(&ORDER, target, &program()).await).await?;

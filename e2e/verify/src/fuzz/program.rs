@@ -122,7 +122,7 @@ impl Programs {
             let Some(name) = new_in(&after, &before) else { return error };
             let input = findings.join(name);
             error.context(format!(
-                "{name} breaks a promise on {input}; to see it again: cargo run -p e2e -- fuzz --target {name} --input {input}",
+                "{name} breaks a promise on {input}; to see it again: cargo run -p e2e-verify -- fuzz --target {name} --input {input}",
                 name = target.name,
                 input = input.display()
             ))

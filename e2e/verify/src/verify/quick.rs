@@ -1,8 +1,10 @@
 //! The quick tier without a cluster: parts of the stack are built beside format, lints, and the tests of every package; then the tests of
 //! chart and manifests, which need some of those parts.
 
+use std::process::Command;
+
 use anyhow::Context as _;
-use e2e_stack::cargo::cargo;
+use e2e_stack::cargo::{cargo, target_folder};
 use e2e_stack::paths::Paths;
 use e2e_stack::process::interrupt;
 use e2e_stack::{gitopscheck, helm, rulecheck};
@@ -55,5 +57,14 @@ fn ours(steps: &Steps) -> anyhow::Result<()> {
     })?;
     steps
         .once("tests compile", || quiet("compile", cargo(&["build", "--workspace", "--bins", "--tests"])))?;
-    steps.tests(&mut cargo(&["test", "--no-fail-fast", "--workspace", "--lib", "--bins", "--test", "it"]))
+    steps.tests(&mut cargo(&["test", "--no-fail-fast", "--workspace", "--lib", "--bins", "--test", "it"]))?;
+    steps.tests(&mut fuzz_inputs())
+}
+
+/// The inputs of the fuzz targets that are checked in, with the stable compiler and without libFuzzer. Their workspace is one of its own.
+fn fuzz_inputs() -> Command {
+    let mut inputs =
+        cargo(&["test", "--manifest-path", "gateway/fuzz/Cargo.toml", "--locked", "--no-default-features"]);
+    inputs.args(["--test", "corpus"]).env("CARGO_TARGET_DIR", target_folder().join("fuzz/stable"));
+    inputs
 }

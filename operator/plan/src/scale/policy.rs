@@ -100,18 +100,18 @@ pub struct Policy {
     /// A backlog that is older than `catch_up_seconds` is to be worked off sooner, down to this share of it. On a day with half
     /// an hour of a slow `ClickHouse`, shares of 1, 0.4, 0.25 and 0.2 or less make p99 lags of up to 917, 867, 845 and 828 s at 96
     /// partitions over seeds 0 to 9, for 202, 206, 212 and 228 replica-hours
-    /// (`e2e simulate --load sink-outage --queue disabled --catch-up-share`).
+    /// (`cargo simulate --load sink-outage --queue disabled --catch-up-share`).
     pub catch_up_share_min: f64,
     /// The share of a gateway's capacity that arrivals may take: on a diurnal day 0.70, 0.74, 0.76 and 0.78 take 217, 203, 198 and 194
     /// replica-hours at 96 partitions and up to 295, 283, 280 and 277 at 24, at p99 lags of up to 0.6, 1.9, 3.1 and 3.7 s at 96, over seeds 0
-    /// to 9 (`e2e simulate --load diurnal --utilization`). More also leave less for a burst: p99 lags of 21, 31 and 32 s with 0.74, 0.76
+    /// to 9 (`cargo simulate --load diurnal --utilization`). More also leave less for a burst: p99 lags of 21, 31 and 32 s with 0.74, 0.76
     /// and 0.78 at 24 partitions.
     pub utilization: f64,
     /// How far above the mean bound the last step may reach.
     pub tolerance: f64,
     /// The share of a gateway's capacity that the one with the most may take. What it falls behind counts as a need too, so that it may be
     /// full: 0.95, 0.97 and 1 take up to 293, 288 and 280 replica-hours on a diurnal day at 24 partitions over seeds 0 to 9, at p99 lags of up
-    /// to 0.5, 0.8 and 0.9 s, and make no difference at 96 (`e2e simulate --load diurnal --hottest`).
+    /// to 0.5, 0.8 and 0.9 s, and make no difference at 96 (`cargo simulate --load diurnal --hottest`).
     pub hottest: f64,
     /// Share of the memory limit that a step is planned for.
     pub memory_target: f64,
