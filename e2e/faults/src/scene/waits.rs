@@ -245,17 +245,14 @@ impl<'a> Scene<'a> {
     ) -> Result<T> {
         until(what, patience, async || {
             if interrupt::requested() {
-                return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
+                return Ok(Seen::Failed(anyhow::anyhow!("interrupted")));
             }
             // An error of a look is waited through; this one stays.
             if let Err(failure) = self.tend() {
-                return Ok(Seen::Done(Err(failure)));
+                return Ok(Seen::Failed(failure));
             }
-            Ok(match look(self).await? {
-                Seen::Done(value) => Seen::Done(Ok(value)),
-                Seen::NotYet(seen) => Seen::NotYet(seen),
-            })
+            look(self).await
         })
-        .await?
+        .await
     }
 }

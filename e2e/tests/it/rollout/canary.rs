@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -113,7 +113,10 @@ async fn others_wait_for_the_first(scene: &Scene, before: &Uids) -> Result<()> {
         match state(scene).await? {
             // It was tried before the pods were listed as well, and the others were as they had been.
             Some(RolloutState::Canary) => {
-                ensure!(others(&now) == others(before), "others were replaced too early: {now:?}");
+                if others(&now) != others(before) {
+                    let early = anyhow!("others were replaced too early: {before:?}, then {now:?}");
+                    return Ok(Seen::Failed(early));
+                }
                 looks += 1;
                 Ok(Seen::NotYet(format!("{looks} looks")))
             }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
 use e2e_fixtures::produce::{Sent, Topic};
@@ -130,12 +130,16 @@ async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
     let gateways = scene.pipeline.gateways();
     until("gateways that read the new topic", FLOW, async || {
         let after = gateways.uids().await?;
-        ensure!(after == *before, "the gateways are {after:?}, were {before:?}");
+        if after != *before {
+            return Ok(Seen::Failed(anyhow!("the gateways are {after:?}, were {before:?}")));
+        }
         let mut restarts = Vec::new();
         for name in after.keys() {
             restarts.push(gateways.restarts(name).await?);
         }
-        ensure!(restarts.iter().all(|count| *count <= 1), "gateways were restarted {restarts:?} times");
+        if restarts.iter().any(|count| *count > 1) {
+            return Ok(Seen::Failed(anyhow!("gateways were restarted {restarts:?} times")));
+        }
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
         Ok(if restarts.contains(&1) && status.ready_replicas == Some(2) {
             Seen::Done(())

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::gateway::free_address;
+use e2e_stack::process::output;
 use e2e_stack::kafka::jars;
 use e2e_stack::paths::Paths;
-use e2e_stack::process::output;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
@@ -87,8 +87,10 @@ impl Broker {
             host,
         };
         until("the broker listens", START_PATIENCE, async || {
-            let ended = broker.child.try_wait().context("look for the broker")?;
-            ensure!(ended.is_none(), "the broker ended; see {}", folder.join("broker.log").display());
+            if let Some(ended) = broker.child.try_wait().context("look for the broker")? {
+                let log = folder.join("broker.log");
+                return Ok(Seen::Failed(anyhow!("the broker ended with {ended}; see {}", log.display())));
+            }
             let found = TcpStream::connect(&broker.host).await;
             Ok(found.map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Done(())))
         })
