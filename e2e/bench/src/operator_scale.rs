@@ -163,7 +163,7 @@ pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result
 
 /// An operator that looks after all namespaces would write the same objects.
 async fn alone(cluster: &Cluster) -> Result<()> {
-    let Ok(operator) = Operator::find(cluster).await else { return Ok(()) };
+    let Some(operator) = Operator::installed(cluster).await? else { return Ok(()) };
     let pods = operator.pods().list().await?.len();
     ensure!(
         pods == 0,
