@@ -240,12 +240,6 @@ impl Limit {
 mod tests {
     use super::*;
 
-    /// A minute without optimisation: `profile.dev.package` of the workspace has this package and the plan optimised.
-    #[test]
-    fn scaling_stays_within_its_limits_in_simulation() {
-        check().unwrap();
-    }
-
     #[test]
     fn what_has_more_than_it_may_is_named() {
         let limit = &LIMITS[0];

@@ -44,9 +44,12 @@ pub const FAULTS: Program = Program { package: "e2e-faults", file: "e2e-faults" 
 /// The measurements.
 pub const BENCH: Program = Program { package: "e2e-bench", file: "e2e-bench" };
 
+/// Simulated days of the scaling decision.
+pub const SIMULATE: Program = Program { package: "e2e-simulate", file: "e2e-simulate" };
+
 /// All that tests, demo and measurements run. They are compiled together: a package alone has other features of what it is built from,
 /// and would have all of that compiled once more.
-const ALL: [Program; 6] = [OPERATOR, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH];
+const ALL: [Program; 7] = [OPERATOR, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH, SIMULATE];
 
 impl Form {
     fn flags(self) -> &'static [&'static str] {

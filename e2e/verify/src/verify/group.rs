@@ -32,6 +32,8 @@ pub struct Group {
 enum Work {
     /// End-to-end tests whose names contain one of these.
     Cluster(&'static [&'static str]),
+    /// The same, and days of the scaling decision in simulation.
+    Scaling(&'static [&'static str]),
     /// What only the release build shows: memory, throughput, sizes of images, instructions a span.
     Release(&'static [&'static str]),
     /// Packages alone, fuzz targets with sanitizers, every layout of the table.
@@ -48,7 +50,7 @@ const FAULTS: &[&str] = &["gateway", "Cargo.lock", "e2e/faults"];
 pub const ALL: [Group; 10] = [
     Group { name: "killed-operator", paths: OPERATOR, work: Work::Cluster(&["killed_operator::"]) },
     Group { name: "faults-1", paths: FAULTS, work: Work::Faults(1) },
-    Group { name: "autoscaled", paths: OPERATOR, work: Work::Cluster(&["autoscaled::"]) },
+    Group { name: "autoscaled", paths: OPERATOR, work: Work::Scaling(&["autoscaled::"]) },
     Group { name: "faults-2", paths: FAULTS, work: Work::Faults(2) },
     Group {
         name: "chart",
@@ -84,14 +86,16 @@ impl Group {
         match self.work {
             Work::Deep => requirements::ensure_fuzzing(),
             Work::Release(_) => requirements::ensure_valgrind(),
-            Work::Cluster(_) | Work::Faults(_) => Ok(()),
+            Work::Cluster(_) | Work::Scaling(_) | Work::Faults(_) => Ok(()),
         }
     }
 
     /// Whether an end-to-end test of this name is one of its own.
     pub fn has(&self, test: &str) -> bool {
         match self.work {
-            Work::Cluster(filters) | Work::Release(filters) => filters.iter().any(|part| test.contains(part)),
+            Work::Cluster(filters) | Work::Scaling(filters) | Work::Release(filters) => {
+                filters.iter().any(|part| test.contains(part))
+            }
             Work::Deep | Work::Faults(_) => false,
         }
     }
@@ -103,6 +107,14 @@ impl Group {
     pub fn run(&self, steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
         match self.work {
             Work::Cluster(filters) => steps.tests(&mut on.group(filters)),
+            Work::Scaling(filters) => {
+                steps.once("scaling stays within its limits in simulation", || {
+                    let mut days = Command::new(programs::SIMULATE.file(Form::Checked));
+                    days.arg("--check");
+                    quiet("simulate", days)
+                })?;
+                steps.tests(&mut on.group(filters))
+            }
             Work::Release(filters) => release(steps, filters, on),
             Work::Deep => deep(steps, on),
             Work::Faults(part) => faults(steps, part),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::gateway::free_address;
-use e2e_stack::process::output;
 use e2e_stack::kafka::jars;
 use e2e_stack::paths::Paths;
+use e2e_stack::process::output;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
