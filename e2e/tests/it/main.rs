@@ -4,6 +4,7 @@
 //! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
 //! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`turns`).
 
+mod account;
 mod environment;
 mod scene;
 mod turns;

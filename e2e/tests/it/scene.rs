@@ -18,6 +18,7 @@ use e2e_stack::say;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use crate::account::assert_exactly_once;
 use crate::environment::{self, Environment, READY};
 pub use crate::turns::Uses;
 
@@ -225,7 +226,8 @@ impl Scene {
         .await
     }
 
-    /// Waits until all of `sent` is stored and committed; nothing may be lost or foreign. Says how many rows are doubled.
+    /// Waits until all of `sent` is stored and committed. Nothing may be lost, doubled or foreign, and no gateway may say that something was,
+    /// or may be: with `delivery.commit` of either kind a row is in the table once, as long as the table's window remembers its token.
     pub async fn assert_nothing_lost(&self, sent: &Sent) -> Result<Verdict> {
         ensure!(sent.doubtful.is_empty(), "Kafka did not take every message: {:?}", sent.failure);
         let oracle = self.oracle();
@@ -236,7 +238,9 @@ impl Scene {
         let report = serde_json::to_string(&verdict).context("write the verdict")?;
         say::progress(self.namespace.name(), &report);
         ensure!(verdict.lost == 0, "{} of {} spans are lost", verdict.lost, verdict.spans);
+        ensure!(verdict.doubled == 0, "{} of {} rows are there again", verdict.doubled, verdict.rows);
         ensure!(verdict.foreign == 0, "{} rows are of spans that were not produced", verdict.foreign);
+        assert_exactly_once(&self.namespace).await?;
         Ok(verdict)
     }
 

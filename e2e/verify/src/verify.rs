@@ -50,6 +50,10 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "without_e2e", "groups"])]
     pub only: Option<String>,
 
+    /// Leave out what needs no cluster: format, lints, the tests of packages and of manifests
+    #[arg(long, conflicts_with_all = ["without_e2e", "only"])]
+    pub without_packages: bool,
+
     /// Leave out the quick tier: only groups are run
     #[arg(long, conflicts_with_all = ["without_e2e", "only"])]
     pub without_quick: bool,
@@ -93,7 +97,7 @@ fn checked(args: &VerifyArgs, steps: &Steps) -> anyhow::Result<()> {
     for group in &groups {
         group.ensure_requirements()?;
     }
-    if args.only.is_none() && !args.without_quick {
+    if args.only.is_none() && !args.without_quick && !args.without_packages {
         quick::run(args, steps, &paths)?;
     }
     if !args.without_e2e {

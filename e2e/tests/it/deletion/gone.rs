@@ -66,8 +66,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         own.clickhouse.open(true);
         scene.start(&spec()).await?;
         ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         // While its servers are there.
         scene.pipeline.delete(FLOW).await?;
         own.remove()

@@ -48,8 +48,7 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
         deleted(scene).await?;
         scene.start(&spec(&json!({}))).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await

@@ -5,6 +5,7 @@ use e2e_fixtures::produce::{Compression, Feed, Producer};
 use e2e_fixtures::spans::{Encoding, Run, Shape, expected_row};
 use serde_json::json;
 
+use crate::account::assert_exactly_once;
 use crate::scene::{self, Scene, Uses};
 
 /// Spans of the large test: enough for hundreds of messages a partition and several blocks a gateway.
@@ -63,15 +64,24 @@ async fn every_shape_and_compression_is_read() -> Result<()> {
         scene.start_default().await?;
         let codecs =
             [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        let mut all = Vec::new();
         for (codec, shape) in codecs.iter().zip([Shape::Rich, Shape::Loadgen, Shape::Numbered].iter().cycle())
         {
             let producer = Producer::new(&scene.environment.kafka_host, *codec, Run::fresh())?;
             let sent = producer.produce(&scene.feed(*shape, None), 0..10_000).await?;
-            let oracle = scene.database.oracle(e2e_fixtures::pipeline::TABLE, producer.run());
-            let verdict = oracle.wait_until_complete(&sent, scene::PATIENCE, |_| {}).await?;
-            ensure!(verdict.lost == 0, "{codec:?} {shape:?}: {verdict:?}");
+            ensure!(sent.acked.count() == 10_000, "{codec:?} {shape:?}: {:?}", sent.failure);
+            all.push((codec, shape, producer.run(), sent));
         }
-        scene.wait_committed().await
+        // Once nothing is on its way any more that could double a row after the count.
+        scene.wait_committed().await?;
+        for (codec, shape, run, sent) in &all {
+            let oracle = scene.database.oracle(e2e_fixtures::pipeline::TABLE, *run);
+            let verdict = oracle.wait_until_complete(sent, scene::PATIENCE, |_| {}).await?;
+            ensure!(verdict.lost == 0 && verdict.doubled == 0, "{codec:?} {shape:?}: {verdict:?}");
+        }
+        let rows = scene.oracle().rows().await?;
+        ensure!(rows == 50_000, "{rows} rows: the table has others");
+        assert_exactly_once(&scene.namespace).await
     })
     .await
 }

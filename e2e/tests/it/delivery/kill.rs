@@ -37,8 +37,7 @@ async fn a_killed_gateway_loses_nothing() -> Result<()> {
         wait_replaced(&gateways, &leaving).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.pipeline.wait_ready(READY).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await
@@ -64,8 +63,7 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
                 status.ready_replicas == Some(1) && status.replicas == Some(1)
             })
             .await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await

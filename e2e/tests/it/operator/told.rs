@@ -33,8 +33,7 @@ async fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<
             e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, PARTITIONS).await?;
         scene.pipeline.wait_ready(READY).await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
-        let verdict = scene.assert_nothing_lost(&sent).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&sent).await?;
         runs(scene).await
     })
     .await

@@ -44,8 +44,7 @@ async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<
         scene.start(&spec(2, false)).await?;
         let after = scene.pipeline.gateways().uids().await?;
         ensure!(after.keys().eq(before.keys()), "the gateways are {after:?}, were {before:?}");
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await

@@ -3,7 +3,7 @@
 //! another pipeline is not touched.
 //!
 //! The operator runs as a process of its own behind a front that notes its writes, and its pods are taken by a node without a
-//! kubelet (`e2e::local_operator`). Which mutants there are follows from [`SEED`].
+//! kubelet (`e2e_fixtures::local_operator`). Which mutants there are follows from [`SEED`].
 
 mod mutation;
 

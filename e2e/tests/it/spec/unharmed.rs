@@ -58,8 +58,7 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         // What the first had is the second's, without anybody having touched it.
         second.wait_ready(READY).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await
@@ -105,8 +104,7 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         scene.assert_nothing_lost(&sent).await?;
         meant_so(scene, &start).await?;
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 8_000..12_000).await?;
-        let verdict = scene.assert_nothing_lost(&both(sent, &then)).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&both(sent, &then)).await?;
         Ok(())
     })
     .await
@@ -177,8 +175,7 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
         no_image(scene).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         Ok(())
     })
     .await

@@ -120,8 +120,7 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
         let rolled = changed(scene, &own).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        scene.assert_nothing_lost(&load.stop().await?).await?;
         let after = scene.pipeline.gateways().uids().await?;
         ensure!(after == rolled, "gateways were replaced once more: {rolled:?}, then {after:?}");
         away(scene, &own).await?;
