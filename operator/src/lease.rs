@@ -1,29 +1,48 @@
 //! The Lease that lets one of several operators work.
 //!
-//! [`Lease::acquired`] waits until this process holds it, [`Lease::lost`] until it no longer does for certain. The second
-//! one ends the process: two operators that both believe to lead would undo each other's writes (fail-stop).
-//! `kube-lease-manager` renews; what it does not notice is a renewal that never succeeds, so `lost` reads the Lease
-//! itself and gives up before the others may take it.
+//! ```text
+//!  acquired: look every 2 s; take the Lease once it has no holder, or its holder has not renewed it for 15 s
+//!  lost:     look every 2 s, renew every 5 s; end when another one holds it, or 12 s after the last renewal that succeeded
+//! ```
+//!
+//! [`Lease::acquired`] waits until this process holds the Lease, [`Lease::lost`] until it no longer does for certain. The second one ends the
+//! process: two operators that both believe to lead would undo each other's writes (fail-stop).
+//!
+//! Two operators never lead at the same time, whatever their clocks say and however late requests arrive:
+//! - Durations are measured by the monotonic clock of each process. A holder counts from before it asked for the renewal. A standby counts from
+//!   when it first saw the renewal, which is later. The times in the Lease are for people.
+//! - Every write names the version of the Lease that it was decided on. The API server refuses it once anybody has written another one.
+//!
+//! One exception: if somebody deletes the Lease, an operator that starts before the holder looks again makes a new one.
 
-use k8s_openapi::{api::coordination::v1::Lease as LeaseObject, jiff::Timestamp};
-use kube::{Api, Client};
-use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
+use k8s_openapi::{
+    api::coordination::v1::{Lease as LeaseObject, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout, timeout_at};
 use tracing::{info, warn};
 
 /// After this many seconds without a renewal another operator may take over; client-go's own default.
 const DURATION_SECONDS: u64 = 15;
-/// The holder renews when this many seconds are left, which is every five.
-const GRACE_SECONDS: u64 = 10;
-/// The holder gives up this many seconds after the last renewal that it has seen: three before the others may begin.
+/// The holder gives up this many seconds after the last renewal that succeeded: three before the others may begin, in which the process ends.
 const GIVE_UP_SECONDS: u64 = DURATION_SECONDS - 3;
-/// The holder looks this often, in seconds.
+/// The holder renews this often, in seconds: more than twice before it gives up.
+const RENEW_SECONDS: u64 = 5;
+/// Holder and standby look this often, in seconds.
 const LOOK_SECONDS: u64 = 2;
-/// Wait between attempts while the API server does not answer, in seconds.
-const RETRY_SECONDS: u64 = 1;
+/// Longest wait for one look and the write that follows from it, in seconds: two fit between a renewal that is due and giving up.
+const ATTEMPT_SECONDS: u64 = 3;
 /// Longest wait for the API server in seconds while the Lease is given back; the process ends anyway.
 const RELEASE_SECONDS: u64 = 5;
+/// Who has written the fields of the Lease.
+const FIELD_MANAGER: &str = "sluice-operator/lease";
 
 /// Which Lease, and as whom.
 #[derive(Debug, Clone)]
@@ -49,144 +68,191 @@ pub enum Lost {
 
 /// This process's part in the Lease.
 pub struct Lease {
-    client: Client,
     api: Api<LeaseObject>,
     name: LeaseName,
-    manager: LeaseManager,
+    /// When this process asked for the last renewal that succeeded.
+    renewed: Instant,
+    seen: Option<Seen>,
+}
+
+/// A version of the Lease that this process waits behind.
+struct Seen {
+    version: String,
+    /// When it was first seen.
+    since: Instant,
 }
 
 impl Lease {
-    /// Makes the Lease where there is none. Waits for an API server that is away.
-    pub async fn join(client: Client, name: LeaseName) -> Self {
-        let manager = manager(&client, &name).await;
-        let api = Api::namespaced(client.clone(), &name.namespace);
-        Self { client, api, name, manager }
+    /// Asks nobody yet.
+    pub fn new(client: Client, name: LeaseName) -> Self {
+        let api = Api::namespaced(client, &name.namespace);
+        Self { api, name, renewed: Instant::now(), seen: None }
     }
 
-    /// Waits until this process holds the Lease.
+    /// Waits until this process holds the Lease. Makes it where there is none. Waits for an API server that is away.
     pub async fn acquired(&mut self) {
+        let mut ticks = looks();
+        let mut is_said = false;
         loop {
-            match self.manager.changed().await {
-                Ok(true) => return info!(lease = %self.name.name, identity = %self.name.identity, "leading"),
-                Ok(false) => {}
-                // Somebody deleted it; only a new manager makes it again.
-                Err(LeaseManagerError::NonexistentLease(_)) => {
-                    self.manager = manager(&self.client, &self.name).await;
+            ticks.tick().await;
+            let error = match timeout(Duration::from_secs(ATTEMPT_SECONDS), self.take()).await {
+                Ok(Ok(true)) => {
+                    return info!(lease = %self.name.name, identity = %self.name.identity, "leading");
                 }
-                Err(error) => {
-                    warn!(%error, "cannot ask for the Lease");
-                    sleep(Duration::from_secs(RETRY_SECONDS)).await;
+                Ok(Ok(false)) => {
+                    is_said = false;
+                    continue;
                 }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            if !is_said {
+                let LeaseName { namespace, name, .. } = &self.name;
+                warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; trying again");
+                is_said = true;
             }
         }
     }
 
     /// Renews the Lease for as long as that succeeds, and says why it no longer does.
-    pub async fn lost(&self) -> Lost {
-        tokio::select! {
-            never = self.renew() => match never {},
-            lost = self.look() => lost,
+    pub async fn lost(&mut self) -> Lost {
+        let mut ticks = looks();
+        loop {
+            let gives_up = self.renewed + Duration::from_secs(GIVE_UP_SECONDS);
+            let look = async {
+                ticks.tick().await;
+                timeout(Duration::from_secs(ATTEMPT_SECONDS), self.hold()).await
+            };
+            match timeout_at(gives_up, look).await {
+                Ok(Ok(Ok(Some(holder)))) => return Lost::Taken(holder),
+                // Held, or not known to be: then it is not renewed either.
+                Ok(_) => {}
+                Err(_) => return Lost::NotRenewed(self.renewed.elapsed().as_secs()),
+            }
         }
     }
 
-    /// Gives the Lease back, so that an operator that starts need not wait until it expires. One that stands by looks
-    /// when it would have expired.
-    pub async fn release(&self) {
-        match timeout(Duration::from_secs(RELEASE_SECONDS), self.manager.release()).await {
+    /// Gives the Lease back, so that a standby takes it when it next looks and need not wait until it expires.
+    pub async fn release(&mut self) {
+        match timeout(Duration::from_secs(RELEASE_SECONDS), self.give_back()).await {
             Ok(Ok(())) => info!("gave the Lease back"),
             Ok(Err(error)) => warn!(%error, "could not give the Lease back; it expires by itself"),
             Err(_) => warn!("the API server did not take the Lease back in time; it expires by itself"),
         }
     }
 
-    async fn renew(&self) -> std::convert::Infallible {
+    /// Takes the Lease if it is free. Says whether this process holds it now.
+    async fn take(&mut self) -> kube::Result<bool> {
+        let Some(found) = self.api.get_opt(&self.name.name).await? else { return self.make().await };
+        let (version, spec) = (version(&found), found.spec.unwrap_or_default());
+        if self.seen.as_ref().is_none_or(|seen| seen.version != version) {
+            self.seen = Some(Seen { version: version.clone(), since: Instant::now() });
+        }
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        // An earlier attempt whose answer was lost, or the process before this one in the same pod, has taken it for this identity.
+        let is_own = holder == self.name.identity;
+        if !holder.is_empty() && !is_own && !self.is_expired(spec.lease_duration_seconds) {
+            return Ok(false);
+        }
+        let transitions = spec.lease_transitions.unwrap_or(0);
+        let spec = self.spec(if is_own { transitions } else { transitions.saturating_add(1) });
+        self.write(&version, json!(spec)).await
+    }
+
+    /// Makes the Lease that is not there. If it was deleted, its holder may not know yet: a standby waits as if it were there.
+    async fn make(&mut self) -> kube::Result<bool> {
+        if self.seen.is_some() && !self.is_expired(None) {
+            return Ok(false);
+        }
+        let metadata = ObjectMeta { name: Some(self.name.name.clone()), ..Default::default() };
+        let lease = LeaseObject { metadata, spec: Some(self.spec(0)) };
+        let asked = Instant::now();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        self.written(asked, self.api.create(&params, &lease).await.map(drop))
+    }
+
+    /// Looks who holds the Lease, and renews it when that is due. Gives the holder if it is not this process.
+    async fn hold(&mut self) -> kube::Result<Option<String>> {
+        let found = self.api.get_opt(&self.name.name).await?.unwrap_or_default();
+        let version = version(&found);
+        let holder = found.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        if holder != self.name.identity {
+            return Ok(Some(if holder.is_empty() { "nobody".to_owned() } else { holder }));
+        }
+        if self.renewed.elapsed() >= Duration::from_secs(RENEW_SECONDS) {
+            // If somebody has written it meanwhile, the next look tells what.
+            let renewal = json!({"renewTime": now(), "leaseDurationSeconds": DURATION_SECONDS});
+            self.write(&version, renewal).await?;
+        }
+        Ok(None)
+    }
+
+    async fn give_back(&mut self) -> kube::Result<()> {
         loop {
-            // Both "changed" and "failed" are judged by what `look` reads.
-            if self.manager.changed().await.is_err() {
-                sleep(Duration::from_secs(RETRY_SECONDS)).await;
+            let found = self.api.get_opt(&self.name.name).await?.unwrap_or_default();
+            let version = version(&found);
+            if found.spec.and_then(|spec| spec.holder_identity).as_ref() != Some(&self.name.identity) {
+                return Ok(());
+            }
+            let nobody = json!({
+                "holderIdentity": null, "acquireTime": null, "renewTime": null, "leaseDurationSeconds": null,
+            });
+            // A renewal of this process that was still on its way makes another version.
+            if self.write(&version, nobody).await? {
+                return Ok(());
             }
         }
     }
 
-    async fn look(&self) -> Lost {
-        let mut ticks = interval(Duration::from_secs(LOOK_SECONDS));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut renewed = Instant::now();
-        loop {
-            ticks.tick().await;
-            let answer = timeout(Duration::from_secs(LOOK_SECONDS), self.api.get(&self.name.name)).await;
-            if let Ok(Ok(lease)) = answer {
-                match age(&lease, &self.name.identity, Timestamp::now()) {
-                    Ok(age) => renewed = Instant::now().checked_sub(age).unwrap_or(renewed),
-                    Err(holder) => return Lost::Taken(holder),
-                }
+    /// Writes fields of the Lease if it still has this version. Says whether it had.
+    async fn write(&mut self, version: &str, spec: Value) -> kube::Result<bool> {
+        let asked = Instant::now();
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": spec}));
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        self.written(asked, self.api.patch(&self.name.name, &params, &patch).await.map(drop))
+    }
+
+    /// Notes a write that succeeded by when it was asked for. Somebody else's that came first is no error.
+    fn written(&mut self, asked: Instant, outcome: kube::Result<()>) -> kube::Result<bool> {
+        match outcome {
+            Ok(()) => {
+                self.renewed = asked;
+                Ok(true)
             }
-            let silent = renewed.elapsed().as_secs();
-            if silent >= GIVE_UP_SECONDS {
-                return Lost::NotRenewed(silent);
-            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the version that was seen last is as old as its holder, which another version of the operator may be, lets it become.
+    fn is_expired(&self, duration_seconds: Option<i32>) -> bool {
+        let theirs = duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+        let duration = Duration::from_secs(theirs.max(DURATION_SECONDS));
+        self.seen.as_ref().is_none_or(|seen| seen.since.elapsed() >= duration)
+    }
+
+    fn spec(&self, transitions: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.name.identity.clone()),
+            acquire_time: Some(now()),
+            renew_time: Some(now()),
+            lease_duration_seconds: i32::try_from(DURATION_SECONDS).ok(),
+            lease_transitions: Some(transitions),
+            ..Default::default()
         }
     }
 }
 
-/// How long ago `identity` renewed the Lease, or who holds it instead.
-fn age(lease: &LeaseObject, identity: &str, now: Timestamp) -> Result<Duration, String> {
-    let spec = lease.spec.as_ref();
-    let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or("nobody");
-    if holder != identity {
-        return Err(holder.to_owned());
-    }
-    let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    // A renewal in the future is one of ours after the clock was set back.
-    Ok(Duration::try_from(now.duration_since(renewed)).unwrap_or(Duration::ZERO))
+fn looks() -> Interval {
+    let mut ticks = interval(Duration::from_secs(LOOK_SECONDS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
-async fn manager(client: &Client, name: &LeaseName) -> LeaseManager {
-    let mut said = false;
-    loop {
-        let builder = LeaseManagerBuilder::new(client.clone(), &name.name)
-            .with_namespace(&name.namespace)
-            .with_identity(&name.identity)
-            .with_field_manager(format!("sluice-operator/lease-{}", name.identity))
-            // Duration first: the builder refuses a grace that is not shorter than the duration it has.
-            .with_duration(DURATION_SECONDS)
-            .with_grace(GRACE_SECONDS);
-        match builder.build().await {
-            Ok(manager) => return manager,
-            Err(error) if !said => {
-                warn!(%error, lease = %name.name, namespace = %name.namespace, "cannot read or make the Lease; trying again");
-                said = true;
-            }
-            Err(_) => {}
-        }
-        sleep(Duration::from_secs(RETRY_SECONDS)).await;
-    }
+fn version(lease: &LeaseObject) -> String {
+    lease.metadata.resource_version.clone().unwrap_or_default()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
-
-    fn lease(holder: Option<&str>, renewed: &str) -> LeaseObject {
-        let renew_time = Some(MicroTime(renewed.parse().unwrap()));
-        let spec = LeaseSpec { holder_identity: holder.map(str::to_owned), renew_time, ..Default::default() };
-        LeaseObject { spec: Some(spec), ..Default::default() }
-    }
-
-    #[test]
-    fn only_the_holder_has_an_age() {
-        let now = "2026-01-01T00:00:10Z".parse().unwrap();
-        let renewed = "2026-01-01T00:00:03Z";
-        assert_eq!(age(&lease(Some("a"), renewed), "a", now), Ok(Duration::from_secs(7)));
-        assert_eq!(age(&lease(Some("b"), renewed), "a", now), Err("b".to_owned()));
-        assert_eq!(age(&lease(None, renewed), "a", now), Err("nobody".to_owned()));
-        assert_eq!(age(&LeaseObject::default(), "a", now), Err("nobody".to_owned()));
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_is_no_age() {
-        let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        assert_eq!(age(&lease(Some("a"), "2026-01-01T00:00:05Z"), "a", now), Ok(Duration::ZERO));
-    }
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
 }

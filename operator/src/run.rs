@@ -118,7 +118,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         let client = client(config.clone())?;
         reach(&client).await;
         readiness.set(WaitsFor::Nothing);
-        let mut lease = Lease::join(lease_client(config)?, lease_name(args)).await;
+        let mut lease = Lease::new(lease_client(config)?, lease_name(args));
         lease.acquired().await;
         Ok((client, lease))
     };
@@ -127,7 +127,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         () = stop.clone() => None,
     };
     let ending = match started {
-        Some((client, lease)) => lead(args, client, &lease, (metrics, &readiness), stop).await,
+        Some((client, mut lease)) => lead(args, client, &mut lease, (metrics, &readiness), stop).await,
         None => Ending::Asked,
     };
     admin.abort();
@@ -138,7 +138,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
 async fn lead(
     args: &Args,
     client: Client,
-    lease: &Lease,
+    lease: &mut Lease,
     (metrics, readiness): (Arc<Metrics>, &Readiness),
     stop: Stop,
 ) -> Ending {

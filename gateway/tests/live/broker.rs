@@ -2,7 +2,7 @@
 
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, CommitMode, Consumer as _},
     producer::{BaseProducer, BaseRecord, Producer as _},
@@ -93,6 +93,48 @@ impl Topic {
             .create()
             .unwrap();
         consumer.commit(&self.at(partition, offset), CommitMode::Sync).unwrap();
+    }
+
+    /// The offsets that the config's group has committed, by partition.
+    pub fn committed(&self) -> Vec<Option<i64>> {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.brokers)
+            .set("group.id", &self.name)
+            .create()
+            .unwrap();
+        let mut list = TopicPartitionList::new();
+        for partition in 0..i32::try_from(self.partitions(&self.name)).unwrap() {
+            list.add_partition(&self.name, partition);
+        }
+        let committed = consumer.committed_offsets(list, TIMEOUT).unwrap();
+        let offset = |offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+        committed.elements().iter().map(|element| offset(element.offset())).collect()
+    }
+
+    /// Has so many partitions from now on.
+    pub async fn grow(&self, partitions: usize) {
+        let new = NewPartitions::new(&self.name, partitions);
+        for grown in self.admin.create_partitions([&new], &options()).await.unwrap() {
+            grown.unwrap();
+        }
+    }
+
+    /// Is deleted, and made again under its name.
+    pub async fn make_again(&self, partitions: i32) {
+        self.delete_other(&self.name).await;
+        let begun = Instant::now();
+        loop {
+            let new = NewTopic::new(&self.name, partitions, TopicReplication::Fixed(1));
+            match self.admin.create_topics([&new], &options()).await.unwrap().remove(0) {
+                Ok(_) => return,
+                // Deleting goes on after the answer.
+                Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {
+                    assert!(begun.elapsed() < TIMEOUT, "{} is not deleted", self.name);
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+                Err((name, code)) => panic!("make {name} again: {code}"),
+            }
+        }
     }
 
     /// Has Kafka delete the messages in front of an offset.

@@ -24,6 +24,7 @@ mod limits;
 mod messages;
 mod native;
 mod poison;
+mod process;
 mod refresh;
 mod schema;
 mod server;

@@ -14,6 +14,7 @@ mod deletion;
 mod failures;
 mod kept;
 mod lagging;
+mod lease;
 mod left_alone;
 mod life;
 mod pods;

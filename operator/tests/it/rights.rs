@@ -88,7 +88,7 @@ async fn a_lease_is_made_held_and_given_back() {
     let client = Client::try_from(Config::new(server.url.parse().unwrap())).unwrap();
     let name =
         LeaseName { namespace: "sluice-system".into(), name: "sluice".into(), identity: "first".into() };
-    let mut lease = Lease::join(client, name).await;
+    let mut lease = Lease::new(client, name);
     lease.acquired().await;
     let holder = || server.get("leases/sluice").unwrap()["spec"]["holderIdentity"].clone();
     assert_eq!(holder(), "first");

@@ -43,10 +43,9 @@ const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 const VERDICTS: Duration = Duration::from_mins(4);
 
 /// Kinds of requests by which an operator may change something.
-const WRITES: [&str; 15] = [
+const WRITES: [&str; 14] = [
     "apply configmaps",
     "apply jobs",
-    "apply leases",
     "apply networkpolicies",
     "apply poddisruptionbudgets",
     "apply serviceaccounts",
