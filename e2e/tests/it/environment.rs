@@ -8,9 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Cluster, Operator, Paused};
 use e2e_fixtures::oracle::Server;
 use e2e_stack::images::ImageStore;
-use e2e_stack::process::Signal;
 use e2e_stack::target::{Resolved, Target};
-use e2e_stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
+use e2e_stack::{TargetArgs, clickhouse};
 use futures::FutureExt as _;
 
 use crate::scene::Uses;
@@ -81,52 +80,11 @@ impl Environment {
         })
     }
 
-    /// Ends `ClickHouse` with SIGTERM.
-    pub async fn stop_clickhouse(&self) -> Result<()> {
-        self.local_only(self.target.clickhouse.is_none(), "ClickHouse")?;
-        blocking(|| ClickHouse::local()?.stop(Signal::TERM)).await
-    }
-
-    /// Starts `ClickHouse` and waits until it answers.
-    pub async fn start_clickhouse(&self) -> Result<()> {
-        blocking(start_clickhouse).await
-    }
-
-    /// Ends the broker with `signal`, starts it again and waits until it answers.
-    pub async fn restart_kafka(&self, signal: Signal) -> Result<()> {
-        self.local_only(self.target.kafka.is_none(), "Kafka")?;
-        blocking(move || {
-            let broker = Kafka::local()?;
-            broker.stop(signal)?;
-            start_kafka(&broker)
-        })
-        .await
-    }
-
     /// An error where `ClickHouse` is not the local stack's, which alone lets a test put something in front of it.
     pub fn local_clickhouse_only(&self) -> Result<()> {
-        self.local_only(self.target.clickhouse.is_none(), "ClickHouse")
-    }
-
-    /// Starts what a test that failed may have left stopped, so that others do not fail for it. Elsewhere nothing is ever stopped.
-    pub async fn restore_servers() -> Result<()> {
-        let target = TargetArgs::from_environment().target()?;
-        blocking(move || {
-            if target.clickhouse.is_none() {
-                start_clickhouse()?;
-            }
-            if target.kafka.is_none() {
-                start_kafka(&Kafka::local()?)?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    fn local_only(&self, local: bool, server: &str) -> Result<()> {
         ensure!(
-            local,
-            "this test stops or slows {server}, which only the local stack lets it do: {:?}",
+            self.target.clickhouse.is_none(),
+            "this test puts something in front of ClickHouse, which only the local stack lets it do: {:?}",
             self.target
         );
         Ok(())
@@ -191,21 +149,8 @@ pub async fn servers() -> Result<Servers> {
     Ok(Servers { server, kafka: resolved.kafka.host, clickhouse, user, password })
 }
 
-/// Starts the local `ClickHouse`, unless it runs, and waits until it answers.
-fn start_clickhouse() -> Result<()> {
-    let server = ClickHouse::local()?;
-    server.start()?;
-    server.wait_ready()
-}
-
-/// The same for the broker.
-fn start_kafka(broker: &Kafka) -> Result<()> {
-    broker.start()?;
-    broker.wait_ready()
-}
-
 /// Runs what blocks its thread for seconds beside the runtime.
-async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+pub async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     tokio::task::spawn_blocking(work).await.context("a thread that drives the stack ended")?
 }
 

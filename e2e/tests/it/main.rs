@@ -2,10 +2,11 @@
 //!
 //! Run by `cargo verify`, which brings the servers up, builds the images and installs the operator. Each test has its own
 //! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
-//! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`turns`).
+//! Tests that stop the installed operator, or measure a speed, run alone, the others beside each other (`turns`).
 
 mod account;
 mod environment;
+mod own_broker;
 mod scene;
 mod turns;
 

@@ -73,9 +73,6 @@ pub async fn run(
         collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
         turn.failed(failure);
     }
-    if failure.is_some() && uses == Uses::ServersAlone {
-        Environment::restore_servers().await?;
-    }
     // What is removed is this test's alone: the next one may begin, unless the operator that removes it is this test's, too.
     let turn = (uses != Uses::Servers).then_some(turn);
     let removed = made.remove().await;

@@ -1,5 +1,5 @@
 //! Whose turn it is: tests that use what all share run beside each other; then those with an operator of their own, while the installed one
-//! rests; then those that stop some of what is shared, one after another.
+//! rests; then those that change what all share, or measure a speed, one after another.
 //!
 //! Every test has a thread from the start and waits here. The longest of those that wait begins first ([`LONGEST`]), so that none is
 //! left over for the end.
@@ -34,7 +34,8 @@ pub enum Uses {
     Servers,
     /// Uses the servers, and has an operator of its own: the installed one rests meanwhile (`environment::while_operator_rests`).
     OwnOperator,
-    /// Stops one of them, or measures how fast something is: no other test runs meanwhile.
+    /// Stops or changes the installed operator, or measures how fast something is: no other test runs meanwhile. No test stops a server
+    /// that others use.
     ServersAlone,
 }
 

@@ -1,11 +1,14 @@
-//! Servers that go away under load and come back: nothing is lost, and no gateway is restarted for it.
+//! Servers that go away under load and come back: nothing is lost, and no gateway is restarted for it. They go away for one pipeline alone:
+//! `ClickHouse` behind a front of the scene's, the broker as one of the scene's own.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e_faults::Way;
 use e2e_fixtures::cluster::{Seen, metric_sum, until};
 use e2e_stack::process::Signal;
 
+use crate::own_broker::OwnBroker;
 use crate::scene::{self, Scene, Uses};
 
 /// How long `ClickHouse` is away.
@@ -25,11 +28,12 @@ const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
-    scene::run("a_minute_without_clickhouse", Uses::ServersAlone, 8, async |scene: &mut Scene| {
+    scene::run("a_minute_without_clickhouse", Uses::Servers, 8, async |scene: &mut Scene| {
+        let front = scene.front().await?;
         scene.start_default().await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(ROWS_BEFORE, FLOW).await?;
-        scene.environment.stop_clickhouse().await?;
+        front.go(Way::Refused);
         let before = until("gateways that are behind", FLOW, async || {
             let waits = Waits::of(scene).await?;
             Ok(if waits.behind == waits.gateways {
@@ -42,7 +46,7 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
         // The time without the server is the fault itself, not a wait for something.
         tokio::time::sleep(OUTAGE).await;
         assert_waited_for_the_sink(before, Waits::of(scene).await?)?;
-        scene.environment.start_clickhouse().await?;
+        front.go(Way::Open);
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.assert_nothing_lost(&load.stop().await?).await?;
         let inserted = sum(scene, "sluice_gateway_freshness_seconds_count").await?;
@@ -54,16 +58,20 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_broker_loses_nothing() -> Result<()> {
-    scene::run("a_restarted_broker_loses_nothing", Uses::ServersAlone, 8, async |scene: &mut Scene| {
+    scene::run("a_restarted_broker_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
+        let broker = OwnBroker::start(scene).await?;
         scene.start_default().await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(ROWS_BEFORE, FLOW).await?;
         for signal in [Signal::TERM, Signal::KILL] {
-            scene.environment.restart_kafka(signal).await?;
+            broker.restart(signal).await?;
             scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         }
         scene.assert_nothing_lost(&load.stop().await?).await?;
-        assert_no_restarts(scene).await
+        assert_no_restarts(scene).await?;
+        // While its broker is there.
+        scene.pipeline.delete(FLOW).await?;
+        broker.remove()
     })
     .await
 }

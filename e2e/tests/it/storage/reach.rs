@@ -1,12 +1,16 @@
 //! The zone of a queue volume is gone, as far as the scheduler can tell, while its gateway holds what it could not insert: the volume is
 //! given up, the gateway runs again with another one, and numbered spans show that Kafka had all of it.
+//!
+//! The zone is one of this test's: a label of the node that only its own class of volumes is bound to.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e_faults::{SinkFront, Way};
 use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::local_volumes::provide_zoned;
 use e2e_fixtures::pipeline::condition;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
@@ -14,6 +18,7 @@ use sluice_crds::status::{condition as kind, reason};
 use crate::environment::READY;
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
+use crate::storage::replaced::{class, remove_class};
 use crate::storage::volumes::uids;
 
 /// Load of numbered spans, a kilobyte each.
@@ -22,45 +27,68 @@ const SPANS_PER_SECOND: u64 = 2_000;
 /// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
 
-/// By which a volume of the local stack is bound to its node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+/// By which a volume of this test is bound to its node.
+const ZONE: &str = "sluice.dev/e2e-reach";
+
+/// The class of these volumes.
+const ZONED_CLASS: &str = "e2e-reach";
 
 /// Longer than the operator waits for a node.
 const LONG_AGO: SignedDuration = SignedDuration::from_mins(11);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Result<()> {
-    scene::run("reach", Uses::ServersAlone, 4, async |scene: &mut Scene| {
-        scene.environment.local_clickhouse_only()?;
-        scene.start(&json!({"queue": {"size": "1Gi", "onZoneLoss": "Recreate"}, "replicas": 2})).await?;
-        until("all volumes to be seen empty", READY, async || {
-            let status = scene.pipeline.get().await?.status.unwrap_or_default();
-            let is_known = status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some());
-            Ok(if is_known { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.volumes)) })
-        })
-        .await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.environment.stop_clickhouse().await?;
-        let lost = format!("{}-gateway-1", scene.pipeline.name());
-        scene.wait_acked(&load, SPANS_AWAY, READY).await?;
-        let given_up = give_up(scene, &lost).await;
-        // Whatever came of it, nobody else is to wait for the node.
-        scene.environment.start_clickhouse().await?;
-        given_up?;
-        scene.pipeline.wait_ready(READY).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
+    scene::run("reach", Uses::Servers, 4, async |scene: &mut Scene| {
+        let front = scene.front().await?;
+        let cluster = scene.namespace.cluster().clone();
+        let nodes: Api<Node> = Api::all(cluster.client());
+        // A run that was cut off may have left it.
+        remove_class(&cluster, ZONED_CLASS).await?;
+        cluster.apply(&class(ZONED_CLASS)).await?;
+        for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
+            zone(&nodes, &node.name_any(), Some(&node.name_any())).await?;
+        }
+        let played = tokio::select! {
+            played = play(scene, &front) => played,
+            ended = provide_zoned(cluster.client(), ZONED_CLASS, ZONE) => bail!("nobody makes volumes any more: {ended:?}"),
+        };
+        played.and(remove_class(&cluster, ZONED_CLASS).await)?;
+        // Its volumes need their zone until then.
+        scene.pipeline.delete(READY).await?;
+        for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
+            zone(&nodes, &node.name_any(), None).await?;
+        }
         Ok(())
     })
     .await
 }
 
-/// No node has the name that the volume was made for, until the volume is given up.
+async fn play(scene: &Scene, front: &SinkFront) -> Result<()> {
+    let queue = json!({"size": "1Gi", "storageClassName": ZONED_CLASS, "onZoneLoss": "Recreate"});
+    scene.start(&json!({"queue": queue, "replicas": 2})).await?;
+    until("all volumes to be seen empty", READY, async || {
+        let status = scene.pipeline.get().await?.status.unwrap_or_default();
+        let is_known = status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some());
+        Ok(if is_known { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.volumes)) })
+    })
+    .await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    front.go(Way::Refused);
+    let lost = format!("{}-gateway-1", scene.pipeline.name());
+    scene.wait_acked(&load, SPANS_AWAY, READY).await?;
+    give_up(scene, &lost).await?;
+    front.go(Way::Open);
+    scene.pipeline.wait_ready(READY).await?;
+    scene.assert_nothing_lost(&load.stop().await?).await.map(drop)
+}
+
+/// No node is in the zone that the volume was made for, until the volume is given up.
 async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(scene.namespace.cluster().client());
     let pods = scene.pipeline.gateways().list().await?;
     let pod = pods.iter().find(|pod| pod.name_any() == lost).context("there is no such gateway")?;
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("it runs nowhere")?;
-    rename(&nodes, &node, "gone").await?;
+    zone(&nodes, &node, Some("gone")).await?;
     let played = async {
         scene.pipeline.gateways().delete(lost).await?;
         let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
@@ -82,12 +110,13 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
         .await
     };
     let played = played.await;
-    rename(&nodes, &node, &node).await?;
+    zone(&nodes, &node, Some(&node)).await?;
     played
 }
 
-async fn rename(nodes: &Api<Node>, node: &str, name: &str) -> Result<()> {
-    let label = Patch::Merge(json!({"metadata": {"labels": {HOSTNAME: name}}}));
+/// Says in which of the test's zones a node is.
+async fn zone(nodes: &Api<Node>, node: &str, zone: Option<&str>) -> Result<()> {
+    let label = Patch::Merge(json!({"metadata": {"labels": {ZONE: zone}}}));
     nodes.patch(node, &PatchParams::default(), &label).await.map(drop).context("label the node")
 }
 
