@@ -15,7 +15,7 @@ use e2e_stack::say;
 use tokio::sync::Notify;
 
 /// Tests beside each other. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
-const BESIDE_MAX: usize = 8;
+const BESIDE_MAX: usize = 5;
 
 /// Variable with the number of failures after which no further test begins; without it, all do.
 const FAILURES_VARIABLE: &str = "SLUICE_FAILURES_MAX";

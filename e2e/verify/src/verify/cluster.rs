@@ -3,7 +3,6 @@
 
 use std::process::Command;
 
-use anyhow::Context as _;
 use e2e_stack::cargo::cargo;
 use e2e_stack::install::{self, Images};
 use e2e_stack::process::interrupt;
@@ -66,12 +65,9 @@ fn tests(
         return steps.tests(&mut on.only(name));
     }
     if !args.without_quick {
-        std::thread::scope(|scope| {
-            // They wait for servers most of the time, as the end-to-end tests do.
-            let live = scope.spawn(|| steps.tests(&mut on.live()));
-            let ran = steps.tests(&mut on.quick());
-            live.join().ok().context("the thread of the live tests panicked")?.and(ran)
-        })?;
+        // One after the other: beside each other they keep two cores so busy that both run out of time.
+        steps.tests(&mut on.live())?;
+        steps.tests(&mut on.end_to_end())?;
         steps.once("every end-to-end test that is left out is in a group", || {
             group::ensure_found(&steps.left_out())
         })?;
@@ -93,10 +89,6 @@ impl OnStack<'_> {
         let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
         command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
         command
-    }
-
-    fn quick(&self) -> Command {
-        self.end_to_end()
     }
 
     fn only(&self, name: &str) -> Command {

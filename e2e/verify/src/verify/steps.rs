@@ -128,6 +128,7 @@ impl Steps {
     pub fn cut_off(&self, why: &anyhow::Error) {
         let mut seen = self.seen();
         if seen.failures.len() < FAILURES_MAX {
+            say::line(&format!("{why:#}"));
             seen.failures.push(Failure { name: "cut off".to_owned(), cause: format!("{why:#}") });
         }
     }
