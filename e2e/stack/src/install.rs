@@ -94,6 +94,8 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
         "--timeout",
         READY_TIMEOUT,
     ]);
+    // Tests and demo leave no core idle, and an operator that gets no time gives up its Lease.
+    helm.args(["--set", "resources.requests.cpu=250m"]);
     for value in &values {
         helm.args(["--set-string", value]);
     }

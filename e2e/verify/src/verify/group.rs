@@ -34,7 +34,7 @@ enum Work {
     Cluster(&'static [&'static str]),
     /// The same, and days of the scaling decision in simulation.
     Scaling(&'static [&'static str]),
-    /// What only the release build shows: memory, throughput, sizes of images, instructions a span.
+    /// What only the release build shows: memory, throughput, sizes of images.
     Release(&'static [&'static str]),
     /// Packages alone, fuzz targets with sanitizers, every layout of the table.
     Deep,
@@ -85,8 +85,7 @@ impl Group {
     pub fn ensure_requirements(&self) -> anyhow::Result<()> {
         match self.work {
             Work::Deep => requirements::ensure_fuzzing(),
-            Work::Release(_) => requirements::ensure_valgrind(),
-            Work::Cluster(_) | Work::Scaling(_) | Work::Faults(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -133,10 +132,7 @@ fn release(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<
     })?;
     let mut tests = on.group(filters);
     tests.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Release));
-    steps.tests(&mut tests)?;
-    steps.once("instructions a span are those that are written down", || {
-        quiet("instructions", cargo(&["bench", "--package", "sluice-gateway", "--bench", "instructions"]))
-    })
+    steps.tests(&mut tests)
 }
 
 fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
