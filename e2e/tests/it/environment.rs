@@ -123,7 +123,7 @@ pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output
     if rests.0 == 0
         && let Some(paused) = rests.1.take()
     {
-        paused.resume().await?;
+        paused.resume(cluster).await?;
     }
     drop(rests);
     ran.unwrap_or_else(|panic| resume_unwind(panic))

@@ -3,16 +3,17 @@
 
 use std::process::Command;
 
+use anyhow::ensure;
 use e2e_stack::cargo::cargo;
 use e2e_stack::install::{self, Images};
 use e2e_stack::process::interrupt;
 use e2e_stack::programs::{self, Form};
 use e2e_stack::target::Resolved;
 
-use super::VerifyArgs;
 use super::group::{self, Group};
 use super::rotation::Rotation;
 use super::steps::Steps;
+use super::{Skip, VerifyArgs};
 
 /// A thread for each end-to-end test: they wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer, those that run alone
 /// would run sooner.
@@ -61,10 +62,13 @@ fn tests(
     rotation: &Rotation,
     on: &OnStack<'_>,
 ) -> anyhow::Result<()> {
-    if let Some(name) = &args.only {
-        return steps.tests(&mut on.only(name));
+    if !args.only.is_empty() {
+        let before = steps.counted();
+        steps.tests(&mut on.only(&args.only))?;
+        ensure!(steps.counted() > before, "no end-to-end test has {} in its name", args.only.join(" or "));
+        return Ok(());
     }
-    if !args.without_quick {
+    if args.skip != Some(Skip::Quick) {
         // One after the other: beside each other they keep two cores so busy that both run out of time.
         steps.tests(&mut on.live())?;
         steps.tests(&mut on.end_to_end())?;
@@ -91,9 +95,9 @@ impl OnStack<'_> {
         command
     }
 
-    fn only(&self, name: &str) -> Command {
+    fn only(&self, names: &[String]) -> Command {
         let mut command = self.end_to_end();
-        command.args(["--include-ignored", name]);
+        command.arg("--include-ignored").args(names);
         command
     }
 

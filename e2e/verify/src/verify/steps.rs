@@ -133,10 +133,10 @@ impl Steps {
         }
     }
 
-    /// Whether no step and no test was counted yet.
-    pub fn is_nothing_checked(&self) -> bool {
+    /// Steps and tests that passed or failed so far.
+    pub fn counted(&self) -> u64 {
         let seen = self.seen();
-        seen.passed == 0 && seen.failures.is_empty()
+        seen.passed + seen.failures.len() as u64
     }
 
     /// Failures so far.
