@@ -104,12 +104,13 @@ pub fn release_gateway() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// What the compiler says, with the end of its log.
 pub fn gateway_example(name: &str, form: Form) -> anyhow::Result<()> {
-    build(form, "gateway-example", &[GATEWAY.package], &["--example", name])
+    // With the features of tests, as all else that this command builds: its package alone would have everything compiled once more.
+    build(form, "gateway-example", &[], &["--workspace", "--example", name])
 }
 
 fn build(form: Form, log: &str, packages: &[&str], more: &[&str]) -> anyhow::Result<()> {
     let mut command = cargo(&["build"]);
     command.args(form.flags()).args(packages.iter().flat_map(|package| ["--package", package])).args(more);
-    let doing = format!("compile {}", packages.join(", "));
+    let doing = format!("compile {}", if packages.is_empty() { more.join(" ") } else { packages.join(", ") });
     Job { part: "programs", doing: &doing, log: Paths::from_environment()?.build_log(log) }.run(&mut command)
 }
