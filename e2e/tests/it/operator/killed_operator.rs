@@ -226,9 +226,7 @@ async fn one_left(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let course = lives.act("scale-in", done).await?;
     course.ensure_drained(1)?;
     course.ensure_pods(&[1, 1])?;
-    let restarts = scene.pipeline.gateways().restarts(&stays).await?;
-    ensure!(restarts == 0, "{stays} was restarted {restarts} times");
-    Ok(())
+    scene.pipeline.gateways().ensure_not_restarted(&stays).await
 }
 
 /// The gateway that is left gets empty, and then all of it goes, its volume too: `Drain` is the deletion policy that nobody chose.
