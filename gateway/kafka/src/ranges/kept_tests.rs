@@ -83,3 +83,39 @@ fn what_is_kept_and_committed_need_not_be_in_kafka() {
         Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
     assert_eq!((taken, cutter.position(), found.overtaken), (&kept[3..], 17, None));
 }
+
+/// The plan that was found has the second range in parts, and Kafka has lost that range's beginning. The first one is on the volume.
+#[test]
+fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
+    let rule = Rule { messages: 10, ..RULE };
+    let settings = Settings { rule, ..SETTINGS };
+    let parts = Parts { check: 5, rows: 10, height: 1, code: 469, refused: vec![0] };
+    let parted = vec![Parted { range: OffsetRange { first: 20, next: 30 }, parts }];
+    let plan = Plan {
+        offset: 10,
+        rule,
+        routing_epoch: 0,
+        horizon: 40,
+        topic_id: None,
+        instance: 2,
+        t0: 900,
+        cuts: Vec::new(),
+        parted,
+        gaps: Vec::new(),
+    };
+    let metadata = plan.encode();
+    let range = OffsetRange { first: 10, next: 20 };
+    let kept = [Kept { range, is_derivable: true, decided: 20, rule }];
+    let log = Log { start: 25, end: 100 };
+    let committed = Committed { commit: Some((10, &metadata)), begin: 25, log };
+    let (mut ranges, cutter, found, taken) =
+        Ranges::assigned_with(Generation(2), &committed, settings, at(3), &kept).unwrap();
+    let lost = found.overtaken.map(|overtaken| overtaken.lost);
+    assert_eq!((taken, lost), (&kept[..], Some(OffsetRange { first: 20, next: 25 })));
+    assert_eq!((ranges.release(at(3)).len(), cutter.position()), (1, 25));
+    ranges.settled(Generation(2), range);
+    let commit = ranges.commit(at(4)).expect("a range is settled");
+    let stored = Plan::decode(commit.offset, &commit.metadata).unwrap();
+    assert_eq!((stored.offset, stored.parted), (25, Vec::new()));
+    assert_eq!(stored.gaps, [OffsetRange { first: 20, next: 25 }]);
+}

@@ -3,7 +3,8 @@
 //! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that gives the partition to one owner after
 //! the other and refuses commits of those left behind; owners that die, that leave properly, and that go on because nobody
 //! told them; queue volumes, whose next process takes over the blocks that are on them; commits and inserts whose answer, or whose
-//! request, is lost; a server that drops a token it has seen within its window. What a server refuses is `bisect_model`'s, in the gateway.
+//! request, is lost; a server that drops a token it has seen within its window. Ranges that the server refuses are in plans with their parts;
+//! how the parts are sent is in the gateway's model of `delivery::bisect`.
 //! The oracle ([`oracle`]) knows every row that is stored.
 //!
 //! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a commit never passes
@@ -100,6 +101,8 @@ struct Tally {
     overtaken: u64,
     first_sent_left_behind: u64,
     asked: u64,
+    /// Ranges of which an owner's plans say that they go in parts.
+    parted: u64,
     /// Blocks that an owner found on its volume and went on with.
     taken_over: u64,
     /// Those of them whose messages Kafka no longer had.
@@ -116,6 +119,7 @@ impl Tally {
         self.overtaken += other.overtaken;
         self.first_sent_left_behind += other.first_sent_left_behind;
         self.asked += other.asked;
+        self.parted += other.parted;
         self.taken_over += other.taken_over;
         self.taken_over_alone += other.taken_over_alone;
     }
@@ -150,6 +154,7 @@ fn every_message_is_stored_once_whatever_the_schedule() {
             assert!(tally.adopted > 100 && tally.overtaken > 100, "{tally:?}");
             assert!(tally.fenced > 100 && tally.duplicates_dropped > 1_000, "{tally:?}");
             assert!(tally.first_sent_left_behind > 100 && tally.asked > 10, "{tally:?}");
+            assert!(tally.parted > 1_000, "{tally:?}");
             assert!(tally.taken_over > 500 && tally.taken_over_alone > 10, "{tally:?}");
         }
         Err((seed, violation)) => {

@@ -59,9 +59,10 @@ impl Partings {
         unplanned.into_iter().any(|parting| parting.is_listed || has_room(parting, listed, offset))
     }
 
-    /// Marks what the next commit says; its offset is `offset`.
+    /// Marks what the next commit says; its offset is `offset`. A range that begins below it is settled, or Kafka no longer has all of it and
+    /// no range is made of the rest.
     pub fn cover(&mut self, offset: i64) {
-        self.0.retain(|_, parting| parting.range.next > offset);
+        self.0.retain(|first, _| *first >= offset);
         let mut listed = self.listed_above(offset);
         for parting in self.0.values_mut() {
             if !parting.is_listed && has_room(parting, listed, offset) {
@@ -99,7 +100,7 @@ impl Partings {
     }
 
     fn listed_above(&self, offset: i64) -> usize {
-        self.0.values().filter(|parting| parting.is_listed && parting.range.next > offset).count()
+        self.0.range(offset..).filter(|(_, parting)| parting.is_listed).count()
     }
 }
 

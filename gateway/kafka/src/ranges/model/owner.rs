@@ -2,10 +2,10 @@
 
 use super::Mistake;
 use crate::{
-    partition::{Generation, OffsetRange},
+    partition::{Generation, OffsetRange, Verdict},
     ranges::{
-        Closed, Committed, Content, Cut, Cutter, Kept, Now, Offer, Overtaken, Plan, Ranges, Rule, Settings,
-        Version,
+        Closed, Committed, Content, Cut, Cutter, Kept, Now, Offer, Overtaken, Parts, Plan, Ranges, Rule,
+        Settings, Version, flight::Progress,
     },
 };
 use std::{
@@ -250,6 +250,15 @@ impl Owner {
     /// Whether the worker has told everything.
     pub fn is_heard(&self) -> bool {
         self.told.is_empty()
+    }
+
+    /// The server refused the block of a range that was sent: it goes in parts. Whether there is such a range.
+    pub fn part(&mut self, number: usize) -> bool {
+        let sent = self.ranges.flight.iter().filter(|range| range.progress == Progress::Sent);
+        let sent: Vec<OffsetRange> = sent.map(|range| range.range).collect();
+        let Some(range) = sent.get(number % sent.len().max(1)).copied() else { return false };
+        let parts = Parts { check: 1, rows: 4, height: 0, code: 1, refused: vec![0] };
+        self.ranges.part(self.generation, range, parts) == Verdict::Recorded
     }
 
     /// The poll thread begins a commit.

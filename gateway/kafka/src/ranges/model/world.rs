@@ -150,7 +150,7 @@ impl World {
     fn act(&mut self) {
         let acting: Vec<usize> = (0..self.owners.len()).filter(|owner| self.owners[*owner].acts).collect();
         let Some(owner) = acting.get(self.random.index(acting.len().max(1))).copied() else { return };
-        match self.random.below(23) {
+        match self.random.below(24) {
             0..9 => while self.random.below(3) > 0 && self.read(owner) {},
             9 | 10 => {
                 if self.owners[owner].flush() {
@@ -161,6 +161,10 @@ impl World {
             15 => self.see_end(owner),
             16 | 17 => self.commit(owner),
             20..23 => self.spill(owner),
+            23 => {
+                let number = self.random.index(8);
+                self.tally.parted += u64::from(self.owners[owner].part(number));
+            }
             _ => self.release(owner),
         }
     }
