@@ -273,4 +273,13 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             "Kafka deleted messages before they were read: they are lost"
         );
     }
+    if let Some(cut_off) = found.cut_off {
+        tracing::error!(
+            partition = %id,
+            end = cut_off.first,
+            read_up_to = cut_off.next,
+            "the log is shorter than it was: brokers have lost its end, as an unclean leader election does. What was inserted stays; \
+             rows of messages in front of the end may be doubled once (doubtful_ranges_total)"
+        );
+    }
 }

@@ -153,6 +153,8 @@ impl Ranges {
     ) -> Result<(Self, Cutter, Found, &'k [Kept]), Halt> {
         let offset = committed.commit.map(|(offset, _)| offset);
         let kept = kept::not_committed(offset, kept);
+        // Behind the end of the log, offsets are of other messages than those that were kept.
+        let kept = &kept[..kept.partition_point(|kept| kept.range.next <= committed.log.end)];
         // What is kept need not be in Kafka any more.
         let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
         let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));

@@ -96,6 +96,8 @@ pub struct Cutter {
     planned: VecDeque<i64>,
     /// The horizon of the plan that was found.
     horizon: i64,
+    /// Where a log ends that was longer for an owner before.
+    log_end: Option<i64>,
     /// Whether another rule begins at the horizon.
     switches: bool,
     /// Where the open range begins.
@@ -119,16 +121,19 @@ pub(super) struct Beginning {
     pub first: i64,
     pub planned: Vec<i64>,
     pub horizon: i64,
+    /// Where the log ends, when an owner before has read further.
+    pub log_end: Option<i64>,
     pub switches: bool,
 }
 
 impl Cutter {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { rule, first, planned, horizon, switches } = beginning;
+        let Beginning { rule, first, planned, horizon, log_end, switches } = beginning;
         Self {
             rule,
             planned: planned.into(),
             horizon,
+            log_end,
             switches,
             first,
             position: first,
@@ -293,6 +298,10 @@ impl Cutter {
     fn close(&mut self, next: i64, cut: Cut) -> Closed {
         let range = OffsetRange { first: self.first, next };
         let holed = std::mem::take(&mut self.is_holed) && cut == Cut::Size;
+        // An owner before may have sent messages in front of the end together with some that are gone.
+        if let Some(end) = self.log_end.take_if(|end| next >= *end) {
+            self.is_doubtful |= range.first < end && (next > end || !cut.is_derivable());
+        }
         self.first = next;
         self.position = self.position.max(next);
         Closed {

@@ -39,6 +39,9 @@ pub struct Found {
     pub fresh: Option<Fresh>,
     /// What Kafka no longer had.
     pub overtaken: Option<Overtaken>,
+    /// Offsets behind the end of the log that the plan speaks of. The log was longer when the plan was made: brokers have lost its end, for
+    /// instance by an unclean election. Messages with these offsets are still to come, and are other ones than those that were read.
+    pub cut_off: Option<OffsetRange>,
 }
 
 /// Why a partition must not be read by this program.
@@ -118,31 +121,44 @@ impl Committed<'_> {
         let overtaken = (offset < first).then_some(Overtaken { lost, doubtful, first });
         let rule = settings.rule;
         Start {
-            found: Found { fresh: Some(why), overtaken },
+            found: Found { fresh: Some(why), overtaken, cut_off: None },
             plan: None,
-            beginning: Beginning { rule, first, planned: Vec::new(), horizon: first, switches: false },
+            beginning: Beginning {
+                rule,
+                first,
+                planned: Vec::new(),
+                horizon: first,
+                log_end: None,
+                switches: false,
+            },
             replaced: true,
         }
     }
 
     fn resumed(&self, plan: Plan, settings: &Settings) -> Start {
         let first = plan.offset.max(self.log.start);
-        let planned: Vec<i64> = plan.cuts.iter().copied().filter(|cut| *cut > first).collect();
+        // Below the horizon nothing ends by time. Where the log no longer reaches it, that would last until it does.
+        let end = self.log.end;
+        let cut_off = (plan.horizon > end).then_some(OffsetRange { first: end, next: plan.horizon });
+        let horizon = plan.horizon.min(end);
+        let cuts: Vec<i64> = plan.cuts.iter().copied().filter(|cut| *cut <= end).collect();
         let overtaken = (plan.offset < first).then(|| Overtaken {
             lost: OffsetRange { first: plan.offset, next: first },
-            doubtful: OffsetRange { first, next: doubtful_up_to(first, &plan.cuts, plan.horizon) },
+            doubtful: OffsetRange { first, next: doubtful_up_to(first, &cuts, horizon) },
             first,
         });
+        let planned = cuts.into_iter().filter(|cut| *cut > first).collect();
         let differs = plan.rule != settings.rule || plan.routing_epoch != settings.routing_epoch;
-        let replaced = differs && first >= plan.horizon;
+        let replaced = differs && first >= horizon;
         let beginning = Beginning {
             rule: if replaced { settings.rule } else { plan.rule },
             first,
             planned,
-            horizon: plan.horizon,
+            horizon,
+            log_end: cut_off.map(|_| end),
             switches: differs && !replaced,
         };
-        Start { found: Found { fresh: None, overtaken }, plan: Some(plan), beginning, replaced }
+        Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }
     }
 }
 

@@ -99,7 +99,14 @@ mod tests {
     }
 
     fn beginning(planned: &[i64], horizon: i64) -> Beginning {
-        Beginning { rule: RULE, first: 10, planned: planned.to_vec(), horizon, switches: false }
+        Beginning {
+            rule: RULE,
+            first: 10,
+            planned: planned.to_vec(),
+            horizon,
+            log_end: None,
+            switches: false,
+        }
     }
 
     #[test]

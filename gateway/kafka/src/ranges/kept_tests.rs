@@ -84,6 +84,17 @@ fn what_is_kept_and_committed_need_not_be_in_kafka() {
     assert_eq!((taken, cutter.position(), found.overtaken), (&kept[3..], 17, None));
 }
 
+#[test]
+fn what_was_kept_behind_the_end_of_a_log_that_became_shorter_is_read_again() {
+    let (kept, (offset, metadata)) = first_run(1);
+    let log = Log { start: 0, end: 12 };
+    let committed = Committed { commit: Some((offset, &metadata)), begin: 0, log };
+    let (_, cutter, found, taken) =
+        Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+    assert_eq!((taken, cutter.position()), (&kept[1..4], 11));
+    assert_eq!(found.cut_off.map(|gone| gone.first), Some(12), "offsets 12 to 16 will be other messages");
+}
+
 /// The plan that was found has the second range in parts, and Kafka has lost that range's beginning. The first one is on the volume.
 #[test]
 fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
