@@ -20,6 +20,12 @@ fn lost(query_id_start: &str, since: Duration) -> Lost<'_> {
     Lost { query_id_start, attempts: Some(1), rows: 2, since }
 }
 
+/// Waits until the server has noted how a query ended, which it does after its answer.
+async fn noted(database: &Database, query_id: &str) {
+    let ended = format!("query_id = '{query_id}' AND type != 'QueryStart'");
+    database.logged(&format!("SELECT toString(type) FROM system.query_log WHERE {ended}")).await;
+}
+
 #[tokio::test]
 async fn a_block_whose_attempt_finished_is_stored() {
     let (database, since) = (Database::new("fate_stored").await, now());
@@ -27,6 +33,7 @@ async fn a_block_whose_attempt_finished_is_stored() {
     let frames = frames(&table.1, &message(vec![span(vec![])]));
     let start = format!("{}-", database.name);
     send(&table, &frames, "a", &format!("{start}0")).await.unwrap();
+    noted(&database, &format!("{start}0")).await;
     assert_eq!(table.0.fate(&lost(&start, since)).await, Some(Fate::Stored));
     database.drop().await;
 }
@@ -91,6 +98,7 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
     // A frame that can be read, of rows that cannot: without one the server refuses before it writes anything down.
     let broken = [Bytes::copy_from_slice(FrameEncoder::new(64).encode(&[0xff; 40]))];
     send(&table, &broken, "a", &format!("{start}0")).await.unwrap_err();
+    noted(&database, &format!("{start}0")).await;
     // As if the first attempt were the next thing to come: the server was up before it if it was up at all.
     let coming = now() + LOG_MARGIN.saturating_sub(Duration::from_secs(5));
     let expected =
