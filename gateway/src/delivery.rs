@@ -18,6 +18,7 @@ pub mod held;
 
 pub mod native;
 pub mod places;
+pub mod query_ids;
 pub mod route;
 pub mod shipment;
 

@@ -63,6 +63,7 @@ mod delivery {
     pub mod process;
     pub mod throughput;
     pub mod transactions;
+    pub mod two_tables;
     pub mod zone;
 }
 

@@ -325,7 +325,7 @@ impl Shipment {
             shard.give_up(endpoint, pass);
             return Some(step);
         }
-        let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
+        let query_id = shard.query_ids.attempt(&self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };

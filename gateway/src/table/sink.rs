@@ -299,6 +299,11 @@ impl Sink {
         is_answered.then(|| Fate::of(lost, &evidence))
     }
 
+    /// Its database and its table.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.database, &self.table)
+    }
+
     /// The table that the config asks for.
     pub fn table_spec(&self) -> &TableSpec {
         &self.spec

@@ -10,7 +10,7 @@ impl Shipment {
     /// Asks the servers of its shard what became of it.
     pub(super) async fn ask_fate(&mut self) -> Next {
         self.permit = None;
-        let query_id_start = format!("{}-", self.sending.token);
+        let query_id_start = self.shard.query_ids.start(&self.sending.token);
         let lost = Lost {
             query_id_start: &query_id_start,
             attempts: self.sending.tries.begun(),

@@ -10,6 +10,7 @@ use crate::{
         breaker::{Answer, Endpoints, Pass, Wait},
         clock::Clock,
         held::Stowed,
+        query_ids::QueryIds,
         shipment::halts::Halts,
         task::Delivery,
         tries::Replica,
@@ -36,6 +37,8 @@ pub struct Shard {
     /// Its place in the config.
     pub(super) place: usize,
     pub(super) client: InsertClient,
+    /// Of its INSERTs.
+    pub(super) query_ids: QueryIds,
     permits: Arc<Semaphore>,
     endpoints: Mutex<Endpoints>,
     /// Told when a pass comes back.
@@ -70,6 +73,7 @@ impl Shard {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
+            query_ids: QueryIds::of(&delivery.kafka.consumer_group, delivery.sink.names(), place),
             delivery,
             place,
             endpoints: Mutex::new(endpoints),

@@ -1,0 +1,53 @@
+//! Two pipelines read one topic into two tables of one server, each in a consumer group of its own. Their INSERTs run at the same time, and
+//! neither takes the other's for its own: each table gets every span.
+//!
+//! Without a deduplication window, a gateway that is refused because "the query runs already" asks the server's log what became of its
+//! attempt. The answer must be about its own attempt.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::malformed::good;
+use super::process::{self, Gateway};
+
+/// Messages of one span each, one after another, so that both gateways send each at the same time.
+const MESSAGES: usize = 4;
+
+/// Both INSERTs run for a tenth of a second, and so beside each other; whoever asks about one asks when it has ended.
+const SLOW: &str = "ALTER TABLE {table} ADD COLUMN slow UInt8 MATERIALIZED sleepEachRow(0.1)";
+
+/// The server knows no token any more.
+const FORGETFUL: &str = "ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 0";
+
+/// What a gateway says once it knows.
+const NO_WINDOW: &str = r#"sluice_gateway_delivery_guarantee{guarantee="at_least_once",reason="window_off"}"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_pipelines_never_answer_for_each_other() -> Result<()> {
+    process::run("two_tables", 1, async |stage| {
+        let (first, second) =
+            (stage.start("first", &json!({})).await?, stage.start("second", &json!({})).await?);
+        for gateway in [&first, &second] {
+            gateway.execute(SLOW).await?;
+            gateway.execute(FORGETFUL).await?;
+        }
+        for gateway in [&first, &second] {
+            // From then on it asks before it sends a block again.
+            gateway.wait_metric(NO_WINDOW, 1.0).await?;
+        }
+        for _ in 0..MESSAGES {
+            stage.send(0, Some(&good("both"))).await?;
+            first.wait_lag(0).await?;
+            second.wait_lag(0).await?;
+        }
+        let rows = [rows(&first).await?, rows(&second).await?];
+        ensure!(rows == [MESSAGES, MESSAGES], "{MESSAGES} spans were sent, and the tables have {rows:?}");
+        first.stop().await?;
+        second.stop().await
+    })
+    .await
+}
+
+async fn rows(gateway: &Gateway) -> Result<usize> {
+    Ok(gateway.select("1", "").await?.len())
+}
