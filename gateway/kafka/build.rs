@@ -1,9 +1,9 @@
 //! Compiles what stands between this program and librdkafka, and has this package's own tests linked with it: `src/batch_limit.c`,
-//! the limit of what it keeps of a batch; `src/foreign_text.c`, what others wrote as text; `src/steady_wait.c`, waits that no jump of the
-//! machine's clock prolongs.
+//! the limit of what it keeps of a batch; `src/foreign_text.c`, what others wrote as text; `src/own_fence.c`,
+//! requests of a member that has no id; `src/steady_wait.c`, waits that no jump of the machine's clock prolongs.
 
 /// Functions of librdkafka, and one that it calls, whose calls arrive in these files. The packages that link a program ask for this list.
-const WRAPPED: [&str; 14] = [
+const WRAPPED: [&str; 16] = [
     "rd_gz_decompress",
     "rd_kafka_lz4_decompress",
     "rd_kafka_zstd_decompress",
@@ -17,17 +17,21 @@ const WRAPPED: [&str; 14] = [
     "rd_kafka_conf_get",
     "rd_kafka_committed",
     "rd_kafka_header_get_all",
+    "rd_kafka_HeartbeatRequest",
+    "rd_kafka_OffsetCommitRequest",
     "cnd_timedwait",
 ];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/batch_limit.c");
     println!("cargo::rerun-if-changed=src/foreign_text.c");
+    println!("cargo::rerun-if-changed=src/own_fence.c");
     println!("cargo::rerun-if-changed=src/steady_wait.c");
     // Whole: nothing refers to it before the linker wraps, and by then its turn is over.
     cc::Build::new()
         .file("src/batch_limit.c")
         .file("src/foreign_text.c")
+        .file("src/own_fence.c")
         .file("src/steady_wait.c")
         .std("c11")
         .warnings_into_errors(true)

@@ -49,6 +49,13 @@ mod topic_reader;
 mod turns;
 pub mod watchdog;
 
+// The C files beside this one are linked in front of functions of librdkafka, whose signatures and layouts they copy. Whoever moves to
+// another version compares them with its headers first.
+const _: () = assert!(
+    rdkafka::bindings::RD_KAFKA_VERSION == 0x02_0c_01_ff,
+    "the C files are made for librdkafka 2.12.1"
+);
+
 pub use arrivals::KeptRanges;
 pub use assignment::{OrderSink, TopicMadeAnew};
 pub use committer::{BeforeBegin, Beginning};

@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
 mod batch_limit;
+mod own_fence;
