@@ -23,8 +23,12 @@ use view::View;
 /// twice, without a word.
 pub const DEDUPLICATION_WINDOW_BLOCKS: u32 = 10_000;
 
+/// A partition is a day. Of UTC: ClickHouse drops a block's token by partition, so that a day of the server's own zone would store a block
+/// twice that is sent again after the server was started in another one. `toDate32`, since `toDate` ends in 2149 and begins again.
+const PARTITION_BY: &str = "toDate32(Timestamp, 'UTC')";
+
 /// The sorting key of a table for which nobody asked another. Low cardinality first: equal neighbours compress best, and most
-/// queries name a service and a time.
+/// queries name a service and a time. `toDateTime` begins again in 2106: later rows are found all the same, by `Timestamp`.
 pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestamp)", "Timestamp"];
 
 /// Paths of `ResourceAttributes` and `SpanAttributes` that get a column of their own; further ones share one. Chosen:
@@ -238,7 +242,7 @@ fn stored(spec: &TableSpec) -> String {
     }
     let order = if spec.order_by.is_empty() { ORDER_BY.join(", ") } else { spec.order_by.join(", ") };
     format!(
-        "\nPARTITION BY toDate(Timestamp)\nORDER BY ({order})\n{ttl}{settings}",
+        "\nPARTITION BY {PARTITION_BY}\nORDER BY ({order})\n{ttl}{settings}",
         ttl = ttl_line(spec.ttl, "Timestamp"),
         settings = settings_line(spec),
     )
@@ -305,13 +309,14 @@ fn codec(column_type: ColumnType) -> &'static str {
     }
 }
 
-/// Rows are dropped so long after the time in `column`.
+/// Rows are dropped so long after the time in `column`. `toDateTime` has 32 bits: a sum behind February 2106 would lie in the past, and the
+/// row would go at once. `DateTime64(9)` ends in 2262, and a sum behind that fails the INSERT. Seconds in 64 bits hold every sum.
 fn ttl_line(ttl: Option<Duration>, column: &str) -> String {
     ttl.map(|ttl| format!("TTL {}\n", ttl_expression(ttl, column))).unwrap_or_default()
 }
 
 fn ttl_expression(ttl: Duration, column: &str) -> String {
-    format!("toDateTime({column}) + toIntervalSecond({})", ttl.as_secs())
+    format!("toDateTime64({column}, 0) + toIntervalSecond({})", ttl.as_secs())
 }
 
 /// `ttl_only_drop_parts`: partitions are days, so that expiry drops whole parts instead of rewriting them.

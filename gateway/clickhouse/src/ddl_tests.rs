@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
-PARTITION BY toDate(Timestamp)
+PARTITION BY toDate32(Timestamp, 'UTC')
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
 SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = 134217728, non_replicated_deduplication_window = 10000"
         );
@@ -128,7 +128,7 @@ fn options_change_their_part_of_the_text() {
     for part in [
         "`SpanAttributes` JSON(max_dynamic_paths=8) CODEC",
         "`Events.Attributes` Array(JSON(max_dynamic_paths=8)) CODEC",
-        "\nTTL toDateTime(Timestamp) + toIntervalSecond(259200)\nSETTINGS ",
+        "\nTTL toDateTime64(Timestamp, 0) + toIntervalSecond(259200)\nSETTINGS ",
         "non_replicated_deduplication_window = 100",
     ] {
         assert!(statements[0].contains(part), "{part} in {}", statements[0]);
@@ -169,7 +169,7 @@ fn a_replicated_table_is_made_on_every_server_of_its_cluster() {
         engine_of(&statements[1]),
         "\
 ENGINE = ReplicatedMergeTree
-PARTITION BY toDate(Timestamp)
+PARTITION BY toDate32(Timestamp, 'UTC')
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
 SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = 134217728, replicated_deduplication_window = 10000"
     );
@@ -223,7 +223,7 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces_operations`
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (ServiceName, SpanName, SpanKind)
-TTL toDateTime(Last) + toIntervalSecond(86400)
+TTL toDateTime64(Last, 0) + toIntervalSecond(86400)
 SETTINGS non_replicated_deduplication_window = 10000",
             "\
 CREATE MATERIALIZED VIEW IF NOT EXISTS `otel`.`otel_traces_operations_mv` TO `otel`.`otel_traces_operations`
@@ -239,7 +239,7 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces_trace_id_ts`
 )
 ENGINE = AggregatingMergeTree
 ORDER BY TraceId
-TTL toDateTime(End) + toIntervalSecond(86400)
+TTL toDateTime64(End, 0) + toIntervalSecond(86400)
 SETTINGS non_replicated_deduplication_window = 10000",
             "\
 CREATE MATERIALIZED VIEW IF NOT EXISTS `otel`.`otel_traces_trace_id_ts_mv` TO `otel`.`otel_traces_trace_id_ts`

@@ -74,6 +74,54 @@ async fn every_layout_is_made_as_asked_and_then_nothing_differs() {
     }
 }
 
+/// Times of spans, as text.
+const TIMES: [&str; 4] =
+    ["2026-06-01 00:00:00", "2106-03-01 00:00:00", "2200-06-01 12:00:00", "2262-01-01 00:00:00"];
+
+/// What a table and its views have kept of rows of these times, by a table that drops them after so many days.
+async fn kept(days: u64, name: &str) -> Vec<String> {
+    let database = Database::new(name).await;
+    let schema = Schema { ttl: Some(Duration::secs(days * 86_400)), ..asked(Layout::Json) };
+    apply(&database, &schema).await;
+    for time in TIMES {
+        let row = format!(
+            "SELECT toDateTime64('{time}', 9, 'UTC') AS Timestamp, 't' AS TraceId, '{time}' AS ServiceName"
+        );
+        database
+            .execute(&format!(
+                "INSERT INTO {name}.otel_traces (Timestamp, TraceId, ServiceName) {row}",
+                name = database.name
+            ))
+            .await;
+    }
+    for table in ["otel_traces", "otel_traces_operations", "otel_traces_trace_id_ts"] {
+        database.execute(&format!("OPTIMIZE TABLE {}.{table} FINAL", database.name)).await;
+    }
+    let mut found = Vec::new();
+    for time in TIMES {
+        // By the time, so that the partition is chosen by it.
+        let is_there = format!(
+            "Timestamp >= toDateTime64('{time}', 9, 'UTC') AND Timestamp <= toDateTime64('{time}', 9, 'UTC')"
+        );
+        let rows = database.ask(&format!("toString(countIf({is_there}))")).await;
+        let only = format!("SELECT toString(count()) FROM {}.otel_traces WHERE {is_there}", database.name);
+        assert_eq!(database.answer(&only).await, rows, "{time}");
+        let operations = format!(
+            "SELECT toString(count()) FROM {}.otel_traces_operations WHERE ServiceName = '{time}'",
+            database.name
+        );
+        found.push(format!("{rows}{}", database.answer(&operations).await));
+    }
+    database.drop().await;
+    found
+}
+
+#[tokio::test]
+async fn a_table_keeps_rows_of_every_time_for_as_long_as_it_is_asked_to() {
+    assert_eq!(kept(36_500, "schema_century").await, ["11", "11", "11", "11"]);
+    assert_eq!(kept(30, "schema_month").await, ["00", "11", "11", "11"], "the first is older than a month");
+}
+
 #[tokio::test]
 async fn columns_added_by_hand_are_tolerated_and_evolve_adds_what_is_asked_for() {
     for layout in LAYOUTS {
@@ -299,7 +347,7 @@ async fn the_command_says_by_its_exit_code_what_it_found() {
     let line: serde_json::Value = serde_json::from_str(&differs.last_line.unwrap()).unwrap();
     assert_eq!(line["reason"], "SchemaDiffers");
     assert!(
-        line["message"].as_str().unwrap().starts_with("TTL is none, wanted: toDateTime(Timestamp) + "),
+        line["message"].as_str().unwrap().starts_with("TTL is none, wanted: toDateTime64(Timestamp, 0) + "),
         "{line}"
     );
     let report: serde_json::Value = serde_json::from_str(&differs.text).unwrap();

@@ -284,12 +284,24 @@ fn ttl_in(engine_full: &str) -> Option<&str> {
     Some(rest.rsplit_once(" SETTINGS ").map_or(rest, |(ttl, _)| ttl).trim())
 }
 
+/// Age, seconds, up to which `toDateTime(Timestamp) + age` holds for rows up to the year 2050: from there to the end of its 32 bits in
+/// February 2106.
+const AGE_OF_32_BITS_MAX: u64 = 1_770_359_295;
+
 /// The age in a TTL that is one, counted from `Timestamp`.
 fn ttl_seconds(ttl: &str) -> Option<u64> {
     let (from, interval) = ttl.split_once(" + ")?;
-    if !["toDateTime(Timestamp)", "toDate(Timestamp)", "Timestamp"].contains(&from) {
-        return None;
+    let age = interval_seconds(interval)?;
+    match from {
+        "toDateTime64(Timestamp, 0)" | "Timestamp" => Some(age),
+        // In 32 bits a sum that is too large lies in the past.
+        "toDateTime(Timestamp)" if age < AGE_OF_32_BITS_MAX => Some(age),
+        // `toDate(Timestamp)` counts from midnight, so that rows go up to a day too early.
+        _ => None,
     }
+}
+
+fn interval_seconds(interval: &str) -> Option<u64> {
     let units = [("Second", 1), ("Minute", 60), ("Hour", 3_600), ("Day", 86_400), ("Week", 604_800)];
     units.iter().find_map(|(unit, seconds)| {
         let number = interval.strip_prefix(&format!("toInterval{unit}("))?.strip_suffix(')')?;

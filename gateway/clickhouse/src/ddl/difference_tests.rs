@@ -163,8 +163,8 @@ fn what_would_drop_rewrite_or_copy_rows_is_named_and_never_made() {
         ),
         (
             TableSpec { ttl: Some(Duration::from_hours(72)), ..usual() },
-            "TTL is none, wanted: toDateTime(Timestamp) + toIntervalSecond(259200); this would take: ALTER TABLE `otel`.`otel_traces` MODIFY \
-             TTL toDateTime(Timestamp) + toIntervalSecond(259200), which drops what is older",
+            "TTL is none, wanted: toDateTime64(Timestamp, 0) + toIntervalSecond(259200); this would take: ALTER TABLE `otel`.`otel_traces` MODIFY \
+             TTL toDateTime64(Timestamp, 0) + toIntervalSecond(259200), which drops what is older",
         ),
         (
             TableSpec { layout: Some(Layout::Map), ..usual() },
@@ -206,11 +206,17 @@ fn a_column_that_cannot_be_written_is_named_with_what_would_help() {
 fn a_ttl_is_compared_by_its_length() {
     for (engine, seconds) in [
         (
-            "MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalSecond(259200) SETTINGS x = 1",
+            "MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalSecond(259200) SETTINGS x = 1",
             Some(259_200),
         ),
+        ("MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalDay(3)", Some(259_200)),
         ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(3)", Some(259_200)),
-        ("MergeTree ORDER BY a TTL toDate(Timestamp) + toIntervalHour(72) SETTINGS x = 1", Some(259_200)),
+        // A row of the evening would go at noon.
+        ("MergeTree ORDER BY a TTL toDate(Timestamp) + toIntervalHour(12) SETTINGS x = 1", None),
+        // In 32 bits both lie in the past for some of the rows of the next decades, the second one for all.
+        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(21000)", None),
+        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(36500)", None),
+        ("MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalDay(36500)", Some(3_153_600_000)),
         ("MergeTree ORDER BY a TTL Timestamp + toIntervalWeek(1)", Some(604_800)),
         ("MergeTree ORDER BY a TTL Timestamp + toIntervalDay(3) DELETE WHERE a = 1", None),
         ("MergeTree ORDER BY a TTL Other + toIntervalDay(3)", None),
