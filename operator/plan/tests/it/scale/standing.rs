@@ -8,7 +8,7 @@ fn a_gateway_that_reads_a_thousand_partitions_in_turns_has_none_that_is_stuck() 
     let mut course = Course::new(1_000, 1, 1);
     course.policy.replicas_max = Some(1);
     // Eight at a time for two seconds each: sixty in a poll, and the next turn of one comes after four minutes.
-    let (mut read, mut next) = (vec![Some(0); 1_000], 0);
+    let (mut read, mut next, mut counted) = (vec![Some(0); 1_000], 0, 0);
     for poll in 0..64 {
         let mut sample = course.pass();
         let turns: Vec<usize> = (next..next + 60).map(|place| place % 1_000).collect();
@@ -24,8 +24,10 @@ fn a_gateway_that_reads_a_thousand_partitions_in_turns_has_none_that_is_stuck() 
         assert_ne!(decision.cause, Cause::PartitionStuck, "{}", decision.reason);
         if let Some(figures) = decision.figures.filter(|_| poll > 30) {
             assert!(figures.arrival_rate > 999.0, "all of them count: {figures:?}");
+            counted += 1;
         }
     }
+    assert!(counted > 20, "{counted} decisions have figures");
     // What the gateway itself says of one is so.
     let decision = course.step_with(|sample| {
         (sample.pods[0].still, sample.partitions[7].as_mut().unwrap().committed) = (vec![7], read[7]);
