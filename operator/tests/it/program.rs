@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Command, Stdio},
@@ -120,10 +120,11 @@ fn status_ends_with_whether_all_is_well_and_whether_the_cluster_can_be_reached()
         assert_eq!((code, told.as_str()), (Some(expected), ""), "{out}");
         assert!(out.starts_with("tracing/demo: "), "{out}");
     }
-    // Nobody listens where somebody has just gone.
-    let gone = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    // Nobody listens at a client's port, and nobody else can take it while the client has it.
+    let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
     let mut command = by_name("kubectl-sluice", &["status"]);
-    command.env("KUBECONFIG", kubeconfig("gone", gone));
+    command.env("KUBECONFIG", kubeconfig("gone", client.local_addr().unwrap().port()));
     let (code, out, told) = run(command, "");
     assert_eq!((code, out.as_str()), (Some(69), ""));
     assert!(!told.is_empty());
