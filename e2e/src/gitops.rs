@@ -27,6 +27,9 @@ const SETTINGS: &str = "config/argocd/argocd-cm.yaml";
 const APPLICATIONS: &str = "config/argocd/applications.yaml";
 const PIPELINES: &str = "pipelines";
 
+/// Time for any number of looks that a caller asks for: each takes half a second and some requests.
+const LOOKS_TAKE: Duration = Duration::from_mins(5);
+
 /// How an object is.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -84,7 +87,7 @@ impl Difference {
 /// What became of a sync.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Operation {
-    /// `Succeeded`, `Failed`, `Error`, or `Running` when time was up.
+    /// `Succeeded`, `Failed`, `Error`, or `Running` when it was given up.
     pub phase: String,
     /// What it waits for, or how it ended.
     pub message: String,
@@ -131,8 +134,28 @@ pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec
     ask("differences", kubeconfig, manifests)
 }
 
+/// When a sync is given up that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// After this time: for one that should end.
+    Time(Duration),
+    /// After so many looks at the objects, each with the decision what to do next: for one that should not get on.
+    Looks(u32),
+}
+
+impl Limit {
+    /// The time, and the number of looks, 0 for any.
+    fn words(self) -> [String; 2] {
+        let (time, looks) = match self {
+            Limit::Time(time) => (time, 0),
+            Limit::Looks(looks) => (LOOKS_TAKE, looks),
+        };
+        [format!("{}s", time.as_secs()), looks.to_string()]
+    }
+}
+
 /// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, by the settings in `config/argocd` and with the options of
-/// its Application of pipelines; gives up after `limit`.
+/// its Application of pipelines; gives up at `limit`.
 ///
 /// # Errors
 /// As [`health`]. That the sync fails or does not end is no error, but its phase.
@@ -140,15 +163,19 @@ pub fn sync(
     kubeconfig: &Path,
     namespace: &str,
     manifests: &[Value],
-    limit: Duration,
+    limit: Limit,
 ) -> anyhow::Result<Operation> {
     let settings = paths::workspace().join(SETTINGS);
-    let (options, limit) = (sync_options()?, format!("{}s", limit.as_secs()));
-    run(
-        "sync",
-        &[settings.as_os_str(), kubeconfig.as_os_str(), namespace.as_ref(), options.as_ref(), limit.as_ref()],
-        manifests,
-    )
+    let (options, [time, looks]) = (sync_options()?, limit.words());
+    let words = [
+        settings.as_os_str(),
+        kubeconfig.as_os_str(),
+        namespace.as_ref(),
+        options.as_ref(),
+        time.as_ref(),
+        looks.as_ref(),
+    ];
+    run("sync", &words, manifests)
 }
 
 /// Of the Application of pipelines, separated by commas.

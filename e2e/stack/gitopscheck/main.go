@@ -4,9 +4,10 @@
 //	gitopscheck health CONFIGMAP          a JSON list of objects; how each of them is
 //	gitopscheck actions CONFIGMAP         a JSON list of objects; what may be done with each of them, and what becomes of it
 //	gitopscheck differences KUBECONFIG    a JSON list of manifests; what a sync of each of them would change in a cluster
-//	gitopscheck sync CONFIGMAP KUBECONFIG NAMESPACE OPTIONS TIMEOUT
+//	gitopscheck sync CONFIGMAP KUBECONFIG NAMESPACE OPTIONS TIMEOUT LOOKS
 //	                                      a JSON list of manifests; syncs them as an Application with these syncOptions does,
-//	                                      separated by commas, and answers with what became of it
+//	                                      separated by commas, and answers with what became of it by TIMEOUT, or within so many
+//	                                      LOOKS at the objects (0: any number)
 //
 // CONFIGMAP is a file with the data of argocd-cm. Lists are read from standard input, answers are written to standard output in the same
 // order. A sync has one answer, also when it fails or time is up. It ends with status 0 when all could be answered, else with 1 and what is wrong on standard error.
@@ -38,11 +39,11 @@ func run(words []string) error {
 		return with(words[1], actions)
 	case len(words) == 2 && words[0] == "differences":
 		return differences(words[1])
-	case len(words) == 6 && words[0] == "sync":
-		return synchronize(words[1], words[2], words[3], words[4], words[5])
+	case len(words) == 7 && words[0] == "sync":
+		return synchronize(words[1], words[2], words[3], words[4], words[5], words[6])
 	}
 	return errors.New("usage: gitopscheck health CONFIGMAP | actions CONFIGMAP | differences KUBECONFIG" +
-		" | sync CONFIGMAP KUBECONFIG NAMESPACE OPTIONS TIMEOUT")
+		" | sync CONFIGMAP KUBECONFIG NAMESPACE OPTIONS TIMEOUT LOOKS")
 }
 
 // with answers for every object under the settings of a file.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 // Time between two looks at a sync that waits; Argo CD looks whenever an object of the Application changes.
 const round = 500 * time.Millisecond
 
-// Operation is one sync. It is Running when time was up before it ended.
+// Operation is one sync. It is Running when it was given up before it ended.
 type Operation struct {
 	Phase   string `json:"phase"`
 	Message string `json:"message"`
@@ -67,9 +68,14 @@ type objects = map[kube.ResourceKey]*unstructured.Unstructured
 
 // synchronize does what Argo CD's controller does for an Application with these options (separated by commas): it asks the engine again and again, each
 // time with the objects as they are by then and with what became of the sync so far. Without the two seconds that Argo CD rests after
-// each wave: a wave must wait for a pipeline because of its health, not because the operator was quick enough to write a status.
-func synchronize(configMap, kubeconfig, namespace, options, timeout string) error {
+// each wave: a wave must wait for a pipeline because of its health, not because the operator was quick enough to write a status. It gives up when
+// time is up, or after so many looks: that a sync does not get on is shown by what it decided, not by how long it was watched.
+func synchronize(configMap, kubeconfig, namespace, options, timeout, most string) error {
 	limit, err := time.ParseDuration(timeout)
+	if err != nil {
+		return err
+	}
+	looks, err := strconv.Atoi(most)
 	if err != nil {
 		return err
 	}
@@ -100,21 +106,22 @@ func synchronize(configMap, kubeconfig, namespace, options, timeout string) erro
 		object.SetNamespace(namespace)
 		syncer.manifests = append(syncer.manifests, object)
 	}
-	operation, err := syncer.run(time.Now().Add(limit))
+	operation, err := syncer.run(time.Now().Add(limit), looks)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(operation)
 }
 
-func (syncer *syncer) run(deadline time.Time) (*Operation, error) {
+// run looks at most so many times, or any number of times for 0.
+func (syncer *syncer) run(deadline time.Time, looks int) (*Operation, error) {
 	before, err := syncer.live()
 	if err != nil {
 		return nil, err
 	}
 	started, live := meta.Now(), before
 	phase, message, results := common.OperationRunning, "", []common.ResourceSyncResult(nil)
-	for {
+	for look := 1; ; look++ {
 		engine, cleanup, err := syncer.engine(live, sync.WithInitialState(phase, message, results, started))
 		if err != nil {
 			return nil, err
@@ -122,7 +129,7 @@ func (syncer *syncer) run(deadline time.Time) (*Operation, error) {
 		engine.Sync()
 		phase, message, results = engine.GetState()
 		cleanup()
-		if phase.Completed() || time.Now().After(deadline) {
+		if phase.Completed() || look == looks || time.Now().After(deadline) {
 			break
 		}
 		time.Sleep(round)

@@ -1,10 +1,8 @@
 //! A sync with Argo CD's own engine: a wave begins when the pipelines of the wave before are Ready, and not before; what is in sync stays
 //! as it is; a number that somebody else writes is left to them; and what rests keeps later waves waiting.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
-use e2e::gitops::{self, Operation};
+use e2e::gitops::{self, Limit, Operation};
 use e2e_fixtures::pipeline::condition;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
@@ -19,11 +17,12 @@ use crate::scene::{self, Scene, Uses};
 /// What comes after the pipeline.
 const NEXT: &str = "after-the-pipeline";
 
-/// Time for a sync that must not get on: a pipeline that lacks nothing is often Ready by then, and its status is there in any case.
-const SHORT: Duration = Duration::from_secs(20);
+/// Looks of a sync at objects that stay as they are. Chosen: several times those that it takes from a wave to the next one, which the syncs that
+/// must end within as many show.
+const LOOKS: Limit = Limit::Looks(12);
 
-/// Time for a sync that has nothing to wait for.
-const AGAIN: Duration = Duration::from_secs(30);
+/// Time for a sync that waits for a pipeline to become Ready.
+const BECOMES_READY: Limit = Limit::Time(READY);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
@@ -32,7 +31,7 @@ async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
         held_back(scene).await?;
         let name = scene.topic.name().to_owned();
         scene.topic = e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
-        let done = sync(scene, &json!({}), READY).await?;
+        let done = sync(scene, &json!({}), BECOMES_READY).await?;
         ensure!(done.phase == "Succeeded", "{done:?}");
         let applied: Vec<_> = done.applied.iter().map(|one| (one.name.as_str(), one.wave)).collect();
         let pipeline = format!("TracePipeline/{}", scene.pipeline.name());
@@ -47,11 +46,45 @@ async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
 /// While the topic is missing, the sync neither ends nor goes on to the next wave.
 async fn held_back(scene: &Scene) -> Result<()> {
     scene.topic.delete().await?;
-    let waits = sync(scene, &json!({}), SHORT).await?;
-    ensure!(waits.phase == "Running" && waits.message.contains("healthy state of"), "{waits:?}");
-    ensure!(waits.applied.len() == 1 && waits.applied.iter().all(|one| one.code == "Synced"), "{waits:?}");
-    ensure!(next(scene).await?.is_none(), "the next wave has begun: {waits:?}");
+    let begun = sync(scene, &json!({}), Limit::Looks(1)).await?;
+    ensure!(begun.applied.len() == 1 && begun.applied.iter().all(|one| one.code == "Synced"), "{begun:?}");
+    let missing = ("False", reason::TOPIC_MISSING);
+    scene.pipeline.wait_condition(kind::SOURCE_REACHABLE, missing, READY).await?;
+    let waits = sync(scene, &json!({}), LOOKS).await?;
+    ensure_held_back(&waits, next(scene).await?.as_ref())?;
+    // So it was all the time that the sync looked.
+    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let source = condition(&status, kind::SOURCE_REACHABLE).context("nothing is said of the source")?;
+    ensure!(source.reason == reason::TOPIC_MISSING, "the source is {source:?}");
     Ok(())
+}
+
+/// The sync waits for the health of the pipeline, which it has applied, and for nothing else.
+fn ensure_held_back(sync: &Operation, next: Option<&ConfigMap>) -> Result<()> {
+    ensure!(sync.phase == "Running" && sync.message.contains("healthy state of"), "{sync:?}");
+    let [pipeline] = sync.applied.as_slice() else { anyhow::bail!("not the pipeline alone: {sync:?}") };
+    ensure!(pipeline.code == "Synced" && pipeline.name.starts_with("TracePipeline/"), "{sync:?}");
+    ensure!(next.is_none(), "the next wave has begun: {sync:?}");
+    Ok(())
+}
+
+#[test]
+fn a_sync_that_ended_went_on_or_waits_for_something_else_is_not_held_back() {
+    let judged = |phase: &str, message: &str, names: &[&str], next: Option<&ConfigMap>| {
+        let applied = names
+            .iter()
+            .map(|name| json!({"name": name, "wave": 0, "code": "Synced", "message": "", "changed": false}));
+        let sync = json!({"phase": phase, "message": message, "applied": applied.collect::<Value>()});
+        ensure_held_back(&serde_json::from_value(sync).unwrap(), next).is_ok()
+    };
+    let waits = "waiting for healthy state of sluice.dev/TracePipeline/traces";
+    let next = ConfigMap::default();
+    assert!(judged("Running", waits, &["TracePipeline/traces"], None));
+    assert!(!judged("Succeeded", waits, &["TracePipeline/traces"], None));
+    assert!(!judged("Running", "one or more tasks are running", &["TracePipeline/traces"], None));
+    assert!(!judged("Running", waits, &["TracePipeline/traces", "ConfigMap/next"], None));
+    assert!(!judged("Running", waits, &[], None));
+    assert!(!judged("Running", waits, &["TracePipeline/traces"], Some(&next)));
 }
 
 /// The next wave's object is younger than the pipeline's readiness.
@@ -72,7 +105,7 @@ async fn came_after_ready(scene: &Scene) -> Result<()> {
 /// A second sync finds all as it should be, and writes nothing.
 async fn nothing_left_to_do(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.get().await?.metadata.generation;
-    let again = sync(scene, &json!({}), AGAIN).await?;
+    let again = sync(scene, &json!({}), LOOKS).await?;
     ensure!(again.phase == "Succeeded" && again.applied.len() == 2, "{again:?}");
     ensure!(again.applied.iter().all(|one| !one.changed), "the second sync wrote: {again:?}");
     let after = scene.pipeline.get().await?.metadata.generation;
@@ -90,7 +123,7 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
     scene::run("a_sync_leaves_the_number", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         let mut spec = json!({"scaling": {"mode": "External"}, "replicas": 1});
-        let first = sync(scene, &spec, READY).await?;
+        let first = sync(scene, &spec, BECOMES_READY).await?;
         ensure!(first.phase == "Succeeded", "{first:?}");
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [2, 3])).await?;
         let is_two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
@@ -98,7 +131,7 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
         // Git goes on, with the number that it began with.
         spec["gateway"] = json!({"logLevel": "debug"});
         for is_changed in [true, false] {
-            let done = sync(scene, &spec, READY).await?;
+            let done = sync(scene, &spec, BECOMES_READY).await?;
             ensure!(done.phase == "Succeeded", "{done:?}");
             let pipeline = done.applied.iter().find(|one| one.name.starts_with("TracePipeline/"));
             let pipeline = pipeline.context("the pipeline was not synced")?;
@@ -117,23 +150,23 @@ async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Re
     scene::run("a_pipeline_that_rests", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         let rests = json!({"suspend": true});
-        let alone = sync_all(scene, vec![scene.pipeline.manifest(&rests)], READY).await?;
+        let alone = sync_all(scene, vec![scene.pipeline.manifest(&rests)], BECOMES_READY).await?;
         ensure!(alone.phase == "Succeeded", "{alone:?}");
         scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), READY).await?;
-        let waits = sync(scene, &rests, SHORT).await?;
-        ensure!(
-            waits.phase == "Running" && next(scene).await?.is_none(),
-            "the next wave has begun: {waits:?}"
-        );
-        let done = sync(scene, &json!({}), READY).await?;
+        let waits = sync(scene, &rests, LOOKS).await?;
+        ensure_held_back(&waits, next(scene).await?.as_ref())?;
+        let done = sync(scene, &json!({}), BECOMES_READY).await?;
         ensure!(done.phase == "Succeeded" && next(scene).await?.is_some(), "{done:?}");
+        // As many looks as the next wave was waited for in are enough for it once nothing holds it back.
+        let again = sync(scene, &json!({}), LOOKS).await?;
+        ensure!(again.phase == "Succeeded", "{again:?}");
         Ok(())
     })
     .await
 }
 
 /// The pipeline in the first wave, a ConfigMap in the second, which stands before it in the list.
-async fn sync(scene: &Scene, change: &Value, limit: Duration) -> Result<Operation> {
+async fn sync(scene: &Scene, change: &Value, limit: Limit) -> Result<Operation> {
     let next = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -143,7 +176,7 @@ async fn sync(scene: &Scene, change: &Value, limit: Duration) -> Result<Operatio
     sync_all(scene, vec![next, scene.pipeline.manifest(change)], limit).await
 }
 
-async fn sync_all(scene: &Scene, manifests: Vec<Value>, limit: Duration) -> Result<Operation> {
+async fn sync_all(scene: &Scene, manifests: Vec<Value>, limit: Limit) -> Result<Operation> {
     let (kubeconfig, namespace) = (scene.environment.kubeconfig()?, scene.namespace.name().to_owned());
     tokio::task::spawn_blocking(move || gitops::sync(&kubeconfig, &namespace, &manifests, limit))
         .await
