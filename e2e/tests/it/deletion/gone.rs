@@ -58,6 +58,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         held_alone(scene).await?;
         own.kafka.open(false);
         let volumes = uids(scene).await?;
+        ensure!(volumes.len() == 2, "the claims are {volumes:?}");
         deleted(scene).await?;
         left(scene, &volumes).await?;
         let after = restarts(scene).await?;

@@ -107,6 +107,7 @@ impl Ground<'_> {
         healthy.apply(&at_rest()).await?;
         healthy.wait_ready(READY).await.context("the healthy pipeline")?;
         let before = self.versions("healthy").await?;
+        ensure!(before.len() >= 2, "the healthy pipeline has {before:?}");
         let mutants = self.apply_all().await?;
         let known = self.wait_verdicts(&mutants).await;
         operator.program.check()?;

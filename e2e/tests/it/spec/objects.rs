@@ -25,6 +25,12 @@ use crate::scene::{self, Scene, Uses};
 /// Looks, a quarter of a second apart, for which objects must stay the same to be at rest.
 const REST_LOOKS: u32 = 20;
 
+/// Reconciles that came to their end; one that a watch keeps waiting has seen nothing and writes nothing.
+const RECONCILES_DONE: &str = r#"sluice_operator_reconcile_total{result="done"}"#;
+
+/// Requests that may change something. The metric has no line before the first of them.
+const WRITES: &str = "sluice_operator_writes_total";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_follow_the_partitions() -> Result<()> {
     scene::run("replicas_follow_the_partitions", Uses::Servers, 4, async |scene: &mut Scene| {
@@ -150,6 +156,11 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
             new.values().all(|uid| !old.values().any(|gone| gone == uid)),
             "some gateways were not replaced"
         );
+        let had = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
+        let kinds =
+            ["StatefulSet/", "ConfigMap/", "Service/", "ServiceAccount/", "NetworkPolicy/", "Job/", "Pod/"];
+        let are_seen = kinds.iter().all(|kind| had.iter().any(|name| name.starts_with(kind)));
+        ensure!(are_seen, "nothing is seen of some of {kinds:?}: {had:?}");
         scene.pipeline.delete(READY).await?;
         until("end of all that the pipeline had", READY, async || {
             let left = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
@@ -248,9 +259,10 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
         scene.start_default().await?;
         let before = at_rest(&scene.namespace).await?;
         let operator = &scene.environment.operator;
+        ensure!(operator_metric(scene, WRITES).await? > 0.0, "the operator that made all says of no write");
         operator.kill_and_wait(READY).await?;
         until("a reconcile by the new operator", READY, async || {
-            let done = operator_metric(scene, "sluice_operator_reconcile_total").await?;
+            let done = operator_metric(scene, RECONCILES_DONE).await?;
             Ok(if done >= 1.0 { Seen::Done(()) } else { Seen::NotYet(format!("{done} reconciles")) })
         })
         .await?;
@@ -259,7 +271,7 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
             before.iter().filter(|(name, version)| after.get(*name) != Some(version)).collect();
         ensure!(changed.is_empty(), "changed by a restart: {changed:?}");
         ensure!(after.len() == before.len(), "made by a restart: {:?}", after.keys().collect::<Vec<_>>());
-        let writes = operator_metric(scene, "sluice_operator_writes_total").await?;
+        let writes = operator_metric(scene, WRITES).await?;
         ensure!(writes == 0.0, "the new operator wrote {writes} times");
         Ok(())
     })

@@ -236,6 +236,7 @@ fn spec(change: &Value) -> Value {
 pub async fn assert_kept(pipeline: &Pipeline, before: &Uids) -> Result<()> {
     let gateways = pipeline.gateways();
     let after = gateways.uids().await?;
+    ensure!(!before.is_empty(), "there was no gateway to be kept");
     for (name, uid) in before {
         ensure!(after.get(name) == Some(uid), "{name} was replaced: {before:?}, then {after:?}");
         gateways.ensure_not_restarted(name).await?;

@@ -42,6 +42,7 @@ async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_ta
         given_back(scene).await?;
         assert_kept(&scene.pipeline, &before).await?;
         let volumes = uids(scene).await?;
+        ensure!(volumes.len() == 2, "the claims are {volumes:?}");
         orphaned(scene).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
         let rows = scene.oracle().rows().await?;

@@ -79,6 +79,7 @@ async fn play(scene: &Scene, own: &Own) -> Result<()> {
     Box::pin(taken_over(&mut lives)).await?;
     Box::pin(moved(&mut lives)).await?;
     let volumes = uids(scene).await?;
+    ensure!(volumes.len() == 2, "the claims are {volumes:?}");
     Box::pin(orphaned(&mut lives)).await?;
     Box::pin(adopted(&mut lives)).await?;
     Box::pin(gone(&mut lives, own)).await?;
