@@ -98,10 +98,11 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
     let io = runtime()?;
     let doors = io.block_on(admin::bind(checked.listen(), checked.control()))?;
+    let listen = doors.listen();
     io.spawn(admin::serve(doors, metrics.clone(), status.clone()));
     let (events_out, events) = bounded(EVENTS_MAX);
     watch_signals(&io, events_out.clone())?;
-    tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
+    tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
         tracing::info!("stopped before the table was seen to fit");

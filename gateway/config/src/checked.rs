@@ -34,7 +34,7 @@ impl CheckedConfig {
         &self.budget
     }
 
-    /// Where the admin server listens.
+    /// Where the admin server is to listen.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }

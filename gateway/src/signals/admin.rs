@@ -78,7 +78,15 @@ pub struct Error {
 #[derive(Debug)]
 pub struct Doors {
     admin: TcpListener,
+    listen: SocketAddr,
     control: Option<TcpListener>,
+}
+
+impl Doors {
+    /// Where metrics and probes are served: the address of the config, with the port that the kernel chose where the config says 0.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
 }
 
 /// How a request came in.
@@ -93,7 +101,9 @@ struct Way {
 /// Binds the addresses. Without the control port the gateway runs all the same, and takes commands from within alone: a machine that has
 /// several gateways may have the port taken.
 pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
-    let bound = TcpListener::bind(admin).await.map_err(|source| Error { address: admin, source })?;
+    let refused = |source| Error { address: admin, source };
+    let bound = TcpListener::bind(admin).await.map_err(refused)?;
+    let listen = bound.local_addr().map_err(refused)?;
     let control = match control {
         None => None,
         Some(address) => TcpListener::bind(address)
@@ -103,7 +113,7 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Door
             )
             .ok(),
     };
-    Ok(Doors { admin: bound, control })
+    Ok(Doors { admin: bound, listen, control })
 }
 
 /// Serves for ever.
@@ -324,7 +334,8 @@ mod tests {
     async fn both_ports_are_served_and_one_that_is_taken_keeps_no_gateway_from_running() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let doors = bind(any, Some(any)).await.unwrap();
-        let admin = doors.admin.local_addr().unwrap();
+        let admin = doors.listen();
+        assert_ne!(admin.port(), 0, "the port that it got");
         let control = doors.control.as_ref().unwrap().local_addr().unwrap();
         let without = bind(any, Some(control)).await.unwrap();
         assert!(without.control.is_none());

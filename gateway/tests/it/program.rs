@@ -4,8 +4,8 @@ use sluice_gateway::args::EXIT_CONFIG;
 use sluice_gateway_config::parse;
 use std::{
     fs,
-    io::Write as _,
-    net::TcpListener,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -92,4 +92,24 @@ fn librdkafka_has_its_memory_of_the_allocator_that_rust_has() {
     child.wait().unwrap();
     assert!(!has_heap, "jemalloc maps its memory: what is on the heap is of another allocator");
     assert!(has_heap_of_glibc("self"), "this test has glibc's, and would see it");
+}
+
+/// An address that nobody chose before is nobody else's: whoever starts several gateways on one machine asks for port 0.
+#[test]
+fn a_gateway_on_any_port_says_in_its_log_where_it_listens() {
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['127.0.0.1:1'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://127.0.0.1:1'], database: d, table: t}}, \
+                  queue: {mode: Disabled}, admin: {listen: '127.0.0.1:0'}, log: {level: info, format: Text}}";
+    let mut child = start("run", config);
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = log.find(|line| line.contains("the gateway starts")).unwrap();
+    let listen = line.split("listen=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let mut stream = TcpStream::connect(listen).unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }

@@ -8,13 +8,13 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway::args::EXIT_UNAVAILABLE;
-use sluice_gateway_config::{Duration as Limit, GatewayConfig, QueueMode, Schema, parse};
+use sluice_gateway_config::{Duration as Limit, GatewayConfig, LogFormat, QueueMode, Schema, parse};
 use std::{
     fs::{self, File},
-    net::TcpListener,
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{Child, Command},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -46,6 +46,8 @@ struct Scene {
     topic: Topic,
     database: Database,
     folder: PathBuf,
+    /// Gateways that were started, of which each has files of its own.
+    started: AtomicU32,
 }
 
 impl Scene {
@@ -55,7 +57,7 @@ impl Scene {
         database.with_table().await;
         let folder = std::env::temp_dir().join(&topic.name);
         fs::create_dir_all(&folder).unwrap();
-        Self { topic, database, folder }
+        Self { topic, database, folder, started: AtomicU32::new(0) }
     }
 
     async fn close(self) {
@@ -69,10 +71,12 @@ impl Scene {
         let mut config = parse::from_yaml(&self.topic.config()).unwrap();
         config.sink.clickhouse = self.database.config(Schema::default());
         config.queue.mode = QueueMode::Disabled;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        config.admin.listen = port.to_string();
+        // On any port, which its log names.
+        "127.0.0.1:0".clone_into(&mut config.admin.listen);
+        config.log.format = LogFormat::Text;
         change(&mut config);
-        let named = |ending: &str| self.folder.join(format!("{}.{ending}", port.port()));
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let named = |ending: &str| self.folder.join(format!("{number}.{ending}"));
         let (file, log) = (named("yaml"), named("log"));
         fs::write(&file, serde_json::to_string(&config).unwrap()).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
@@ -82,7 +86,7 @@ impl Scene {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        Gateway { child, admin: config.admin.listen, log }
+        Gateway { child, log }
     }
 
     /// Puts so many messages into a partition.
@@ -108,7 +112,6 @@ impl Scene {
 /// The program; killed when the test is over.
 struct Gateway {
     child: Child,
-    admin: String,
     log: PathBuf,
 }
 
@@ -136,6 +139,14 @@ impl Gateway {
         fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Where it listens, as its log says; none before it does.
+    fn listens(&self) -> Option<String> {
+        let said = self.said();
+        let line = said.lines().find(|line| line.contains("the gateway starts"))?;
+        let (_, rest) = line.split_once(" listen=")?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    }
+
     /// Waits until a metric is this much, and gives how long that took.
     async fn wait_metric(&mut self, name: &str, wanted: f64) -> Duration {
         let begun = Instant::now();
@@ -152,7 +163,7 @@ impl Gateway {
 
     /// The sum of a metric over its labels; none while nobody answers.
     async fn metric(&self, name: &str) -> Option<f64> {
-        let mut stream = TcpStream::connect(&self.admin).await.ok()?;
+        let mut stream = TcpStream::connect(self.listens()?).await.ok()?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await.ok()?;
