@@ -79,6 +79,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
+    address: SocketAddr,
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
 }
@@ -90,9 +91,15 @@ impl Admin {
         metrics: Arc<Metrics>,
         readiness: Arc<Readiness>,
     ) -> Result<Self, Error> {
-        let listener =
-            TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
-        Ok(Self { listener, metrics, readiness })
+        let refused = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self { listener, address, metrics, readiness })
+    }
+
+    /// The address that was asked for, with the port that the kernel chose where it was 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Serves until the task is dropped.

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value_t = host_name())]
     pub identity: String,
 
-    /// Address that serves /metrics, /livez and /readyz
+    /// Address that serves /metrics, /livez and /readyz; with port 0 on any, which the log names
     #[arg(long, env = "SLUICE_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
 

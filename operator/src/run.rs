@@ -109,8 +109,9 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         Arc::new(Metrics::new(VERSION, &ErrorClass::ALL.map(ErrorClass::label)).map_err(Error::Metrics)?);
     let readiness = Arc::new(Readiness::default());
     let admin = Admin::bind(args.listen, Arc::clone(&metrics), Arc::clone(&readiness)).await;
-    let admin = tokio::spawn(admin.map_err(Error::Admin)?.serve());
-    info!(version = VERSION, listen = %args.listen, gateway_image = %args.gateway_image, "starting");
+    let admin = admin.map_err(Error::Admin)?;
+    info!(version = VERSION, listen = %admin.address(), gateway_image = %args.gateway_image, "starting");
+    let admin = tokio::spawn(admin.serve());
 
     let work = async {
         let config =
