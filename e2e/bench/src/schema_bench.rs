@@ -218,7 +218,7 @@ impl Bench<'_> {
         let folder = self.folder.join(variant.name);
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let database = format!("sluice_schema_bench_{:x}_{}", self.run.id, variant.name.replace('-', "_"));
-        let config = self.config(variant, &database)?;
+        let config = self.config(variant, &database);
         let file = folder.join("gateway.yaml");
         gateway::write_config(&config, &file)?;
         let statements = gateway::table_statements(self.gateway, &file)?;
@@ -229,17 +229,15 @@ impl Bench<'_> {
         outcome
     }
 
-    fn config(&self, variant: &Variant, database: &str) -> Result<serde_json::Value> {
-        let admin = gateway::free_address()?;
+    fn config(&self, variant: &Variant, database: &str) -> serde_json::Value {
         let orders = Orders {
             broker: HOST_ADDRESS,
             topic: self.topic.name(),
             group: &group(self.topic, variant),
             sink: HOST_URL,
             database,
-            admin: &admin,
         };
-        Ok(merged(&orders.config(), &json!({"sink": {"clickhouse": {"schema": variant.schema()}}})))
+        merged(&orders.config(), &json!({"sink": {"clickhouse": {"schema": variant.schema()}}}))
     }
 
     async fn insert_and_ask(

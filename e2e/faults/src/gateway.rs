@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,7 +17,7 @@ use super::admin::Admin;
 use e2e_fixtures::cluster::metric_sum;
 use e2e_fixtures::gateway;
 use e2e_stack::process::daemon::log_tail;
-use e2e_stack::process::interrupt;
+use e2e_stack::process::{Port, interrupt};
 
 /// How often the end of a process is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -33,8 +34,8 @@ pub struct Orders {
     pub config: PathBuf,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
-    /// `host:port` where it shows its metrics and takes requests.
-    pub admin: String,
+    /// Where it shows its metrics and takes requests: the same after each start, so that whoever asks it finds it again.
+    pub admin: Arc<Port>,
     /// More of its environment.
     pub environment: Vec<(String, PathBuf)>,
     /// Where it writes; a later one of the same name goes on behind.
@@ -77,7 +78,7 @@ impl Gateway {
 
     /// What it is asked over HTTP.
     pub fn admin(&self) -> Admin {
-        Admin::new(&self.orders.admin)
+        Admin::new(&self.orders.admin.address())
     }
 
     /// Where it writes.
@@ -87,13 +88,13 @@ impl Gateway {
 
     /// The sum of one of its metrics over all labels; `None` while it does not answer, or has none of that name.
     pub async fn metric(&self, name: &str) -> Option<f64> {
-        let answer = gateway::metrics_text(&self.orders.admin).await?;
+        let answer = gateway::metrics_text(&self.orders.admin.address()).await?;
         metric_sum(&answer, name)
     }
 
     /// The same of several, out of one answer.
     pub async fn metrics<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[f64; COUNT]> {
-        let answer = gateway::metrics_text(&self.orders.admin).await?;
+        let answer = gateway::metrics_text(&self.orders.admin.address()).await?;
         let mut values = [0.0; COUNT];
         for (value, name) in values.iter_mut().zip(names) {
             *value = metric_sum(&answer, name)?;
@@ -183,7 +184,7 @@ mod tests {
             program: PathBuf::new(),
             config: PathBuf::new(),
             member: None,
-            admin: String::new(),
+            admin: Arc::new(Port::hold().unwrap()),
             environment: Vec::new(),
             log: PathBuf::from("/nonexistent"),
         };

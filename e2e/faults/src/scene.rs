@@ -11,6 +11,7 @@ mod shards;
 mod waits;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -24,13 +25,13 @@ use super::second_shard::SecondShard;
 use super::servers::Servers;
 use super::small_volume::SmallVolume;
 pub use account::IMBALANCE;
-use e2e_fixtures::gateway::{self, free_address};
+use e2e_fixtures::gateway;
 use e2e_fixtures::letters::Letters;
 use e2e_fixtures::oracle::{Database, Oracle};
 use e2e_fixtures::pipeline::{TABLE, merged};
 use e2e_fixtures::produce::{Compression, Load, Producer, Sent, Topic};
 use e2e_fixtures::spans::Run;
-use e2e_stack::process::{Signal, interrupt};
+use e2e_stack::process::{Port, Signal, interrupt};
 
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
@@ -190,8 +191,6 @@ impl<'a> Scene<'a> {
             group: &self.group,
             sink: &servers.sink.url(),
             database: self.database.name(),
-            // Each process has an address of its own, see `start_gateway`.
-            admin: "127.0.0.1:0",
         };
         let usual = json!({
             "source": {"kafka": {"bootstrapServers": servers.kafka_fronts()}},
@@ -294,9 +293,9 @@ impl<'a> Scene<'a> {
         let config = self.config.with_extension(format!("{number}.yaml"));
         let text = std::fs::read_to_string(&self.config).context("read the config")?;
         let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-        let (admin, queue) = (free_address()?, self.volume(number));
+        let (admin, queue) = (Arc::new(Port::hold()?), self.volume(number));
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-        let own = json!({"admin": {"listen": admin}, "queue": {"path": queue}});
+        let own = json!({"admin": {"listen": admin.address()}, "queue": {"path": queue}});
         gateway::write_config(&merged(&usual, &own), &config)?;
         Ok(Orders {
             program: self.stage.program.clone(),

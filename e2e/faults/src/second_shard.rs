@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::servers::{SECOND_HOST, blocking, free_ports};
+use super::servers::{blocking, listeners};
 use super::sink_front::SinkFront;
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::pipeline::TABLE;
-use e2e_stack::clickhouse::{ClickHouse, Listeners};
+use e2e_stack::clickhouse::ClickHouse;
 use e2e_stack::paths::{Paths, remove_folder};
-use e2e_stack::process::Signal;
+use e2e_stack::process::{Port, Signal};
 use e2e_stack::say;
 
 /// The view on the first server with the rows of both.
@@ -24,6 +24,8 @@ pub const ALL_SHARDS: &str = "all_shards";
 pub struct SecondShard {
     folder: PathBuf,
     clickhouse: ClickHouse,
+    /// Its own, also while it is down.
+    _ports: [Port; 2],
     native: String,
     /// Before it.
     pub front: SinkFront,
@@ -38,16 +40,15 @@ impl SecondShard {
     /// When it cannot be started.
     pub async fn start(folder: &Path) -> Result<SecondShard> {
         let paths = Paths::from_environment()?;
-        let ports = free_ports(2)?;
-        let listeners =
-            Listeners { pods_host: SECOND_HOST.to_owned(), http_port: ports[0], native_port: ports[1] };
-        let (http, native) = (format!("127.0.0.1:{}", ports[0]), format!("127.0.0.1:{}", ports[1]));
+        let ports = Port::hold_all()?;
+        let [http, native] = &ports;
         let shard = SecondShard {
             folder: folder.to_owned(),
-            clickhouse: ClickHouse::beside(&paths, folder.to_owned(), listeners),
-            native,
-            front: SinkFront::start(&http).await?,
-            server: Server::new(&format!("http://{http}"), "default", ""),
+            clickhouse: ClickHouse::beside(&paths, folder.to_owned(), listeners(http, native)),
+            native: native.address(),
+            front: SinkFront::start(&http.address()).await?,
+            server: Server::new(&format!("http://{}", http.address()), "default", ""),
+            _ports: ports,
         };
         shard.begin().await?;
         Ok(shard)

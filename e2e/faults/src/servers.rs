@@ -9,7 +9,6 @@
 //! gateways -> SinkFront  -> ClickHouse                      oracle           -> ClickHouse
 //! ```
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,20 +21,19 @@ use e2e_fixtures::oracle::Server;
 use e2e_stack::clickhouse::{self, ClickHouse, Listeners};
 use e2e_stack::kafka::{self, Kafka, Node};
 use e2e_stack::paths::{Paths, remove_folder};
-use e2e_stack::process::{Signal, interrupt};
+use e2e_stack::process::{Port, Signal};
 use e2e_stack::say;
 
 /// A second address of the loopback interface, in place of the pods' bridge, which need not exist here.
 pub(super) const SECOND_HOST: &str = "127.0.0.2";
-
-/// How often servers are started, each time on other ports: between choosing one and the server's taking it, anyone may.
-const STARTS_MAX: u32 = 3;
 
 /// The servers, running.
 pub struct Servers {
     folder: PathBuf,
     brokers: Vec<Broker>,
     clickhouse: ClickHouse,
+    /// Theirs, also while they are down.
+    _ports: Vec<Port>,
     kafka_gate: Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
     /// Before ClickHouse.
     pub sink: SinkFront,
@@ -58,32 +56,19 @@ impl Servers {
     pub async fn start(folder: &Path, brokers: u32) -> Result<Servers> {
         let paths = Paths::from_environment()?;
         install(&paths).await?;
-        for start in 1..STARTS_MAX {
-            match Servers::start_once(&paths, &folder.join(format!("start-{start}")), brokers).await {
-                Ok(servers) => return Ok(servers),
-                Err(failure) => {
-                    interrupt::check()?;
-                    say::progress("servers", &format!("{failure:#}; they are started again on other ports"));
-                }
-            }
-        }
-        Servers::start_once(&paths, &folder.join(format!("start-{STARTS_MAX}")), brokers).await
-    }
-
-    async fn start_once(paths: &Paths, folder: &Path, brokers: u32) -> Result<Servers> {
-        let ports: Vec<u16> = free_ports(2)?;
-        let listeners =
-            Listeners { pods_host: SECOND_HOST.to_owned(), http_port: ports[0], native_port: ports[1] };
-        let http = format!("127.0.0.1:{}", listeners.http_port);
-        let clickhouse = ClickHouse::beside(paths, folder.join("clickhouse"), listeners);
+        let [http, native] = Port::hold_all()?;
+        let address = http.address();
+        let clickhouse = ClickHouse::beside(&paths, folder.join("clickhouse"), listeners(&http, &native));
         let kafka_gate = Arc::default();
+        let mut ports = vec![http, native];
         let mut servers = Servers {
             folder: folder.to_owned(),
-            brokers: lay_brokers(paths, folder, brokers, &kafka_gate).await?,
+            brokers: lay_brokers(&paths, (folder, &mut ports), brokers, &kafka_gate).await?,
             clickhouse,
+            _ports: ports,
             kafka_gate,
-            sink: SinkFront::start(&http).await?,
-            server: Server::new(&format!("http://{http}"), "default", ""),
+            sink: SinkFront::start(&address).await?,
+            server: Server::new(&format!("http://{address}"), "default", ""),
         };
         say::progress("servers", &format!("{brokers} own brokers and an own ClickHouse start"));
         servers.begin().await?;
@@ -212,23 +197,25 @@ async fn install(paths: &Paths) -> Result<()> {
 
 async fn lay_brokers(
     paths: &Paths,
-    folder: &Path,
+    (folder, ports): (&Path, &mut Vec<Port>),
     count: u32,
     gate: &Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
 ) -> Result<Vec<Broker>> {
-    let ports = free_ports(3 * usize::try_from(count)?)?;
-    let address = |port: &u16| format!("127.0.0.1:{port}");
-    let controllers: Vec<String> = ports.iter().step_by(3).map(address).collect();
+    // Of each its controller's, that for this machine and that for pods.
+    let of_each = (0..count).map(|_| Port::hold_all::<3>()).collect::<Result<Vec<_>>>()?;
+    let controllers: Vec<String> = of_each.iter().map(|[controller, ..]| controller.address()).collect();
     let mut brokers = Vec::new();
-    for (number, own) in (1..=count).zip(ports.chunks(3)) {
+    for (number, own) in (1..=count).zip(of_each) {
         let mut front = KafkaFront::bind(number, gate).await?;
+        let [_, host, pods] = &own;
         let node = Node {
             number,
-            host: address(&own[1]),
-            pods_listen: address(&own[2]),
+            host: host.address(),
+            pods_listen: pods.address(),
             pods: front.address(),
             controllers: controllers.clone(),
         };
+        ports.extend(own);
         front.serve(&node.pods_listen);
         let host = node.host.clone();
         let kafka = Kafka::beside(paths, folder.join(format!("kafka-{number}")), node);
@@ -237,13 +224,9 @@ async fn lay_brokers(
     Ok(brokers)
 }
 
-/// Ports that nobody listens on. Whoever takes one before the server does makes the start fail, see [`STARTS_MAX`].
-pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    // All held at once, so that no two are the same.
-    let held: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").context("find a free port"))
-        .collect::<Result<_>>()?;
-    held.iter().map(|held| Ok(held.local_addr().context("ask for the free port")?.port())).collect()
+/// Of a ClickHouse with these ports.
+pub(super) fn listeners(http: &Port, native: &Port) -> Listeners {
+    Listeners { pods_host: SECOND_HOST.to_owned(), http_port: http.number(), native_port: native.number() }
 }
 
 pub(super) async fn blocking<T: Send + 'static>(

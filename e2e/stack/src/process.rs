@@ -7,11 +7,13 @@ pub mod daemon;
 pub mod identity;
 pub mod interrupt;
 pub mod job;
+pub mod port;
 pub mod wait;
 
 pub use daemon::Daemon;
 pub use identity::Process;
 pub use job::Job;
+pub use port::Port;
 pub use rustix::process::Signal;
 
 use std::ffi::OsString;

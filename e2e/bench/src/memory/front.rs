@@ -9,7 +9,6 @@
 //! Limits: holds the bodies of the requests in flight, which are as many as the gateway's inserts.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::throughput::{serve_connection, stored};
+use e2e_stack::process::Port;
 
 /// How long a slow sink takes to answer an INSERT that it has taken.
 pub const SLOW_ANSWER: Duration = Duration::from_secs(20);
@@ -53,7 +53,9 @@ struct Shared {
 
 /// A front that listens. Ends when dropped.
 pub struct Front {
-    address: SocketAddr,
+    address: String,
+    /// Nobody else's, also while nobody listens there.
+    _port: Port,
     behaviour: watch::Sender<Behaviour>,
     runtime: Option<Runtime>,
 }
@@ -73,14 +75,15 @@ impl Front {
         let (behaviour, behaviour_in) = watch::channel(Behaviour::Normal);
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         let shared = Arc::new(Shared { behaviour: behaviour_in, sink, client, tokens: Mutex::default() });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("listen for the front")?;
+        let port = Port::hold()?;
+        let address = port.address();
+        let listener = std::net::TcpListener::bind(&address).context("listen for the front")?;
         listener.set_nonblocking(true).context("prepare the front's port")?;
-        let address = listener.local_addr().context("ask for the front's port")?;
         let entered = runtime.enter();
         let listener = TcpListener::from_std(listener).context("hand the front's port to its thread")?;
         drop(entered);
-        runtime.spawn(serve(listener, address, shared));
-        Ok(Front { address, behaviour, runtime: Some(runtime) })
+        runtime.spawn(serve(listener, address.clone(), shared));
+        Ok(Front { address, _port: port, behaviour, runtime: Some(runtime) })
     }
 
     /// Its URL.
@@ -103,7 +106,7 @@ impl Drop for Front {
     }
 }
 
-async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
     let mut behaviour = shared.behaviour.clone();
     let mut listening = Some(listener);
     loop {
@@ -111,8 +114,8 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
             if behaviour.wait_for(|now| *now != Behaviour::Refused).await.is_err() {
                 return;
             }
-            // The port was ours a moment ago; whoever took it meanwhile makes the run fail, and plainly.
-            listening = TcpListener::bind(address).await.ok();
+            // The port is still held, so that nobody has taken it meanwhile.
+            listening = TcpListener::bind(&address).await.ok();
             continue;
         };
         if !accept(&listener, &mut behaviour, &shared).await {

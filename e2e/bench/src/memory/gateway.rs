@@ -24,7 +24,7 @@ use serde_json::json;
 use super::QueueMode;
 use super::group::MemoryGroup;
 use super::scenario::Size;
-use e2e_fixtures::gateway;
+use e2e_fixtures::gateway::{self, Listening};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::process::daemon::log_tail;
 
@@ -59,7 +59,7 @@ pub struct Gateway {
     child: Child,
     group: MemoryGroup,
     log: PathBuf,
-    admin: String,
+    listening: Listening,
     client: Client<HttpConnector, Empty<Bytes>>,
     peaks: Arc<Peaks>,
     sampler: Option<JoinHandle<()>>,
@@ -92,17 +92,18 @@ impl Gateway {
     /// # Errors
     /// When the group cannot be made or the program not started.
     pub fn start(program: &Path, orders: &Orders, folder: &Path) -> Result<Gateway> {
-        let (config, admin) = write_config(orders, folder)?;
+        let config = write_config(orders, folder)?;
         let group = MemoryGroup::create(orders.size.limit_mib << 20)?;
         let log = folder.join("gateway.log");
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let listening = Listening::of(&log);
         let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
         let mut entering = group.inside(&gateway::command(program, &config));
         entering.stdin(Stdio::null()).stdout(out).stderr(out_too);
         let child = entering.spawn().context("start the gateway")?;
         let peaks = Arc::new(Peaks::default());
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        let mut gateway = Gateway { child, group, log, admin, client, peaks, sampler: None };
+        let mut gateway = Gateway { child, group, log, listening, client, peaks, sampler: None };
         gateway.sampler = Some(gateway.sample()?);
         Ok(gateway)
     }
@@ -112,7 +113,7 @@ impl Gateway {
     /// # Errors
     /// When the program cannot be run.
     pub fn table_statement(program: &Path, orders: &Orders, folder: &Path) -> Result<String> {
-        let (config, _) = write_config(orders, folder)?;
+        let config = write_config(orders, folder)?;
         gateway::table_statements(program, &config)?.pop().context("the gateway printed no statement")
     }
 
@@ -156,7 +157,8 @@ impl Gateway {
 
     /// Its metrics, as text; empty while it does not listen yet.
     pub async fn metrics(&self) -> String {
-        let Ok(uri) = format!("http://{}/metrics", self.admin).parse() else { return String::new() };
+        let Some(admin) = self.listening.address() else { return String::new() };
+        let Ok(uri) = format!("http://{admin}/metrics").parse() else { return String::new() };
         let Ok(response) = self.client.get(uri).await else { return String::new() };
         let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
         String::from_utf8_lossy(&body.unwrap_or_default()).into_owned()
@@ -215,9 +217,8 @@ fn kib_in(status: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// The config file and the address of the admin server in it.
-fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
-    let admin = gateway::free_address()?;
+/// Writes the config file.
+fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
     let size = &orders.size;
     let queue = folder.join("queue");
     fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
@@ -239,11 +240,10 @@ fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
         group: &orders.group,
         sink: &orders.sink,
         database: "memory",
-        admin: &admin,
     };
     let file = folder.join("gateway.yaml");
     gateway::write_config(&merged(&all.config(), &change), &file)?;
-    Ok((file, admin))
+    Ok(file)
 }
 
 #[cfg(test)]

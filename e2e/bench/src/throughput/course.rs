@@ -20,7 +20,7 @@ use super::sink::NullSink;
 use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
 use e2e_fixtures::cluster::metric_sum;
-use e2e_fixtures::gateway;
+use e2e_fixtures::gateway::Listening;
 use e2e_fixtures::produce::{self, Compression, Feed, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
 use e2e_stack::kafka::HOST_ADDRESS;
@@ -195,7 +195,6 @@ impl Course {
                 Finish::NullSink => Engine::Null.name(),
                 Finish::Server(engine) => engine.name(),
             },
-            admin: gateway::free_address()?,
             volume: with_volume.then(|| folder.join("queue")),
         };
         if let Some(volume) = &route.volume {
@@ -237,7 +236,7 @@ impl Course {
         let wall = loop {
             interrupt::check()?;
             process.check().with_context(|| format!("run {name}"))?;
-            let left = self.left(route, goal).await?;
+            let left = self.left(route, goal, process.listening()).await?;
             threads.look(process.id());
             if left == 0 {
                 break process.elapsed();
@@ -253,7 +252,7 @@ impl Course {
             tokio::time::sleep(LOOK).await;
         };
         let metrics = match &route.volume {
-            Some(_) => gateway::metrics_text(&route.admin).await,
+            Some(_) => process.listening().metrics_text().await,
             None => None,
         };
         let usage = tokio::task::spawn_blocking(move || process.stop());
@@ -268,12 +267,12 @@ impl Course {
     }
 
     /// Messages or spans that a run has still before it.
-    async fn left(&self, route: &Route, goal: Goal) -> Result<u64> {
+    async fn left(&self, route: &Route, goal: Goal, listening: &Listening) -> Result<u64> {
         match goal {
             Goal::Committed => Ok(self.topic.lag(&route.group).await?.messages.unsigned_abs()),
             Goal::Read(spans) => {
                 // A process that does not answer yet has read nothing.
-                let text = gateway::metrics_text(&route.admin).await.unwrap_or_default();
+                let text = listening.metrics_text().await.unwrap_or_default();
                 let read = metric_sum(&text, "sluice_gateway_spans_total").map_or(0, spooled::whole);
                 Ok(spans.saturating_sub(read))
             }

@@ -109,8 +109,6 @@ pub struct Route {
     pub layout: Layout,
     /// The engine that a peer should give to a table that it makes itself.
     pub engine: &'static str,
-    /// Where the gateway tells of itself.
-    pub admin: String,
     /// The gateway's queue volume, a folder; absent without one.
     pub volume: Option<PathBuf>,
 }
@@ -185,7 +183,6 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
         group: &route.group,
         sink: &route.sink,
         database: &route.database,
-        admin: &route.admin,
     };
     let mut change = json!({
         "source": {"kafka": {

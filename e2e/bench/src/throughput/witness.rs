@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use e2e_fixtures::gateway::Listening;
 use e2e_stack::process::daemon::log_tail;
 
 /// How long a process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
@@ -97,6 +98,7 @@ pub struct Watched {
     witness: Child,
     report: PathBuf,
     log: PathBuf,
+    listening: Listening,
     since: Instant,
 }
 
@@ -109,6 +111,7 @@ impl Watched {
         let (report, log) = (folder.join("usage.json"), folder.join("output.log"));
         let program = std::env::current_exe().context("find this program's file")?;
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let listening = Listening::of(&log);
         let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
         let mut witness = Command::new(program);
         witness.arg("witness").arg("--report").arg(&report).arg("--");
@@ -121,7 +124,12 @@ impl Watched {
         }
         witness.stdin(Stdio::null()).stdout(out).stderr(out_too).process_group(0);
         let witness = witness.spawn().context("start the witness")?;
-        Ok(Watched { witness, report, log, since: Instant::now() })
+        Ok(Watched { witness, report, log, listening, since: Instant::now() })
+    }
+
+    /// Where it listens for metrics, if it is a gateway.
+    pub fn listening(&self) -> &Listening {
+        &self.listening
     }
 
     /// Time since the start.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::gateway::{self, Orders, free_address};
+use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::letters::Letters;
 use e2e_fixtures::oracle::{Database, Oracle, Server};
 use e2e_fixtures::pipeline::{TABLE, merged};
@@ -148,7 +148,6 @@ impl Stage {
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
         let made = (database.clone(), group.clone());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
-        let admin = free_address()?;
         let (user, password) = (self.folder.join("user"), self.folder.join("password"));
         fs::write(&user, &self.servers.user).context("write the user's name")?;
         fs::write(&password, &self.servers.password).context("write the password")?;
@@ -158,7 +157,6 @@ impl Stage {
             group: &group,
             sink: &self.servers.clickhouse,
             database: database.name(),
-            admin: &admin,
         };
         let own = json!({
             "pipeline": {"name": name},
@@ -170,6 +168,7 @@ impl Stage {
         self.make_table(&file, &database).await?;
         let log = self.folder.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let listening = Listening::of(&log);
         let too = out.try_clone().context("open the log twice")?;
         let mut command = gateway::command(&self.program, &file);
         let child =
@@ -181,7 +180,7 @@ impl Stage {
         };
         Ok(Gateway {
             child,
-            admin,
+            listening,
             log,
             group,
             database,
@@ -203,7 +202,7 @@ impl Stage {
 /// A gateway that runs. Killed when dropped.
 pub struct Gateway {
     child: Child,
-    admin: String,
+    listening: Listening,
     log: PathBuf,
     group: String,
     database: Database,
@@ -293,7 +292,8 @@ impl Gateway {
 
     /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
     pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let mut stream = TcpStream::connect(&self.admin).await.context("connect for metrics")?;
+        let admin = self.listening.address().context("it does not listen yet")?;
+        let mut stream = TcpStream::connect(&admin).await.context("connect for metrics")?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.context("read metrics")?;

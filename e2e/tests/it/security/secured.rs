@@ -201,7 +201,6 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         group: "refused",
         sink: &secured.servers.clickhouse,
         database: "e2e_refused",
-        admin: "127.0.0.1:1",
     };
     let sink = json!({"sink": {"clickhouse": {"credentials": secured.credentials()?}}});
     let base = merged(&orders.config(), &sink);

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::gateway::free_address;
 use e2e_stack::kafka::jars;
 use e2e_stack::paths::Paths;
-use e2e_stack::process::output;
+use e2e_stack::process::{Port, output};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
@@ -49,6 +48,7 @@ pub struct Broker {
     pub sasl_tls: String,
     /// User and password without TLS.
     pub sasl: String,
+    _ports: [Port; 6],
 }
 
 impl Broker {
@@ -63,7 +63,8 @@ impl Broker {
     }
 
     async fn start_with(folder: &Path, keys: &Keys, fronted: Option<Fronted<'_>>) -> Result<Broker> {
-        let [host, controller, tls, mutual, sasl_tls, sasl] = addresses()?;
+        let ports = Port::hold_all()?;
+        let [host, controller, tls, mutual, sasl_tls, sasl] = ports.each_ref().map(Port::address);
         let named = |address: &str| address.replace("127.0.0.1", SERVER_NAME);
         let own =
             [("HOST", &host), ("TLS", &tls), ("MUTUAL", &mutual), ("SASLTLS", &sasl_tls), ("SASL", &sasl)];
@@ -85,6 +86,7 @@ impl Broker {
             sasl_tls: named(&sasl_tls),
             sasl: named(&sasl),
             host,
+            _ports: ports,
         };
         until("the broker listens", START_PATIENCE, async || {
             if let Some(ended) = broker.child.try_wait().context("look for the broker")? {
@@ -132,11 +134,6 @@ impl Drop for Broker {
             self.child.wait().ok();
         }
     }
-}
-
-fn addresses() -> Result<[String; 6]> {
-    let found: Result<Vec<_>> = (0..6).map(|_| free_address()).collect();
-    Ok(found?.try_into().expect("six were asked for"))
 }
 
 fn java() -> Result<Command> {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::gateway::free_address;
 use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
 use e2e_fixtures::produce::{Compression, Producer, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse;
+use e2e_stack::process::Port;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -46,6 +46,8 @@ const NEXT_PASSWORD: &str = "stable battery";
 pub struct Own {
     folder: PathBuf,
     broker: Broker,
+    /// At which the broker listens for the front.
+    _port: Port,
     /// Before the broker.
     pub kafka: Front,
     /// Before the stack's `ClickHouse`.
@@ -63,7 +65,8 @@ impl Own {
         keys.apply_authority("ca", &scene.namespace, "ca").await?;
         keys.apply_client("client", &scene.namespace, "client").await?;
         scene.namespace.apply_credentials("kafka", USER, PASSWORD).await?;
-        let listen = free_address()?;
+        let port = Port::hold()?;
+        let listen = port.address();
         let kafka = Front::pass_for_pods(&listen).await?;
         let fronted = Fronted { listen: &listen, front: &kafka.address };
         let broker = Broker::start_behind(&folder, &keys, fronted).await?;
@@ -76,7 +79,7 @@ impl Own {
         scene.topic = Topic::create(&broker.host, &settings.topic, scene.topic.partitions()).await?;
         scene.producer = Producer::new(&broker.host, Compression::default(), Run::fresh())?;
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
-        Ok(Own { folder, broker, kafka, clickhouse })
+        Ok(Own { folder, broker, _port: port, kafka, clickhouse })
     }
 
     /// What a spec says of the Secrets, with `change` merged over it. The user of `ClickHouse` is the scene's own.

@@ -1,0 +1,89 @@
+//! A port for a server that cannot choose one and say which, as Kafka's brokers and `ClickHouse`, or that must be found there again after another
+//! start.
+//!
+//! Job: keeps it from everybody else from when it is chosen, also while the server is down. A port that is chosen, closed and used later is
+//! somebody else's at times. Limits: Linux.
+//!
+//! ```text
+//! bound here, not listened at -> bind(0) and connect() of others choose another; connections are refused
+//!                            `-> who binds this very port with SO_REUSEADDR listens, as Java, ClickHouse and Rust do
+//! ```
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::Context as _;
+use tokio::net::TcpSocket;
+
+/// A port of all addresses of this machine. Everybody's again when dropped.
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    /// Bound, and never listened at: what listens keeps others from binding beside it.
+    _held: TcpSocket,
+}
+
+impl Port {
+    /// One that nobody has.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn hold() -> anyhow::Result<Port> {
+        let held = TcpSocket::new_v4().context("make a socket")?;
+        held.set_reuseaddr(true).context("let a server bind beside it")?;
+        held.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).context("find a free port")?;
+        Ok(Port { number: held.local_addr().context("ask for the free port")?.port(), _held: held })
+    }
+
+    /// So many of them.
+    ///
+    /// # Errors
+    /// As [`Port::hold`].
+    pub fn hold_all<const COUNT: usize>() -> anyhow::Result<[Port; COUNT]> {
+        let ports = (0..COUNT).map(|_| Port::hold()).collect::<anyhow::Result<Vec<Port>>>()?;
+        Ok(ports.try_into().expect("as many as were asked for"))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// `host:port` on loopback.
+    pub fn address(&self) -> String {
+        format!("{}:{}", Ipv4Addr::LOCALHOST, self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_its_servers_alone_also_while_that_is_down() {
+        let port = Port::hold().unwrap();
+        let refused = |address: &str| TcpStream::connect(address).unwrap_err().kind();
+        assert_eq!(refused(&port.address()), ErrorKind::ConnectionRefused);
+        for _ in 0..2 {
+            // A server that binds it by number, as the standard library does: with SO_REUSEADDR.
+            let server = TcpListener::bind(port.address()).unwrap();
+            TcpStream::connect(port.address()).unwrap();
+            drop(server);
+            assert_eq!(refused(&port.address()), ErrorKind::ConnectionRefused);
+        }
+        let other = TcpSocket::new_v4().unwrap();
+        let taken = other.bind(port.address().parse().unwrap()).unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse, "without it nobody takes it");
+    }
+
+    #[test]
+    fn nobody_who_asks_for_any_port_gets_one_that_is_held() {
+        let ports = Port::hold_all::<8>().unwrap();
+        let held: Vec<u16> = ports.iter().map(Port::number).collect();
+        let others: Vec<TcpListener> = (0..500).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let got: Vec<u16> = others.iter().map(|other| other.local_addr().unwrap().port()).collect();
+        assert!(got.iter().all(|port| !held.contains(port)), "{held:?} in {got:?}");
+    }
+}
