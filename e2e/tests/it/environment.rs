@@ -91,9 +91,13 @@ impl Environment {
     }
 }
 
-/// Runs `body` with the cluster and the servers, while the installed operator rests: with an operator of its own, beside other such tests.
-pub async fn without_operator<T>(body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>) -> Result<T> {
-    let turn = Uses::OwnOperator.turn().await?;
+/// Runs `body` with the cluster and the servers, while the installed operator rests: with an operator of its own, beside other such tests or
+/// alone.
+pub async fn without_operator<T>(
+    uses: Uses,
+    body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>,
+) -> Result<T> {
+    let turn = uses.turn().await?;
     let target = TargetArgs::from_environment().target()?.resolve()?;
     let cluster = Cluster::connect(&target.kubeconfig).await?;
     cluster.ensure_takes_pods().await?;

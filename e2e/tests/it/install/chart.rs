@@ -31,6 +31,7 @@ use sluice_crds::TracePipeline;
 
 use crate::environment::{READY, without_operator};
 use crate::gitops::health::assert_in_sync;
+use crate::turns::Uses;
 
 /// Variable with the operator's image, as a pod names it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
@@ -69,7 +70,8 @@ async fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Resu
 /// Plays `body` with a release in a namespace of its own, while the installed operator rests, and removes both, whatever became of it. The
 /// definition is that of this checkout's chart before, and after it again.
 async fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result<()>) -> Result<()> {
-    without_operator(async |cluster, target| {
+    // Alone: the definition is everybody's, and what is left is compared with what was there.
+    without_operator(Uses::ServersAlone, async |cluster, target| {
         let image = operator_image(cluster).await?;
         ensure_definition(cluster).await?;
         // The namespace enforces restricted pod security, for the operator as for gateways.

@@ -13,13 +13,14 @@ use serde_json::json;
 
 use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
+use crate::turns::Uses;
 
 /// It gives up 12 s after its last renewal, and looks every 2 s; the rest is for a busy machine.
 const GIVES_UP: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
-    without_operator(run).await
+    without_operator(Uses::OwnOperator, run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {

@@ -8,6 +8,7 @@ use e2e_bench::operator_scale::{Order, measure};
 use e2e_stack::programs::{self, Form};
 
 use crate::environment::without_operator;
+use crate::turns::Uses;
 
 /// The operator's program, when it is not to be compiled.
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
@@ -18,7 +19,9 @@ const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_secs(35) };
 /// The small form of `e2e-bench operator-scale`, which has a front that counts between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
-    let report = without_operator(async |_, target| measure(&ORDER, target, &program()).await).await?;
+    let report =
+        without_operator(Uses::OwnOperator, async |_, target| measure(&ORDER, target, &program()).await)
+            .await?;
     ensure!(report.holds(), "{}", report.lines().join("\n"));
     Ok(())
 }

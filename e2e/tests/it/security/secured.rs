@@ -38,6 +38,12 @@ struct Secured {
 }
 
 impl Secured {
+    /// Ends the broker, and removes the files when nobody writes any more.
+    fn remove(self) -> Result<()> {
+        drop(self.broker);
+        fs::remove_dir_all(&self.folder).context("remove the test's files")
+    }
+
     async fn start(test: &str) -> Result<Secured> {
         let folder = std::env::temp_dir().join(format!("e2e-{test}-{:x}", std::process::id()));
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -225,7 +231,7 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+    secured.remove()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,5 +258,5 @@ async fn rows_arrive_over_secured_connections() -> Result<()> {
         gateway.stop().await
     })
     .await?;
-    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+    secured.remove()
 }

@@ -27,6 +27,7 @@ use sluice_crds::status::condition as kind;
 
 use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
+use crate::turns::Uses;
 use mutation::Mutations;
 
 /// Mutants. Those of another seed are others.
@@ -62,7 +63,7 @@ const WRITES: [&str; 14] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_mutated_pipelines_leave_operator_and_others_unharmed() -> Result<()> {
-    without_operator(run).await
+    without_operator(Uses::OwnOperator, run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {

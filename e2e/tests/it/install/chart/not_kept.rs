@@ -28,7 +28,12 @@ impl Release<'_> {
     async fn not_kept(&self) -> Result<()> {
         // All pipelines of the cluster would go with the definition.
         let all: Api<TracePipeline> = Api::all(self.namespace.cluster().client());
-        let all = all.list_metadata(&ListParams::default()).await.context("list pipelines")?.items;
+        // The API server begins anew with a definition that was applied a moment before, and says so (429).
+        let listed = until("the list of all pipelines", READY, async || {
+            let listed = all.list_metadata(&ListParams::default()).await;
+            Ok(listed.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Done))
+        });
+        let all = listed.await?.items;
         let all: Vec<String> = all
             .iter()
             .map(|one| format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any()))

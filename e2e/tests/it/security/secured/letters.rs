@@ -1,9 +1,8 @@
 //! A dead-letter topic that the gateway's user may read, and not write to: by an ACL of the broker, which somebody mends later.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e_fixtures::produce::Topic;
 use serde_json::{Value, json};
 
@@ -57,7 +56,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         gateway.stop().await
     })
     .await?;
-    fs::remove_dir_all(&secured.folder).context("remove the test's files")
+    secured.remove()
 }
 
 async fn names(gateway: &process::Gateway) -> Result<Vec<Vec<Value>>> {

@@ -17,13 +17,14 @@ use super::broker::{Broker, PASSWORD, USER};
 use super::keys::Keys;
 use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
+use crate::turns::Uses;
 
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
-    without_operator(run).await
+    without_operator(Uses::OwnOperator, run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
@@ -38,6 +39,8 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let namespace = Namespace::create(cluster, &name).await?;
     let stage = Stage { namespace: namespace.clone(), keys, broker };
     let ran = stage.run(target, &folder).await;
+    // The broker ends first: it writes into the folder.
+    drop(stage);
     let removed = namespace.delete().await;
     ran.and(removed)?;
     fs::remove_dir_all(&folder).context("remove the test's files")
