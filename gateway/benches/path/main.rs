@@ -41,6 +41,7 @@
 mod load;
 mod measure;
 mod report;
+mod shape;
 mod stages;
 
 // A module that is written inline takes a folder as its path, in which `spans.rs` then finds its own modules.
@@ -56,8 +57,9 @@ mod e2e {
 use e2e::spans;
 
 use anyhow::Context as _;
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum as _};
 use load::Load;
+use shape::Shape;
 use stages::Stage;
 use std::{fs, path::PathBuf};
 
@@ -93,31 +95,6 @@ struct Arguments {
     /// What cargo adds for every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-/// What the spans look like; the load shapes of `e2e`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// Like those of a web shop: 462 bytes a span, 14 resource and 5 to 10 span attributes.
-    Rich,
-    /// Like those of a load generator: 121 bytes a span, one attribute, one event.
-    Loadgen,
-}
-
-impl Shape {
-    fn of_generator(self) -> spans::Shape {
-        match self {
-            Self::Rich => spans::Shape::Rich,
-            Self::Loadgen => spans::Shape::Loadgen,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rich => "rich",
-            Self::Loadgen => "loadgen",
-        }
-    }
 }
 
 fn main() -> anyhow::Result<()> {
