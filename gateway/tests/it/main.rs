@@ -12,3 +12,4 @@ mod odd_values;
 mod program;
 mod raw_limit;
 mod rows;
+mod speed_guard;
