@@ -45,6 +45,9 @@ const HEADERS_PACKAGE: &str = "libssl-dev";
 /// What libFuzzer is compiled with.
 const FUZZING_PACKAGES: [Package; 1] = [Package { name: "g++", programs: &["g++"] }];
 
+/// What counts instructions.
+const VALGRIND_PACKAGES: [Package; 1] = [Package { name: "valgrind", programs: &["valgrind"] }];
+
 const PACKAGES: [Package; 7] = [
     Package { name: "containerd", programs: &["containerd", "ctr", "containerd-shim-runc-v2"] },
     Package { name: "runc", programs: &["runc"] },
@@ -107,6 +110,20 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
         "fuzz targets cannot be compiled here",
         &packages,
         missing.into_iter().collect(),
+    )
+}
+
+/// Makes sure that instructions can be counted.
+///
+/// # Errors
+/// That valgrind is missing, with the command to install it.
+pub fn ensure_valgrind() -> anyhow::Result<()> {
+    let packages = missing_of(&VALGRIND_PACKAGES);
+    install_or_name(
+        &Paths::from_environment()?,
+        "instructions cannot be counted here",
+        &packages,
+        Vec::new(),
     )
 }
 
@@ -247,7 +264,8 @@ fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
         apt("fetch package lists", &["update"])?;
         apt(&doing, &arguments)?;
     }
-    let all = [&PACKAGES[..], &COMPILER_PACKAGES, &FUZZING_PACKAGES].into_iter().flatten();
+    let all = [&PACKAGES[..], &COMPILER_PACKAGES, &FUZZING_PACKAGES, &VALGRIND_PACKAGES];
+    let all = all.into_iter().flatten();
     let is_still_missing = |package: &&Package| {
         packages.contains(&package.name)
             && package.programs.iter().any(|program| find_program(program).is_none())

@@ -34,7 +34,7 @@ enum Work {
     Cluster(&'static [&'static str]),
     /// The same, and days of the scaling decision in simulation.
     Scaling(&'static [&'static str]),
-    /// What only the release build shows: memory, throughput, sizes of images.
+    /// What only the release build shows: instructions per span, memory, throughput, sizes of images.
     Release(&'static [&'static str]),
     /// Packages alone, fuzz targets with sanitizers, every layout of the table.
     Deep,
@@ -85,6 +85,7 @@ impl Group {
     pub fn ensure_requirements(&self) -> anyhow::Result<()> {
         match self.work {
             Work::Deep => requirements::ensure_fuzzing(),
+            Work::Release(_) => requirements::ensure_valgrind(),
             _ => Ok(()),
         }
     }
@@ -129,6 +130,12 @@ fn release(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<
             images::is_small(&images::build_image(name, program)?)?;
         }
         Ok(())
+    })?;
+    steps.once("instructions", || {
+        quiet(
+            "instructions",
+            cargo(&["bench", "--package", "sluice-gateway", "--bench", "instructions"]),
+        )
     })?;
     let mut tests = on.group(filters);
     tests.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Release));
