@@ -119,12 +119,7 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
 /// That valgrind is missing, with the command to install it.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
     let packages = missing_of(&VALGRIND_PACKAGES);
-    install_or_name(
-        &Paths::from_environment()?,
-        "instructions cannot be counted here",
-        &packages,
-        Vec::new(),
-    )
+    install_or_name(&Paths::from_environment()?, "instructions cannot be counted here", &packages, Vec::new())
 }
 
 /// Installs packages as root on Debian and its kin; elsewhere they are named beside what else is missing.

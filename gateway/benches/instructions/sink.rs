@@ -86,14 +86,12 @@ async fn answer(sink: Arc<Sink>, request: Request<Incoming>) -> Result<Response<
     let mut response = Response::new(Full::default());
     let headers = response.headers_mut();
     headers.insert(SUMMARY.0, HeaderValue::from_static(SUMMARY.1));
-    match known {
-        Some(known) => *response.body_mut() = Full::from(known),
-        None => {
-            headers.insert("X-ClickHouse-Exception-Code", NOT_IMPLEMENTED.into());
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            *response.body_mut() =
-                Full::from("Code: 48. DB::Exception: unknown to the mock. (NOT_IMPLEMENTED)");
-        }
+    if let Some(known) = known {
+        *response.body_mut() = Full::from(known);
+    } else {
+        headers.insert("X-ClickHouse-Exception-Code", NOT_IMPLEMENTED.into());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        *response.body_mut() = Full::from("Code: 48. DB::Exception: unknown to the mock. (NOT_IMPLEMENTED)");
     }
     Ok(response)
 }

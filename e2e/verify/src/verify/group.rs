@@ -132,10 +132,7 @@ fn release(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<
         Ok(())
     })?;
     steps.once("instructions", || {
-        quiet(
-            "instructions",
-            cargo(&["bench", "--package", "sluice-gateway", "--bench", "instructions"]),
-        )
+        quiet("instructions", cargo(&["bench", "--package", "sluice-gateway", "--bench", "instructions"]))
     })?;
     let mut tests = on.group(filters);
     tests.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Release));
