@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{
-    fs,
+    fs::{self, File},
     io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -18,6 +18,8 @@ const OUT: &str = "callgrind.out";
 pub struct Callgrind {
     /// Where the files of counts are written.
     folder: PathBuf,
+    /// Held until this is dropped. A second run in the folder would remove the first one's files; it waits instead.
+    _lock: File,
 }
 
 impl Callgrind {
@@ -34,7 +36,9 @@ impl Callgrind {
             Err(error) => return Err(error).context("start valgrind"),
         }
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-        Ok(Self { folder: folder.to_owned() })
+        let lock = File::create(folder.join("lock")).with_context(|| format!("lock {}", folder.display()))?;
+        lock.lock().with_context(|| format!("lock {}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned(), _lock: lock })
     }
 
     /// The command that counts a program's instructions. Files of an earlier run are removed.

@@ -10,7 +10,7 @@
 //! All instructions of the process count: start and exit, librdkafka's threads, the poll thread, the worker, inserts. So that each run
 //! does the same work, there is one worker, every block closes by its number of messages and none by its age, and messages are not
 //! compressed (C compilers differ in what they make of the decompressor). One function is left out: librdkafka writes its statistics every
-//! 5 s by the clock, 2 to 4 million instructions each time, so that a slow machine would count more.
+//! 5 s by the clock, 3.7 million instructions each time, so that a slow machine would count more.
 
 use crate::broker_front;
 use crate::callgrind::Callgrind;
