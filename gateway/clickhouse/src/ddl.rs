@@ -23,12 +23,12 @@ use view::View;
 /// twice, without a word.
 pub const DEDUPLICATION_WINDOW_BLOCKS: u32 = 10_000;
 
-/// A partition is a day. Of UTC: ClickHouse drops a block's token by partition, so that a day of the server's own zone would store a block
-/// twice that is sent again after the server was started in another one. `toDate32`, since `toDate` ends in 2149 and begins again.
+/// A partition is a day of UTC. ClickHouse looks for a token in the partitions of a block. With days of the server's own zone, a retry after a
+/// restart in another zone goes to other partitions and is stored twice. `toDate` wraps in 2149; `toDate32` reaches 2299.
 const PARTITION_BY: &str = "toDate32(Timestamp, 'UTC')";
 
 /// The sorting key of a table for which nobody asked another. Low cardinality first: equal neighbours compress best, and most
-/// queries name a service and a time. `toDateTime` begins again in 2106: later rows are found all the same, by `Timestamp`.
+/// queries name a service and a time. `toDateTime` wraps in 2106; queries find later rows by `Timestamp`.
 pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestamp)", "Timestamp"];
 
 /// Paths of `ResourceAttributes` and `SpanAttributes` that get a column of their own; further ones share one. Chosen:
@@ -309,8 +309,8 @@ fn codec(column_type: ColumnType) -> &'static str {
     }
 }
 
-/// Rows are dropped so long after the time in `column`. `toDateTime` has 32 bits: a sum behind February 2106 would lie in the past, and the
-/// row would go at once. `DateTime64(9)` ends in 2262, and a sum behind that fails the INSERT. Seconds in 64 bits hold every sum.
+/// Rows are dropped so long after the time in `column`. `toDateTime` has 32 bits: a sum after February 2106 wraps into the past, and
+/// ClickHouse drops the row at once. `DateTime64(9)` ends in 2262, and a larger sum fails the INSERT. `DateTime64(0)` holds every sum.
 fn ttl_line(ttl: Option<Duration>, column: &str) -> String {
     ttl.map(|ttl| format!("TTL {}\n", ttl_expression(ttl, column))).unwrap_or_default()
 }

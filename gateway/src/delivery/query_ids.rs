@@ -11,7 +11,7 @@
 //! INSERTs at the same time was refused as running already (216), and the first one's success was taken for its own: its rows were lost.
 //!
 //! Every gateway of a pipeline, and every attempt of it, has the same scope. Attempts of a version without scopes are not found any more: a
-//! block that such a gateway left in doubt counts as unknown and is sent again under its token, which the server still knows.
+//! block that such a gateway left in doubt counts as unknown and is sent again under its token. A table with a window drops it then if it is in.
 
 use std::fmt::Display;
 

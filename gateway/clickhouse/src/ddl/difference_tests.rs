@@ -211,7 +211,7 @@ fn a_ttl_is_compared_by_its_length() {
         ),
         ("MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalDay(3)", Some(259_200)),
         ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(3)", Some(259_200)),
-        // A row of the evening would go at noon.
+        // Rows of the afternoon expire on arrival.
         ("MergeTree ORDER BY a TTL toDate(Timestamp) + toIntervalHour(12) SETTINGS x = 1", None),
         // In 32 bits both lie in the past for some of the rows of the next decades, the second one for all.
         ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(21000)", None),

@@ -67,7 +67,7 @@ pub enum Halt {
 pub struct Log {
     /// Where it begins.
     pub start: i64,
-    /// Where it ends, as last seen: an older end does no harm, a later one than there is does.
+    /// Where it ends, asked for after the commit was read: the horizon is never taken to lie behind it.
     pub end: i64,
 }
 

@@ -59,8 +59,8 @@ impl Partings {
         unplanned.into_iter().any(|parting| parting.is_listed || has_room(parting, listed, offset))
     }
 
-    /// Marks what the next commit says; its offset is `offset`. A range that begins below it is settled, or Kafka no longer has all of it and
-    /// no range is made of the rest.
+    /// Marks what the next commit says; its offset is `offset`. Forgets ranges that begin below it: each is settled, or Kafka has deleted its
+    /// beginning.
     pub fn cover(&mut self, offset: i64) {
         self.0.retain(|first, _| *first >= offset);
         let mut listed = self.listed_above(offset);

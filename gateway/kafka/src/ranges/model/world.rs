@@ -161,10 +161,7 @@ impl World {
             15 => self.see_end(owner),
             16 | 17 => self.commit(owner),
             20..23 => self.spill(owner),
-            23 => {
-                let number = self.random.index(8);
-                self.tally.parted += u64::from(self.owners[owner].part(number));
-            }
+            23 => self.tally.parted += u64::from(self.owners[owner].part(self.random.index(8))),
             _ => self.release(owner),
         }
     }

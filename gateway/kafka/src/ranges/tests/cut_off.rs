@@ -1,0 +1,51 @@
+//! A log that ends in front of its plan's horizon: an unclean election took its end, and with it messages that an owner before had read.
+
+use super::*;
+
+#[test]
+fn a_log_that_is_shorter_than_its_plan_is_read_to_its_end_and_named() {
+    let metadata = plan(10, 30, &[18, 25]).encode();
+    let found = |end: i64| assign(Some((10, &metadata)), RULE, Log { start: 0, end }).unwrap();
+    let (mut ranges, mut cutter, longer) = found(30);
+    assert_eq!(longer.cut_off, None);
+    take(&mut ranges, &mut cutter, 10);
+    assert!(cutter.is_replaying());
+
+    let (mut ranges, mut cutter, shorter) = found(20);
+    assert_eq!(shorter.cut_off, Some(range(20, 30)));
+    assert_eq!(take(&mut ranges, &mut cutter, 10), [range(10, 13), range(13, 16), range(16, 18)]);
+    assert!(!cutter.is_replaying(), "it does not wait for messages that are gone");
+    let closed = cutter.flush().expect("what is left ends by time");
+    assert_eq!((closed.range, closed.doubtful), (range(18, 20), true), "it may have been sent up to 25");
+    ranges.closed(GENERATION, &closed);
+    let stored = store(&mut ranges, 0);
+    assert_eq!((stored.horizon, stored.cuts.last()), (20, Some(&20)));
+    // What comes then is new.
+    for offset in 20..23 {
+        assert_eq!(cutter.offer(offset, 1), Offer::Take);
+        let closed = cutter.take(offset, Some(b"y"));
+        assert_eq!(
+            closed.map(|closed| (closed.range, closed.doubtful)),
+            (offset == 22).then_some((range(20, 23), false))
+        );
+    }
+}
+
+#[test]
+fn a_range_across_the_end_that_a_log_lost_is_doubtful_and_one_that_ends_there_by_plan_is_not() {
+    let metadata = plan(10, 30, &[20]).encode();
+    let (_, mut cutter, _) = assign(Some((10, &metadata)), RULE, Log { start: 0, end: 20 }).unwrap();
+    let mut ends = Vec::new();
+    for offset in 10..26 {
+        assert_eq!(cutter.offer(offset, 1), Offer::Take);
+        ends.extend(cutter.take(offset, Some(b"x")).map(|closed| (closed.range.next, closed.doubtful)));
+    }
+    assert_eq!(ends, [13, 16, 19, 20, 23, 26].map(|next| (next, false)));
+    let (_, mut cutter, _) = assign(Some((10, &metadata)), RULE, Log { start: 0, end: 17 }).unwrap();
+    let mut ends = Vec::new();
+    for offset in 10..22 {
+        assert_eq!(cutter.offer(offset, 1), Offer::Take);
+        ends.extend(cutter.take(offset, Some(b"x")).map(|closed| (closed.range.next, closed.doubtful)));
+    }
+    assert_eq!(ends, [(13, false), (16, false), (19, true), (22, false)]);
+}
