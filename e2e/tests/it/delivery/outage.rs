@@ -112,13 +112,14 @@ impl Waits {
     }
 }
 
-/// While the sink is away, a worker that has nothing to do waits for it, though messages are read as they come.
+/// While the sink is away, a worker that has nothing to do waits for it, though messages are read as they come. How long it works before its
+/// memory is full depends on the machine, so what is asked is whom it waited for.
 fn assert_waited_for_the_sink(before: Waits, after: Waits) -> Result<()> {
     let (source, sink) = (after.source - before.source, after.sink - before.sink);
     // Each gateway has a worker at least.
     let away = OUTAGE.as_secs_f64() * f64::from(after.gateways);
     ensure!(
-        source < 0.1 * away && sink > 0.8 * away,
+        sink > 0.25 * away && source < 0.1 * sink,
         "within {away} s of gateways their workers waited {source:.1} s for messages and {sink:.1} s for the sink"
     );
     Ok(())
