@@ -10,7 +10,8 @@ use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, 
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
-    net::SocketAddr,
+    io::ErrorKind,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -75,6 +76,19 @@ pub enum Error {
     },
 }
 
+/// Listens at an address. `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4, or of IPv4 alone where the kernel has no IPv6.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return TcpListener::bind(address).await;
+    }
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port())).await {
+        Err(error) if error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
 /// The bound server; [`Admin::serve`] runs it.
 #[derive(Debug)]
 pub struct Admin {
@@ -92,7 +106,7 @@ impl Admin {
         readiness: Arc<Readiness>,
     ) -> Result<Self, Error> {
         let refused = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let listener = listen(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self { listener, address, metrics, readiness })
     }
@@ -162,5 +176,16 @@ mod tests {
         assert_eq!((status("/readyz"), status("/livez")), (503, 200));
         readiness.set(WaitsFor::Nothing);
         assert_eq!((status("/readyz"), status("/")), (200, 404));
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        for all in ["0.0.0.0:0", "[::]:0"] {
+            let metrics = Arc::new(Metrics::new("1", &[]).unwrap());
+            let admin = Admin::bind(all.parse().unwrap(), metrics, Arc::default()).await.unwrap();
+            for address in ["127.0.0.1", "::1"] {
+                tokio::net::TcpStream::connect((address, admin.address().port())).await.unwrap();
+            }
+        }
     }
 }

@@ -408,7 +408,7 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Admin {
-    /// Address and port. With port 0 the kernel chooses one, which the first line of the log names, and there is no port for commands.
+    /// Address and port; `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4. With port 0 the kernel chooses one, which the first line of the log names, and there is no port for commands.
     #[serde(default = "listen")]
     pub listen: String,
 }

@@ -29,6 +29,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -102,18 +103,31 @@ struct Way {
 /// several gateways may have the port taken.
 pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
     let refused = |source| Error { address: admin, source };
-    let bound = TcpListener::bind(admin).await.map_err(refused)?;
-    let listen = bound.local_addr().map_err(refused)?;
+    let bound = listen(admin).await.map_err(refused)?;
+    let listen_at = bound.local_addr().map_err(refused)?;
     let control = match control {
         None => None,
-        Some(address) => TcpListener::bind(address)
+        Some(address) => listen(address)
             .await
             .inspect_err(
                 |error| tracing::warn!(%error, %address, "no commands are taken from other machines"),
             )
             .ok(),
     };
-    Ok(Doors { admin: bound, listen, control })
+    Ok(Doors { admin: bound, listen: listen_at, control })
+}
+
+/// Listens at an address. `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4, or of IPv4 alone where the kernel has no IPv6.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return TcpListener::bind(address).await;
+    }
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port())).await {
+        Err(error) if error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 /// Serves for ever.
@@ -281,6 +295,16 @@ mod tests {
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        for all in ["0.0.0.0:0", "[::]:0"] {
+            let doors = bind(all.parse().unwrap(), None).await.unwrap();
+            for address in ["127.0.0.1", "::1"] {
+                TcpStream::connect((address, doors.listen().port())).await.unwrap();
+            }
+        }
     }
 
     #[tokio::test]
