@@ -25,7 +25,9 @@ mod shard_audit;
 pub mod spooled;
 pub mod storm;
 pub mod trickle;
+mod unnamed_cluster;
 pub mod volume;
+mod zone_changed;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -83,7 +85,9 @@ fn change(fault: Fault) -> Value {
         | Fault::Storm(_)
         | Fault::ShardAdded
         | Fault::ShardAudit
-        | Fault::Failover => json!({}),
+        | Fault::Failover
+        | Fault::ZoneChanged
+        | Fault::UnnamedCluster => json!({}),
     }
 }
 
@@ -107,6 +111,8 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::ShardAdded => shard_added::play(scene).await,
         Fault::ShardAudit => shard_audit::play(scene).await,
         Fault::Failover => failover::play(scene).await,
+        Fault::UnnamedCluster => unnamed_cluster::play(scene).await,
+        Fault::ZoneChanged => zone_changed::play(scene).await,
         Fault::Disk(disk) => disk.play(scene).await,
         Fault::Columns(columns) => columns.play(scene).await,
         Fault::Volume(volume) => volume.play(scene).await,

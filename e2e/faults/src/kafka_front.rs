@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::gate::Gate;
-use super::kafka_wire::{Request, correlation_of_answer, set_session_timeout};
+use super::kafka_wire::{METADATA, Request, correlation_of_answer, set_session_timeout, without_cluster};
 
 /// The largest frame: over the 128 MiB that the broker takes.
 const FRAME_BYTES_MAX: usize = 160 << 20;
@@ -72,6 +72,8 @@ pub enum Verdict {
     Drop,
     /// Its connection is reset.
     Reset,
+    /// It goes on, the answer to a `Metadata` without the cluster's id.
+    Unnamed,
 }
 
 struct Shared {
@@ -173,7 +175,7 @@ async fn requests(
         if let Some(request) = Request::read(&frame) {
             let passage = Passage { leg: Leg::Asked, request: request.clone(), broker: shared.broker };
             match shared.gate.pass(passage).await {
-                Verdict::Pass => {}
+                Verdict::Pass | Verdict::Unnamed => {}
                 Verdict::Drop => continue,
                 Verdict::Reset => return Ok(()),
             }
@@ -190,14 +192,17 @@ async fn answers(
     asked: &Asked,
 ) -> Result<()> {
     loop {
-        let frame = read_frame(&mut broker).await?;
+        let mut frame = read_frame(&mut broker).await?;
         shared.open().await?;
         let correlation = correlation_of_answer(&frame).unwrap_or_default();
         let request = asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&correlation);
         if let Some(request) = request {
+            let (api, version) = (request.api, request.version);
             let passage = Passage { leg: Leg::Answered, request, broker: shared.broker };
             match shared.gate.pass(passage).await {
                 Verdict::Pass => {}
+                Verdict::Unnamed if api == METADATA => frame = without_cluster(&frame, version),
+                Verdict::Unnamed => {}
                 Verdict::Drop => continue,
                 Verdict::Reset => return Ok(()),
             }

@@ -23,6 +23,8 @@ pub const PRODUCE: i16 = 0;
 /// See [`PRODUCE`].
 pub const FETCH: i16 = 1;
 /// See [`PRODUCE`].
+pub const METADATA: i16 = 3;
+/// See [`PRODUCE`].
 pub const OFFSET_COMMIT: i16 = 8;
 /// See [`PRODUCE`].
 pub const JOIN_GROUP: i16 = 11;
@@ -30,6 +32,9 @@ pub const JOIN_GROUP: i16 = 11;
 pub const HEARTBEAT: i16 = 12;
 /// See [`PRODUCE`].
 pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
+
+/// First version of `Metadata` with compact strings and tagged fields.
+const METADATA_FLEXIBLE: i16 = 9;
 
 /// First version of `OffsetCommit` with compact strings and tagged fields.
 const OFFSET_COMMIT_FLEXIBLE: i16 = 8;
@@ -154,6 +159,39 @@ pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
     }
 }
 
+/// The answer to a `Metadata` of this version without the cluster's id, as some brokers answer. What cannot be read stays as it is.
+pub fn without_cluster(frame: &[u8], version: i16) -> Vec<u8> {
+    let Some((from, to)) = cluster_at(frame, version) else { return frame.to_vec() };
+    // No string: a length of 0, or of -1 in the plain form.
+    let none: &[u8] = if version >= METADATA_FLEXIBLE { &[0] } else { &[0xff, 0xff] };
+    [&frame[..from], none, &frame[to..]].concat()
+}
+
+/// Where an answer to a `Metadata` of version 2 or later names the cluster.
+fn cluster_at(frame: &[u8], version: i16) -> Option<(usize, usize)> {
+    let mut fields = Fields::of(frame);
+    let flexible = version >= METADATA_FLEXIBLE;
+    fields.i32()?;
+    if flexible {
+        fields.tags()?;
+    }
+    if version >= 3 {
+        fields.i32()?;
+    }
+    for _ in 0..fields.count(flexible)? {
+        fields.i32()?;
+        fields.text(flexible)?;
+        fields.i32()?;
+        fields.text(flexible)?;
+        if flexible {
+            fields.tags()?;
+        }
+    }
+    let from = frame.len() - fields.left();
+    fields.text(flexible)?;
+    (version >= 2).then(|| (from, frame.len() - fields.left()))
+}
+
 fn session_timeout_at(frame: &[u8]) -> Option<usize> {
     let mut fields = Fields::of(frame);
     let (api, version) = (fields.i16()?, fields.i16()?);
@@ -239,6 +277,25 @@ mod tests {
             let request = Request::read(&frame).unwrap();
             assert_eq!((request.api, request.version, request.correlation), (OFFSET_COMMIT, version, 77));
             assert_eq!((request.client.as_str(), request.commits), ("gw", vec![commit.clone()]));
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_named_no_more_and_all_else_stays() {
+        let broker = |text: fn(&str) -> Vec<u8>| {
+            [&1_i32.to_be_bytes()[..], &text("host"), &9092_i32.to_be_bytes(), &text("rack")].concat()
+        };
+        let start = [77_i32.to_be_bytes(), 0_i32.to_be_bytes()].concat();
+        let plain = [&start[..], &1_i32.to_be_bytes(), &broker(string)].concat();
+        let flexible = [&start[..4], &[0], &start[4..], &[2], &broker(compact), &[0]].concat();
+        for (before, version, named, none) in
+            [(plain, 5, string("cluster"), vec![0xff, 0xff]), (flexible, 12, compact("cluster"), vec![0])]
+        {
+            let rest = [3, 2, 1];
+            let answer = [&before[..], &named, &rest].concat();
+            assert_eq!(without_cluster(&answer, version), [&before[..], &none, &rest].concat(), "{version}");
+            let cut = &answer[..before.len() - 1];
+            assert_eq!(without_cluster(cut, version), cut);
         }
     }
 

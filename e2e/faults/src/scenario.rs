@@ -49,6 +49,10 @@ pub enum Fault {
     ShardAudit,
     /// One of a shard's endpoints is lost.
     Failover,
+    /// Brokers do not say which cluster they are of.
+    UnnamedCluster,
+    /// ClickHouse comes back in another time zone.
+    ZoneChanged,
     /// It refuses, or seems to.
     Refuse(Refusal),
     /// It does not take a block whole.
@@ -194,7 +198,7 @@ const PROTOCOLS: [Scenario; 2] = [
     ),
 ];
 
-const BROKERS: [Scenario; 13] = [
+const BROKERS: [Scenario; 14] = [
     scenario("broker-kill", Fault::Broker(Broker::Kill), MANY, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
@@ -271,9 +275,15 @@ const BROKERS: [Scenario; 13] = [
         FEW,
         "the topic is deleted, made again and longer than before while the gateway stands still",
     ),
+    scenario(
+        "unnamed-cluster",
+        Fault::UnnamedCluster,
+        FEW,
+        "brokers report no cluster id; SIGKILL when the server has stored an INSERT and its answer is on its way",
+    ),
 ];
 
-const SERVERS: [Scenario; 11] = [
+const SERVERS: [Scenario; 12] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
@@ -339,6 +349,12 @@ const SERVERS: [Scenario; 11] = [
         Fault::Failover,
         FEW,
         "one of two ways to the server is gone with an INSERT on it, stored or not: the other has it under the same token",
+    ),
+    scenario(
+        "zone-changed",
+        Fault::ZoneChanged,
+        FEW,
+        "the server comes back in another time zone, on which the table's partitions depend, without its logs: rows are doubled, and counted",
     ),
 ];
 

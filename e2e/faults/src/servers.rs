@@ -159,7 +159,18 @@ impl Servers {
     /// # Errors
     /// When it does not.
     pub async fn start_clickhouse(&self) -> Result<()> {
-        let server = self.clickhouse.clone();
+        Self::start_server(self.clickhouse.clone()).await
+    }
+
+    /// The same in another time zone than this machine's.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn start_clickhouse_in(&self, zone: &str) -> Result<()> {
+        Self::start_server(self.clickhouse.clone().in_zone(zone)).await
+    }
+
+    async fn start_server(server: ClickHouse) -> Result<()> {
         blocking(move || {
             server.start()?;
             server.wait_ready()

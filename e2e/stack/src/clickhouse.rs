@@ -85,6 +85,8 @@ pub struct ClickHouse {
     state: PathBuf,
     programs: PathBuf,
     listeners: Listeners,
+    /// The time zone that it is started in; `None`: this machine's.
+    zone: Option<String>,
 }
 
 /// Whether the cache has library and launcher.
@@ -156,7 +158,13 @@ impl ClickHouse {
 
     /// Another one, with the programs that [`build`] has put into the cache and everything else below the folder `state`.
     pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
-        Self { state, programs: paths.cache.join("clickhouse"), listeners }
+        Self { state, programs: paths.cache.join("clickhouse"), listeners, zone: None }
+    }
+
+    /// The same server in this time zone, once it is started.
+    #[must_use]
+    pub fn in_zone(self, zone: &str) -> Self {
+        Self { zone: Some(zone.to_owned()), ..self }
     }
 
     /// The one of this machine.
@@ -234,6 +242,9 @@ impl ClickHouse {
         let launcher = self.programs.join(format!("launcher-{}", content_hash([LAUNCHER.as_bytes()])));
         let mut server = command(launcher.join("clickhouse"));
         server.env("CHDB_LIB", self.programs.join(VERSION).join("libchdb.so")).env("CHDB_DAEMON", "1");
+        if let Some(zone) = &self.zone {
+            server.env("TZ", zone);
+        }
         server.arg("--path").arg(self.data()).arg("--config-file").arg(self.state.join("config.xml"));
         server.args([
             "--http_port",

@@ -11,6 +11,7 @@
 //! out.
 
 use crate::{
+    cluster,
     first_seen::FirstSeen,
     partition::{Generation, PartitionId},
     ranges::{Commit, CommitOutcome, Log, TopicId},
@@ -121,9 +122,9 @@ impl Beginning {
 /// Why a partition's beginning is not known.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unread {
-    /// The brokers do not say which cluster they are.
-    #[error("no broker says which cluster it belongs to")]
-    Cluster,
+    /// No broker answers which cluster it belongs to.
+    #[error("no broker says which cluster it belongs to: {0}")]
+    Cluster(KafkaError),
     /// The brokers do not say which topic it is.
     #[error("no broker says which topic this is: {0}")]
     Topic(KafkaError),
@@ -326,10 +327,11 @@ fn read(
     before: Option<&BeforeBegin>,
 ) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
     let deadline = Instant::now() + LOGS_TIMEOUT;
-    let cluster = consumer.client().fetch_cluster_id(ASK_TIMEOUT).ok_or(Unread::Cluster);
+    let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
+    let topics: Vec<_> = topics.into_iter().collect();
+    let any = topics.first().map(AsRef::as_ref).unwrap_or_default();
+    let cluster = cluster::id(consumer.client(), any, ASK_TIMEOUT).map_err(Unread::Cluster);
     let asked = cluster.and_then(|cluster| {
-        let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
-        let topics: Vec<_> = topics.into_iter().collect();
         // Before the commit: one that is read of the topic that was is not taken for one of the topic that is.
         let topics = describe(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
         first_seen.take(&topics);

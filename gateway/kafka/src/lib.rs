@@ -24,6 +24,7 @@
 mod arrivals;
 mod assignment;
 pub mod clock;
+mod cluster;
 mod committer;
 mod consumer;
 pub mod dead_letter;

@@ -10,6 +10,7 @@
 //! the gateway reads an original only while that partition is held, whose own batch is free then, and one at a time.
 
 use crate::{
+    cluster,
     partition::{OffsetRange, PartitionId},
     refusal::QueueProblem,
     settings::{Identity, consumer_settings},
@@ -64,11 +65,13 @@ pub enum ReadError {
         /// The partition asked for.
         partition: Option<i32>,
     },
-    /// No broker said which cluster it is of.
-    #[error("the brokers {brokers} do not say which cluster they are of, or none can be reached")]
+    /// No broker answers which cluster it belongs to.
+    #[error("none of the brokers {brokers} says which cluster it belongs to: {source}")]
     Cluster {
         /// Brokers of the config.
         brokers: String,
+        /// What the client says.
+        source: Box<KafkaError>,
     },
     /// The brokers were asked, and did not answer in time or refused.
     #[error("cannot {action} of topic {topic}: {source}")]
@@ -154,10 +157,10 @@ impl TopicReader {
         Ok(Self { consumer, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
     }
 
-    /// The cluster's id, which is a part of every token.
-    pub fn cluster(&self) -> Result<String, ReadError> {
-        let found = self.consumer.client().fetch_cluster_id(self.patience.answer);
-        found.ok_or_else(|| ReadError::Cluster { brokers: self.brokers.clone() })
+    /// The cluster's id, which is a part of every token ([`crate::cluster`]).
+    pub fn cluster(&self, topic: &str) -> Result<String, ReadError> {
+        cluster::id(self.consumer.client(), topic, self.patience.answer)
+            .map_err(|source| ReadError::Cluster { brokers: self.brokers.clone(), source: Box::new(source) })
     }
 
     /// The partitions of a topic, in order.

@@ -50,7 +50,7 @@ impl Scene {
         let table = database.with_table().await;
         let patience = Patience { answer: PATIENCE, message: PATIENCE };
         let reader = TopicReader::new(&topic.kafka(), "live", patience).unwrap();
-        let cluster = reader.cluster().unwrap();
+        let cluster = reader.cluster(&topic.name).unwrap();
         let folder = std::env::temp_dir().join(format!("sluice-live-{}", topic.name));
         std::fs::create_dir_all(&folder).unwrap();
         Self { topic, database, table, cluster, folder }

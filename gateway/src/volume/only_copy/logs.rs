@@ -45,7 +45,10 @@ impl Logs {
         for id in partitions {
             topics.entry(&id.topic).or_default().push(id.partition);
         }
-        let cluster = reader.cluster()?;
+        let Some(any) = topics.keys().next() else {
+            return Ok(Self { cluster: String::new(), begins_at_oldest: false, of: BTreeMap::new() });
+        };
+        let cluster = reader.cluster(any)?;
         let mut of = BTreeMap::new();
         for (topic, partitions) in topics {
             let mut committed = reader.committed_plans(topic, &partitions)?;
