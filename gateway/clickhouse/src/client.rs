@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -47,8 +47,6 @@ pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number.
 pub const MESSAGE_CHARS_MAX: usize = 500;
 
-const USER: &str = "X-ClickHouse-User";
-const PASSWORD: &str = "X-ClickHouse-Key";
 const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
 
 /// What the server says at the end of every INSERT, and nobody else does: settled is what comes with it alone. It is final, since the
@@ -218,8 +216,7 @@ fn request(
     *request.method_mut() = Method::POST;
     *request.uri_mut() = target.uri(format, id);
     let headers = request.headers_mut();
-    headers.insert(USER, target.user());
-    headers.insert(PASSWORD, target.password());
+    headers.insert(AUTHORIZATION, target.authorization());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     request
 }

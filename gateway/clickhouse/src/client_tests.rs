@@ -133,7 +133,8 @@ async fn a_request_has_a_length_and_credentials_and_the_frames() {
     assert!(head.lines().next().unwrap().ends_with("&query_id=q&insert_deduplication_token=t HTTP/1.1"));
     let head = head.to_lowercase();
     let length = format!("\r\ncontent-length: {}", header.len() + 14);
-    for line in [&length, "\r\nx-clickhouse-user: gateway", "\r\nx-clickhouse-key: s3cret"] {
+    // gateway:s3cret
+    for line in [&length, "\r\nauthorization: basic z2f0zxdhetpzm2nyzxq="] {
         assert!(head.contains(line), "{line} in {head}");
     }
     assert!(!head.contains("transfer-encoding"));

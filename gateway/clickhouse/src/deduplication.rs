@@ -18,7 +18,7 @@ use crate::sql::literal;
 pub const VIEWS_MAX: usize = 64;
 
 /// The settings of [`PINNED`] without which a retry may be stored twice, or a block in pieces or not wholly.
-const DECISIVE: [&str; 11] = [
+pub(crate) const DECISIVE: [&str; 11] = [
     "async_insert",
     "deduplicate_insert",
     "deduplicate_blocks_in_dependent_materialized_views",
@@ -45,6 +45,10 @@ pub struct Deduplication {
     pub views: Vec<View>,
     /// Settings that the user's profile forces to another value than every INSERT asks for.
     pub forced: Vec<Forced>,
+    /// Settings on which deduplication rests that get lost between here and the server.
+    pub lost: Vec<String>,
+    /// The server's time zone, where the table's partitions depend on it: `ClickHouse` looks for a token in the partition of the rows.
+    pub partition_zone: Option<String>,
 }
 
 /// A server's version, part by part; parts that it does not name are 0.
@@ -90,7 +94,7 @@ impl Version {
 pub struct View {
     /// `database.view`.
     pub name: String,
-    /// The engine of its table; empty when it is not to be seen.
+    /// The engine of its table; empty when the user may not see the view or its table.
     pub engine: String,
     /// Blocks whose tokens its table remembers.
     pub window_blocks: u64,
@@ -101,6 +105,11 @@ pub struct View {
 }
 
 impl View {
+    /// Whether the user may see what it does with a retry.
+    pub fn is_seen(&self) -> bool {
+        !self.engine.is_empty()
+    }
+
     /// Whether a retry that the table drops leaves the view as it was, on a server of this version.
     pub fn is_once(&self, version: Version) -> bool {
         // Equal rows become one.
@@ -145,6 +154,23 @@ impl SettingRow {
 }
 
 #[derive(Debug, Row, Deserialize)]
+struct PartitionRow {
+    partition_key: String,
+    server_zone: String,
+}
+
+/// Whether a partition key depends on the server's time zone: it calls more functions than it names zones. A key over columns that have a
+/// zone of their own, or over numbers, counts as one that does; that is the safe side.
+fn depends_on_zone(partition_key: &str) -> bool {
+    let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let calls =
+        partition_key.match_indices('(').filter(|(at, _)| partition_key[..*at].ends_with(is_word)).count();
+    let quoted = partition_key.split('\'').skip(1).step_by(2);
+    let is_zone = |text: &&str| ["UTC", "GMT"].contains(text) || (text.contains('/') && !text.contains('%'));
+    calls > quoted.filter(is_zone).count()
+}
+
+#[derive(Debug, Row, Deserialize)]
 struct DependentRow {
     database: String,
     name: String,
@@ -165,7 +191,10 @@ impl Probe {
         let window_age = self.window_age(table, &engine).await?;
         let views = self.views(table).await?;
         let forced = self.forced().await?;
-        Ok(Deduplication { version, engine, window_age, views, forced })
+        // What the profile does not allow cannot be sent with a question either.
+        let lost = if forced.is_empty() { self.lost_settings().await? } else { Vec::new() };
+        let partition_zone = self.partition_zone(table).await?;
+        Ok(Deduplication { version, engine, window_age, views, forced, lost, partition_zone })
     }
 
     /// Blocks that were ever inserted into the table, by anyone, give or take what was deduplicated: only the difference between
@@ -181,6 +210,16 @@ impl Probe {
                         WHERE database = ? AND table = ? AND active GROUP BY partition_id)";
         let answer = self.client.query(question).bind(&self.database).bind(table).fetch_one::<u64>();
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.parts", answer).await
+    }
+
+    async fn partition_zone(&self, table: &str) -> Result<Option<String>, ProbeError> {
+        let question = "SELECT partition_key, serverTimezone() AS server_zone FROM system.tables \
+                        WHERE database = ? AND name = ?";
+        let answer =
+            self.client.query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
+        let action = format!("asking for the partition key of {}.{table}", self.database);
+        let row = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await?;
+        Ok(row.filter(|row| depends_on_zone(&row.partition_key)).map(|row| row.server_zone))
     }
 
     async fn window_age(&self, table: &str, engine: &TableEngine) -> Result<Option<Duration>, ProbeError> {
@@ -210,8 +249,11 @@ impl Probe {
                 if views.len() == VIEWS_MAX {
                     return Ok(views);
                 }
-                views.push(self.view(&row).await?);
-                tables.push((row.target_database, row.target_table));
+                let view = self.view(&row).await?;
+                if view.is_seen() {
+                    tables.push((row.target_database, row.target_table));
+                }
+                views.push(view);
             }
         }
         Ok(views)
@@ -219,14 +261,15 @@ impl Probe {
 
     async fn dependents(&self, database: &str, table: &str) -> Result<Vec<DependentRow>, ProbeError> {
         let action = format!("looking for views below {database}.{table}");
-        let question = "SELECT view.database AS database, view.name AS name, target_database, target_table, \
+        // A table names all views below it, also those that the user may not see; these come without anything else.
+        let question = "SELECT dependent.1 AS database, dependent.2 AS name, target_database, target_table, \
                         view.as_select AS as_select, target.partition_key AS target_partition_key \
-                        FROM system.tables AS view LEFT JOIN system.tables AS target \
+                        FROM (SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table)) AS dependent \
+                        FROM system.tables WHERE database = ? AND name = ?) AS below \
+                        LEFT JOIN system.tables AS view ON view.database = dependent.1 AND view.name = dependent.2 \
+                        LEFT JOIN system.tables AS target \
                         ON target.database = view.target_database AND target.name = view.target_table \
-                        WHERE view.engine = 'MaterializedView' AND (view.database, view.name) IN (\
-                        SELECT dependent.1, dependent.2 FROM (\
-                        SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table)) AS dependent \
-                        FROM system.tables WHERE database = ? AND name = ?))";
+                        WHERE view.engine IN ('MaterializedView', '')";
         let answer = self.client.query(question).bind(database).bind(table).fetch_all::<DependentRow>();
         self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await
     }
@@ -276,6 +319,27 @@ mod tests {
         let knows = |a, b| Version::parse(a).knows_tokens_of(Version::parse(b));
         assert!(knows("26.7.2.1", "26.6.1.1") && knows("26.5.1.1", "26.3.1.1"));
         assert!(!knows("26.6.1.1", "26.5.9.1") && !knows("26.5.9.1", "26.7.1.1"));
+    }
+
+    #[test]
+    fn a_partition_key_without_a_zone_depends_on_the_servers() {
+        let table = [
+            ("", false),
+            ("Day", false),
+            ("tuple()", true),
+            ("toDate(Timestamp)", true),
+            ("toDate32(Timestamp, 'UTC')", false),
+            ("toYYYYMM(Timestamp, 'Europe/Berlin')", false),
+            ("(toDate(Timestamp, 'UTC'), toHour(Timestamp))", true),
+            ("(toDate(Timestamp, 'UTC'), ServiceName)", false),
+            ("dateTrunc('day', Timestamp)", true),
+            ("dateTrunc('day', Timestamp, 'UTC')", false),
+            ("formatDateTime(Timestamp, '%Y/%m')", true),
+            ("é('", false),
+        ];
+        for (key, depends) in table {
+            assert_eq!(depends_on_zone(key), depends, "{key}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```text
 //! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinaryWithNamesAndTypes&decompress=1&…
 //!     &max_execution_time=…[&settings of the config]&query_id=…[&insert_deduplication_token=…]
-//! X-ClickHouse-User, X-ClickHouse-Key, Content-Length
+//! Authorization: Basic, Content-Length
 //! body: frames (crate::frame): one of names and types (crate::header), then those of the block
 //! ```
 //!
@@ -24,7 +24,7 @@ use http::{HeaderValue, Uri};
 
 use crate::body::WireFormat;
 use crate::column::TableColumns;
-use crate::endpoint::{Credentials, Endpoint};
+use crate::endpoint::{Credentials, Endpoint, UserError};
 use crate::outcome::Class;
 use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, percent_encoded, table_name};
@@ -40,13 +40,13 @@ const SERVER_TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 /// Why a target cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// User or password cannot be sent as an HTTP header.
-    #[error("preparing inserts into {table}: the {what} holds characters that an HTTP header cannot carry")]
-    Credential {
+    /// The user cannot be sent.
+    #[error("preparing inserts into {table}: {reason}")]
+    User {
         /// The table.
         table: String,
-        /// "user" or "password".
-        what: &'static str,
+        /// What is wrong with it.
+        reason: UserError,
     },
     /// The timeout is shorter than [`INSERT_TIMEOUT_MIN`].
     #[error("preparing inserts into {table}: the timeout of {timeout:?} is below {INSERT_TIMEOUT_MIN:?}")]
@@ -85,8 +85,7 @@ pub struct InsertTarget {
     /// The URI up to and without what differs between inserts, for rows and for columns.
     uri_start: String,
     native_uri_start: String,
-    user: HeaderValue,
-    password: HeaderValue,
+    authorization: HeaderValue,
     /// The frame that goes before those of every block.
     header: Bytes,
     timeout: Duration,
@@ -102,22 +101,14 @@ impl InsertTarget {
         if spec.timeout < INSERT_TIMEOUT_MIN {
             return Err(TargetError::Timeout { table, timeout: spec.timeout });
         }
-        let value = |text: &str, what: &'static str| {
-            let mut value = HeaderValue::from_bytes(text.as_bytes())
-                .map_err(|_| TargetError::Credential { table: table.clone(), what })?;
-            // Keeps it out of every debug text.
-            value.set_sensitive(true);
-            Ok(value)
-        };
-        let user = value(&spec.credentials.user, "user")?;
-        let password = value(&spec.credentials.password, "password")?;
+        let refused = |reason| TargetError::User { table: table.clone(), reason };
+        let authorization = spec.credentials.authorization().map_err(refused)?;
         Ok(Self {
             endpoint: spec.endpoint.clone(),
             uri_start: uri_start(spec, &table, header::FORMAT, &[]),
             native_uri_start: uri_start(spec, &table, native::FORMAT, NATIVE_PINNED),
             table,
-            user,
-            password,
+            authorization,
             header: header::frame(spec.columns),
             timeout: spec.timeout,
         })
@@ -152,12 +143,8 @@ impl InsertTarget {
         }
     }
 
-    pub(crate) fn user(&self) -> HeaderValue {
-        self.user.clone()
-    }
-
-    pub(crate) fn password(&self) -> HeaderValue {
-        self.password.clone()
+    pub(crate) fn authorization(&self) -> HeaderValue {
+        self.authorization.clone()
     }
 
     pub(crate) fn uri(&self, format: WireFormat, id: &InsertId<'_>) -> Uri {
@@ -210,23 +197,33 @@ pub struct InsertError {
     pub table: String,
 }
 
+/// Settings of an INSERT with this timeout, beside those that every INSERT has ([`PINNED`]): the server's own time limit, and what the config
+/// asks for.
+pub(crate) fn settings_beside_pinned(
+    timeout: Duration,
+    asked: &BTreeMap<String, String>,
+) -> impl Iterator<Item = (String, String)> {
+    let server_timeout = timeout.saturating_sub(SERVER_TIMEOUT_MARGIN).as_secs();
+    let limit = ("max_execution_time".to_owned(), server_timeout.to_string());
+    std::iter::once(limit).chain(asked.clone())
+}
+
 fn uri_start(spec: &TargetSpec<'_>, table: &str, format: &str, pinned: &[(&str, &str)]) -> String {
     let columns = spec.columns.columns();
     let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
     let query = format!("INSERT INTO {table} ({}) FORMAT {}", columns.join(", "), format);
-    let server_timeout = spec.timeout.saturating_sub(SERVER_TIMEOUT_MARGIN);
     let mut uri = format!(
-        "{}/?database={}&query={}&max_execution_time={}",
+        "{}/?database={}&query={}",
         spec.endpoint,
         percent_encoded(spec.database),
         percent_encoded(&query),
-        server_timeout.as_secs(),
     );
-    let asked = spec.settings.iter().map(|(name, value)| (&**name, &**value));
-    for (name, value) in asked.chain(PINNED.iter().chain(pinned).copied()) {
+    let mut add = |name: &str, value: &str| {
         write!(uri, "&{}={}", percent_encoded(name), percent_encoded(value))
             .expect("writing to a String cannot fail");
-    }
+    };
+    settings_beside_pinned(spec.timeout, spec.settings).for_each(|(name, value)| add(&name, &value));
+    PINNED.iter().chain(pinned).for_each(|(name, value)| add(name, value));
     uri
 }
 
@@ -283,12 +280,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_refused_at_start() {
-        let error = target("otel", "line\nbreak", Duration::from_secs(30)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "preparing inserts into `otel`.`otel_traces`: the password holds characters \
-             that an HTTP header cannot carry"
-        );
         assert!(matches!(target("otel", "", Duration::from_millis(1999)), Err(TargetError::Timeout { .. })));
     }
 

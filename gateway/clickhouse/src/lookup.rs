@@ -23,14 +23,15 @@
 use crate::{
     causes::with_causes,
     client::{CONNECT_TIMEOUT, IDLE_TIMEOUT, MESSAGE_CHARS_MAX},
-    endpoint::{Credentials, Endpoint},
+    endpoint::{Credentials, Endpoint, UserError},
     exception::code_of,
     rowbinary::{put_i64, put_string},
     sql::{percent_encoded, table_name},
     tls::Tls,
 };
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, Uri, header::CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
@@ -55,7 +56,7 @@ const GAP_NANOS: i64 = 60_000_000_000;
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// The request cannot be made: a user or password that no header can hold.
+    /// The request cannot be made: the user cannot be sent.
     #[error("preparing to count rows at {endpoint}: {reason}")]
     Request {
         /// The server.
@@ -198,8 +199,7 @@ fn time_spans(times: &[i64]) -> Vec<TimeSpan> {
 pub struct Lookup {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     endpoint: Endpoint,
-    user: HeaderValue,
-    password: HeaderValue,
+    authorization: HeaderValue,
     table: String,
     /// Separates the parts of a request's body: a random text, since keys hold ids of any length by anyone.
     boundary: String,
@@ -214,13 +214,9 @@ impl Lookup {
         table: &str,
         tls: &Tls,
     ) -> Result<Self, LookupError> {
-        let header = |what: &str, text: &str| {
-            let mut value = HeaderValue::from_str(text).map_err(|_| LookupError::Request {
-                endpoint: endpoint.to_string(),
-                reason: format!("the {what} holds characters that no HTTP header can hold"),
-            })?;
-            value.set_sensitive(true);
-            Ok(value)
+        let refused = |error: UserError| LookupError::Request {
+            endpoint: endpoint.to_string(),
+            reason: error.to_string(),
         };
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -231,8 +227,7 @@ impl Lookup {
         Ok(Self {
             http,
             endpoint: endpoint.clone(),
-            user: header("user", &credentials.user)?,
-            password: header("password", &credentials.password)?,
+            authorization: credentials.authorization().map_err(refused)?,
             table: table_name(database, table),
             boundary: format!("sluice-{:016x}{:016x}", random(), random()),
         })
@@ -285,8 +280,7 @@ impl Lookup {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
-        headers.insert("X-ClickHouse-User", self.user.clone());
-        headers.insert("X-ClickHouse-Key", self.password.clone());
+        headers.insert(AUTHORIZATION, self.authorization.clone());
         headers.insert(CONTENT_TYPE, content_type);
         request
     }
@@ -406,7 +400,7 @@ mod tests {
             query.contains("(toInt64(2)) OR Timestamp BETWEEN fromUnixTimestamp64Nano(toInt64(5))"),
             "{query}"
         );
-        let refused = Credentials { user: "a\nb".into(), ..credentials };
+        let refused = Credentials { user: "a:b".into(), ..credentials };
         assert!(Lookup::new(&endpoint, &refused, "d", "t", &Tls::unused()).is_err());
     }
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::causes::with_causes;
 use crate::client::IDLE_TIMEOUT;
-use crate::endpoint::{Credentials, Endpoint};
+use crate::endpoint::{Credentials, Endpoint, UserError};
 use crate::exception::code_of;
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
@@ -159,6 +159,19 @@ impl TableEngine {
         is_replicated(&self.name)
     }
 
+    /// Why no rows should be sent to it, if so.
+    pub fn unfit(&self) -> Option<&'static str> {
+        match &*self.name {
+            "Buffer" => Some(
+                "it acknowledges rows that it has in memory alone, and loses them with its server; name the table behind it",
+            ),
+            "View" | "LiveView" | "WindowView" | "Merge" | "Dictionary" => {
+                Some("it takes no rows; name a table that stores them")
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it can remember tokens at all.
     pub fn has_window(&self) -> bool {
         window_setting(&self.name).is_some()
@@ -167,7 +180,17 @@ impl TableEngine {
 
 impl Probe {
     /// Asks `endpoint` about `database`, which need not exist yet. Nothing is sent before the first question.
-    pub fn new(endpoint: &Endpoint, credentials: &Credentials, database: &str, tls: &Tls) -> Self {
+    ///
+    /// # Errors
+    /// [`UserError`] when the user cannot be sent.
+    pub fn new(
+        endpoint: &Endpoint,
+        credentials: &Credentials,
+        database: &str,
+        tls: &Tls,
+    ) -> Result<Self, UserError> {
+        let authorization = credentials.authorization()?;
+        let authorization = authorization.to_str().expect("base64 is text");
         let http = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -176,9 +199,8 @@ impl Probe {
         // version() in a database that does not exist.
         let client = Client::with_http_client(http)
             .with_url(endpoint.url())
-            .with_user(&credentials.user)
-            .with_password(&credentials.password);
-        Self { client, endpoint: endpoint.clone(), database: database.to_owned() }
+            .with_header("Authorization", authorization);
+        Ok(Self { client, endpoint: endpoint.clone(), database: database.to_owned() })
     }
 
     /// The server.
@@ -393,6 +415,7 @@ mod tests {
     fn probe() -> Probe {
         let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
         Probe::new(&Endpoint::parse("http://clickhouse:8123").unwrap(), &credentials, "otel", &Tls::unused())
+            .unwrap()
     }
 
     #[test]

@@ -161,6 +161,10 @@ async fn check_sink(
         Ok(fit) => {
             findings.found.push(format!("table {name} fits: {}", fit.columns));
             findings.found.extend(fit.notes);
+            let obstacles = sink.obstacles(&fit.columns).await;
+            findings.problems.extend(
+                obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
+            );
             findings.found.push(format!("delivery {}", promised(sink).await));
             let report = sink.differences(&mut |_| ()).await?;
             let differences =

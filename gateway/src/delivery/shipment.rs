@@ -249,7 +249,7 @@ impl Shipment {
                         () = self.over() => false,
                     };
                     let at = self.at();
-                    if was_asked && at.is_outdated {
+                    if was_asked && self.sending.tries.must_look(&at) {
                         self.count_unanswered();
                     }
                     next = Some(self.sending.tries.looked(&at));
@@ -400,7 +400,7 @@ impl Shipment {
         At {
             now,
             age_budget: delivery.standing.age_budget(place, self.sending.tries.first_sent()),
-            is_outdated: delivery.standing.is_outdated(place, now),
+            heard: delivery.standing.heard(place),
             insert_timeout: delivery.sink.insert_timeout(),
             random: self.random(),
         }

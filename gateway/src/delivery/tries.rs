@@ -7,7 +7,7 @@
 //!            sending() ----------------- send ---------------- failed() --> SendAgain, Halt: wait, then sending()
 //!               |                                                  |------> Describe: look at the table, then described()
 //!               |--> Look: in doubt, and for how long tokens       |------> AskFate: before it is sent in parts, then told()
-//!               |    are remembered was not asked of late,         |------> Bisect, Split: over; its parts have tries of their own
+//!               |    are remembered was not asked since,          |------> Bisect, Split: over; its parts have tries of their own
 //!               |    then looked()                                 `------> Settle: over; its rows are in the table
 //!               `--> AskFate: in doubt for longer than the
 //!                    server remembers tokens, then told(), or untold() while none answers
@@ -22,7 +22,10 @@
 //! Times are durations since a fixed point, 1970 say, by a clock that is never set back while the program runs: what a former
 //! owner wrote down about a range is on the same scale, give or take the clocks of two machines.
 
-use crate::delivery::retry::{self, Pace};
+use crate::{
+    delivery::retry::{self, Pace},
+    signals::guarantee::OUTDATED_AFTER,
+};
 use sluice_clickhouse::{
     fate::Fate,
     outcome::{self, Actor, Class},
@@ -52,8 +55,8 @@ pub struct At {
     pub now: Duration,
     /// For how long a token may be relied on ([`crate::signals::guarantee::age_budget`]); zero when the server remembers none.
     pub age_budget: Duration,
-    /// Whether the servers were not asked of late what that budget rests on: others may have written any number of blocks since.
-    pub is_outdated: bool,
+    /// When a server has said last what that budget rests on ([`crate::signals::guarantee::Standing::heard`]).
+    pub heard: Option<Duration>,
     /// How long a try takes at the most.
     pub insert_timeout: Duration,
     /// A random number from 0 to 1.
@@ -165,6 +168,8 @@ pub struct Tries {
     sent: Duration,
     /// When the first try began of which nobody knows whether it stored the block.
     doubt_since: Option<Duration>,
+    /// When the last such try ended.
+    unsure: Option<Duration>,
     /// When the table was last seen to be as rows are encoded for.
     described: Option<Duration>,
     /// What is done once the fate is known; `None`: send again.
@@ -183,6 +188,7 @@ impl Tries {
             alike: 0,
             sent: Duration::ZERO,
             doubt_since: None,
+            unsure: None,
             described: None,
             cut: None,
         }
@@ -236,7 +242,7 @@ impl Tries {
     /// Before each send: `None` when it may begin now, and then it must.
     pub fn sending(&mut self, at: &At) -> Option<Next> {
         // First: until a server answers, none can say how old is too old, and none what became of the block.
-        if self.doubt_since.is_some() && at.is_outdated {
+        if self.must_look(at) {
             return Some(Next::Look);
         }
         if self.is_too_old(at.now, at) {
@@ -258,6 +264,7 @@ impl Tries {
         }
         if outcome::may_be_stored(failure.code, failure.class, self.views) {
             self.doubt_since.get_or_insert(self.sent);
+            self.unsure = Some(at.now);
         }
         match self.class_now(failure, at) {
             Class::Done => Next::Settle { views_incomplete: false },
@@ -285,7 +292,7 @@ impl Tries {
     /// After the servers were asked. While none answers the block waits: it is not sent on the strength of what was so before they
     /// went away.
     pub fn looked(&self, at: &At) -> Next {
-        let after = if at.is_outdated { self.wait_for_answer(at) } else { Duration::ZERO };
+        let after = if self.must_look(at) { self.wait_for_answer(at) } else { Duration::ZERO };
         let replica = self.last.map_or(Replica::Another, replica);
         Next::SendAgain { after, replica, may_double: false }
     }
@@ -294,6 +301,16 @@ impl Tries {
     pub fn untold(&mut self, at: &At) -> Next {
         self.cut = None;
         Next::SendAgain { after: self.wait_for_answer(at), replica: Replica::Another, may_double: false }
+    }
+
+    /// Whether the servers must say anew what the budget rests on before a block in doubt is sent again: they have not of late, and others
+    /// may have written any number of blocks since; or not since the last try that left doubt, which may have been lost because a server
+    /// was restarted as one that does not know the token.
+    pub fn must_look(&self, at: &At) -> bool {
+        let is_outdated = |heard: Duration| {
+            at.now.saturating_sub(heard) > OUTDATED_AFTER || self.unsure.is_some_and(|unsure| heard < unsure)
+        };
+        self.doubt_since.is_some() && at.heard.is_none_or(is_outdated)
     }
 
     fn wait_for_answer(&self, at: &At) -> Duration {

@@ -76,17 +76,23 @@ pub enum Reason {
     AsyncInsertForced,
     /// The user's profile forces other settings than every INSERT asks for.
     SettingsForced,
+    /// Settings of INSERTs, tokens among them, do not reach the server.
+    SettingsLost,
     /// The server was upgraded to one that does not know the tokens of before.
     ServerUpgraded,
+    /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
+    TimeZone,
     /// A range is in doubt for longer than its token may be relied on.
     InDoubtTooOld,
+    /// A view below the table, or the view's table, may not be seen by the gateway's user. The table itself has every row once.
+    ViewsUnseen,
     /// A view below the table takes retries for new rows. The table itself has every row once.
     ViewsNotOnce,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
         Self::PlanUnavailable,
@@ -98,14 +104,24 @@ impl Reason {
         Self::ServersNotReplicas,
         Self::AsyncInsertForced,
         Self::SettingsForced,
+        Self::SettingsLost,
         Self::ServerUpgraded,
+        Self::TimeZone,
         Self::InDoubtTooOld,
+        Self::ViewsUnseen,
         Self::ViewsNotOnce,
     ];
 
     /// Whether a retry may be stored twice although the table has a window.
     fn voids_tokens(self) -> bool {
-        matches!(self, Self::ServersNotReplicas | Self::AsyncInsertForced | Self::SettingsForced)
+        matches!(
+            self,
+            Self::ServersNotReplicas
+                | Self::AsyncInsertForced
+                | Self::SettingsForced
+                | Self::SettingsLost
+                | Self::TimeZone
+        )
     }
 
     /// As a metric label.
@@ -122,8 +138,11 @@ impl Reason {
             Self::ServersNotReplicas => "servers_not_replicas",
             Self::AsyncInsertForced => "async_insert_forced",
             Self::SettingsForced => "settings_forced",
+            Self::SettingsLost => "settings_lost",
             Self::ServerUpgraded => "server_upgraded",
+            Self::TimeZone => "time_zone",
             Self::InDoubtTooOld => "in_doubt_too_old",
+            Self::ViewsUnseen => "views_unseen",
             Self::ViewsNotOnce => "views_not_once",
         }
     }
@@ -149,11 +168,23 @@ impl fmt::Display for Reason {
             }
             Self::AsyncInsertForced => "the user's profile forces async_insert",
             Self::SettingsForced => "the user's profile forces settings on which deduplication rests",
+            Self::SettingsLost => {
+                "something between the gateway and the server takes settings out of the query string of requests, deduplication tokens \
+                 among them; let it pass all of them, or name the server itself as endpoint"
+            }
             Self::ServerUpgraded => {
                 "the server was upgraded and has forgotten the deduplication tokens of before"
             }
+            Self::TimeZone => {
+                "the table's partitions depend on the server's time zone, which has changed or differs between servers, so that a retry \
+                 may come into another partition, where its deduplication token is not known; name a zone in PARTITION BY"
+            }
             Self::InDoubtTooOld => {
                 "a range is in doubt for longer than its deduplication token is remembered"
+            }
+            Self::ViewsUnseen => {
+                "the table has every row once, but the gateway's user may not see a materialized view below it, or the view's table, and \
+                 cannot tell whether they take retries for new rows; GRANT SHOW TABLES, SHOW COLUMNS on both to the user"
             }
             Self::ViewsNotOnce => {
                 "the table has every row once, but a materialized view below it takes retries for new rows; \
@@ -183,6 +214,9 @@ impl Verdict {
         }
         for answer in answers {
             reasons.extend(reasons_of(answer, servers));
+        }
+        if answers.iter().any(|answer| answer.partition_zone != answers[0].partition_zone) {
+            reasons.insert(Reason::TimeZone);
         }
         let budgets = answers.iter().map(|answer| age_budget(answer, load.blocks_per_second));
         let is_kept = !reasons.iter().any(|reason| reason.voids_tokens());
@@ -242,7 +276,14 @@ fn reasons_of(answer: &Deduplication, servers: usize) -> Vec<Reason> {
         "async_insert" => Reason::AsyncInsertForced,
         _ => Reason::SettingsForced,
     }));
-    if answer.views.iter().any(|view| !view.is_once(answer.version)) {
+    if !answer.lost.is_empty() {
+        reasons.push(Reason::SettingsLost);
+    }
+    let (seen, unseen): (Vec<_>, Vec<_>) = answer.views.iter().partition(|view| view.is_seen());
+    if !unseen.is_empty() {
+        reasons.push(Reason::ViewsUnseen);
+    }
+    if seen.iter().any(|view| !view.is_once(answer.version)) {
         reasons.push(Reason::ViewsNotOnce);
     }
     reasons

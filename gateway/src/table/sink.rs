@@ -6,7 +6,7 @@ use sluice_clickhouse::{
     column::TableColumns,
     ddl::TableSpec,
     deduplication::Deduplication,
-    endpoint::{Credentials, Endpoint, EndpointError},
+    endpoint::{Credentials, Endpoint, EndpointError, UserError},
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetError, TargetSpec},
     lookup::{Lookup, LookupError},
@@ -30,6 +30,9 @@ pub enum Error {
     /// An endpoint of the config is not one.
     #[error(transparent)]
     Endpoint(EndpointError),
+    /// The user cannot be sent.
+    #[error(transparent)]
+    User(UserError),
     /// The inserts cannot be prepared.
     #[error(transparent)]
     Target(TargetError),
@@ -43,6 +46,26 @@ pub enum Error {
         table: String,
         /// Every column that is missing or of another type.
         mismatches: Vec<Mismatch>,
+    },
+    /// The user may not insert.
+    #[error("the user {user} may not insert into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
+    Grant {
+        /// The server.
+        endpoint: String,
+        /// The table.
+        table: String,
+        /// Who inserts.
+        user: String,
+    },
+    /// The table's engine takes no rows, or does not keep them.
+    #[error("the table {table} is a {engine}: {why}")]
+    Engine {
+        /// The table.
+        table: String,
+        /// Its engine.
+        engine: String,
+        /// What is wrong with it, and what would help.
+        why: &'static str,
     },
     /// The tables of two shards differ: rows are encoded once for all.
     #[error(
@@ -69,7 +92,7 @@ impl Error {
         match self {
             Self::Probe(ProbeError::Unreachable { .. }) => Some("Unreachable"),
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
-            Self::Probe(ProbeError::Refused { .. }) => Some("AuthFailed"),
+            Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
@@ -77,6 +100,8 @@ impl Error {
             | Self::Credentials(_)
             | Self::Tls(_)
             | Self::Endpoint(_)
+            | Self::Engine { .. }
+            | Self::User(_)
             | Self::Target(_) => None,
         }
     }
@@ -86,6 +111,7 @@ impl Error {
         matches!(
             self,
             Self::Table { .. }
+                | Self::Engine { .. }
                 | Self::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
         )
     }
@@ -185,7 +211,8 @@ impl Sink {
             endpoints.iter().map(|text| Endpoint::parse(text)).collect();
         let endpoints = endpoints.map_err(Error::Endpoint)?;
         let tls = tls(config, &endpoints)?;
-        let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database, &tls)).collect();
+        let probe = |endpoint| Probe::new(endpoint, &credentials, &config.database, &tls);
+        let probes = endpoints.iter().map(probe).collect::<Result<_, _>>().map_err(Error::User)?;
         let sink = Self {
             endpoints,
             credentials,
@@ -230,8 +257,38 @@ impl Sink {
     /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
     /// decides.
     pub async fn check_table(&self) -> Result<TableFit, Error> {
-        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
-        table::check(&described).map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+        let described = self.ask(|probe| async move {
+            // Who may insert into a table may see what it is.
+            Ok((probe.describe(&self.table).await?, probe.engine(&self.table).await?))
+        });
+        let (described, engine) = described.await?;
+        let table = self.table_name();
+        if let Some(why) = engine.unfit() {
+            return Err(Error::Engine { table, engine: engine.name, why });
+        }
+        table::check(&described).map_err(|mismatches| Error::Table { table, mismatches })
+    }
+
+    /// What keeps every INSERT of these columns from succeeding, as each server says: settings that the user may not set, and the grant. Nothing
+    /// is inserted.
+    pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
+        let mut obstacles = Vec::new();
+        for probe in &self.probes {
+            if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
+                obstacles.push(Error::Probe(error));
+            }
+            match probe.may_insert(&self.table, columns).await {
+                Ok(true) => {}
+                Ok(false) => obstacles.push(self.no_grant(probe)),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
+        }
+        obstacles
+    }
+
+    fn no_grant(&self, probe: &Probe) -> Error {
+        let (table, user) = (self.table_name(), self.credentials.user.clone());
+        Error::Grant { endpoint: probe.endpoint().to_string(), table, user }
     }
 
     /// The same for rows that were encoded for some columns, whatever new rows are encoded for.

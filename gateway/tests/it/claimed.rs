@@ -8,10 +8,11 @@ const CLAIMED: Failure = Failure { class: Class::InDoubt, code: Some(NOT_THE_SER
 
 /// Seconds after a block was first sent.
 fn at(seconds: u64) -> At {
+    let now = Duration::from_hours(1) + Duration::from_secs(seconds);
     At {
-        now: Duration::from_hours(1) + Duration::from_secs(seconds),
+        now,
         age_budget: Duration::from_mins(30),
-        is_outdated: false,
+        heard: Some(now),
         insert_timeout: Duration::from_secs(30),
         random: 1.0,
     }

@@ -1,11 +1,13 @@
 //! What the promise "once" rests on, as a real server shows it.
 
 use crate::{
+    front::Front,
     messages::{message, span},
     server::{Database, frames, send},
 };
 use sluice_gateway::signals::guarantee::{Load, Reason, Verdict};
 use sluice_gateway::table::sink::Sink;
+use sluice_gateway_config::Layout;
 use std::time::Duration;
 
 const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };
@@ -107,6 +109,36 @@ async fn views_are_found_with_their_tables_all_the_way_down() {
     database.execute(&view("second", "forgets", "kept")).await;
     assert_eq!(sink.deduplication().await[0].as_ref().unwrap().views.len(), 2);
     assert_eq!(reasons(&sink).await, [Reason::ViewsNotOnce]);
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_proxy_that_takes_settings_away_is_found() {
+    let database = Database::new("proxy").await;
+    database.with_table().await;
+    let front = Front::before(database.authority()).await;
+    let sink = database.sink_at(Layout::Json, &front.url);
+    assert_eq!(reasons(&sink).await, [Reason::SettingsLost]);
+    let lost = sink.deduplication().await.remove(0).unwrap().lost;
+    assert!(lost.iter().any(|name| name == "insert_deduplication_token"), "{lost:?}");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn partitions_by_the_servers_days_are_told_from_others() {
+    let database = Database::new("zones").await;
+    let (sink, _) = database.with_table().await;
+    let zone = async || sink.deduplication().await.remove(0).unwrap().partition_zone;
+    assert_eq!(zone().await, None, "our own table");
+    let name = &database.name;
+    database.execute(&format!("DROP TABLE {name}.otel_traces SYNC")).await;
+    database
+        .execute(&format!(
+            "CREATE TABLE {name}.otel_traces (Timestamp DateTime64(9)) ENGINE = MergeTree \
+             PARTITION BY toDate(Timestamp) ORDER BY ()"
+        ))
+        .await;
+    assert_eq!(zone().await, Some(database.answer("SELECT serverTimezone()").await));
     database.drop().await;
 }
 

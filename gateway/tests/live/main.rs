@@ -18,6 +18,8 @@ mod cut;
 mod dead_letters;
 mod drain;
 mod fate;
+mod few_rights;
+mod front;
 mod guarantee;
 mod layouts;
 mod limits;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const MINUTE: Duration = Duration::from_mins(1);
 
 fn at(now: Duration) -> At {
-    At { now, age_budget: 30 * MINUTE, is_outdated: false, insert_timeout: MINUTE / 2, random: 1.0 }
+    At { now, age_budget: 30 * MINUTE, heard: Some(now), insert_timeout: MINUTE / 2, random: 1.0 }
 }
 
 const NOW: Duration = Duration::from_hours(1);
@@ -393,7 +393,7 @@ fn parts_of_a_block_do_not_look_at_the_table_each_for_itself() {
 #[test]
 fn a_block_in_doubt_is_not_sent_on_the_strength_of_what_was_known_before_a_cut() {
     let mut tries = Tries::new(false);
-    let outdated = |now| At { is_outdated: true, ..at(now) };
+    let outdated = |now| At { heard: Some(NOW), ..at(now) };
     assert_eq!(tries.sending(&outdated(NOW)), None, "nobody has sent it");
     tries.failed(LOST, &outdated(NOW));
     // Twenty minutes, of a budget that was half an hour before the server went away.
@@ -415,9 +415,27 @@ fn a_block_in_doubt_is_not_sent_on_the_strength_of_what_was_known_before_a_cut()
 }
 
 #[test]
+fn a_block_in_doubt_is_sent_again_once_its_servers_have_answered_since() {
+    let mut tries = Tries::new(false);
+    assert_eq!(tries.sending(&at(NOW)), None);
+    let second = Duration::from_secs(1);
+    // They have answered while it was sent: what ended the try may have been a restart after that.
+    let before = |now| At { heard: Some(NOW + second), ..at(now) };
+    tries.failed(LOST, &before(NOW + 2 * second));
+    assert_eq!(tries.sending(&before(NOW + 3 * second)), Some(Next::Look));
+    let since = |now| At { heard: Some(NOW + 2 * second), ..at(now) };
+    assert_eq!(tries.sending(&since(NOW + 3 * second)), None);
+    // A server that was not reached has not taken it.
+    let mut tries = Tries::new(false);
+    assert_eq!(tries.sending(&at(NOW)), None);
+    tries.failed(REFUSED, &before(NOW + 2 * second));
+    assert_eq!(tries.sending(&before(NOW + 3 * second)), None);
+}
+
+#[test]
 fn nobody_is_asked_for_a_fate_before_a_server_answers() {
     // As after a start while the servers of its shard are away: nothing is known of their window.
-    let unheard = |now| At { age_budget: Duration::ZERO, is_outdated: true, ..at(now) };
+    let unheard = |now| At { age_budget: Duration::ZERO, heard: None, ..at(now) };
     let mut tries = Tries::inherited(false, NOW);
     for minutes in 1..20 {
         let at = unheard(NOW + minutes * MINUTE);
@@ -428,7 +446,7 @@ fn nobody_is_asked_for_a_fate_before_a_server_answers() {
     // Once one has answered its token is as good as before.
     assert_eq!(tries.clone().sending(&at(NOW + 20 * MINUTE)), None);
     // Or the server has none; while it does not say what became of the block, that is asked again.
-    let none = At { is_outdated: false, ..unheard(NOW + 20 * MINUTE) };
+    let none = At { age_budget: Duration::ZERO, ..at(NOW + 20 * MINUTE) };
     for _ in 0..3 {
         assert_eq!(tries.sending(&none), Some(Next::AskFate(Why::TooOld)));
         let Next::SendAgain { after, replica, may_double } = tries.untold(&none) else { panic!("it waits") };

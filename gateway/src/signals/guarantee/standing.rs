@@ -8,14 +8,14 @@
 //! Owner: shared, behind a lock that is held for a map's operation and only for blocks that failed. Limits: a number for each block on its
 //! way that is in doubt.
 
-use super::{Load, OUTDATED_AFTER, Reason, Verdict, WINDOW_SHARE};
+use super::{Load, Reason, Verdict, WINDOW_SHARE};
 use crate::signals::metrics::GuaranteeMetrics;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// What is in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,9 +34,8 @@ pub struct Doubt {
 pub struct Standing {
     metrics: GuaranteeMetrics,
     known: Mutex<Known>,
-    /// Told when a shard's servers are to be asked at once, and when that was tried.
+    /// Told when a shard's servers are to be asked at once.
     ask: Notify,
-    asked: Notify,
 }
 
 #[derive(Debug)]
@@ -45,8 +44,8 @@ struct Known {
     shards: Vec<OfShard>,
     /// What others than the sink have found.
     beside: BTreeSet<Reason>,
-    /// Shards whose servers are to be asked at once.
-    wanted: BTreeSet<usize>,
+    /// Shards whose servers are to be asked at once, for each block on its way that waits for it, and what ends its wait.
+    wanted: Vec<(usize, oneshot::Sender<()>)>,
     /// Of which shard each range is that is in doubt, and since when.
     in_doubt: BTreeMap<u64, (usize, Duration)>,
     next: u64,
@@ -58,8 +57,8 @@ struct OfShard {
     verdict: Verdict,
     /// When its servers have answered last; `None`: they never have.
     heard: Option<Duration>,
-    /// Before this moment tokens were written that its servers do not know any more.
-    forgotten: Duration,
+    /// Before this moment tokens were written that its servers do not know any more, and why.
+    forgotten: Option<(Duration, Reason)>,
 }
 
 impl Standing {
@@ -68,11 +67,11 @@ impl Standing {
         let known = Known {
             shards: vec![OfShard::unheard(); shards],
             beside: beside.into_iter().collect(),
-            wanted: BTreeSet::new(),
+            wanted: Vec::new(),
             in_doubt: BTreeMap::new(),
             next: 0,
         };
-        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new(), asked: Notify::new() };
+        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new() };
         standing.tell(Duration::ZERO);
         standing
     }
@@ -81,22 +80,22 @@ impl Standing {
     pub fn age_budget(&self, shard: usize, since: Duration) -> Duration {
         let known = self.known();
         let of = known.of(shard);
-        if since < of.forgotten { Duration::ZERO } else { of.verdict.age_budget }
+        let is_forgotten = of.forgotten.is_some_and(|(before, _)| since < before);
+        if is_forgotten { Duration::ZERO } else { of.verdict.age_budget }
     }
 
-    /// Whether no server of this shard has said of late what that rests on.
-    pub fn is_outdated(&self, shard: usize, now: Duration) -> bool {
-        let heard = self.known().of(shard).heard;
-        heard.is_none_or(|heard| now.saturating_sub(heard) > OUTDATED_AFTER)
+    /// When a server of this shard was asked last what that rests on, and answered; `None`: none has answered yet.
+    pub fn heard(&self, shard: usize) -> Option<Duration> {
+        self.known().of(shard).heard
     }
 
-    /// Has the servers of this shard asked at once, and waits until that was tried.
+    /// Has the servers of this shard asked at once, and waits until that was tried after this call.
     pub async fn look(&self, shard: usize) {
-        // Registered before it is asked for: what is over in between is not missed.
-        let asked = self.asked.notified();
-        self.known().wanted.insert(shard);
+        let (asked, wait) = oneshot::channel();
+        self.known().wanted.push((shard, asked));
         self.ask.notify_one();
-        asked.await;
+        // Dropped once it was tried, or when nobody asks any more.
+        let _ = wait.await;
     }
 
     /// Whether materialized views hang below this shard's table.
@@ -141,14 +140,14 @@ impl Standing {
         reason
     }
 
-    /// What the servers of this shard say now; `forgot` when they are of a version that does not know the tokens of before.
-    pub fn found(&self, shard: usize, verdict: Verdict, forgot: bool, now: Duration) {
+    /// What the servers of this shard say now; `forgot` why they do not know the tokens of before.
+    pub fn found(&self, shard: usize, verdict: Verdict, forgot: Option<Reason>, now: Duration) {
         let mut known = self.known();
         let of = known.shards.get_mut(shard).expect("only servers of the config are asked");
         of.verdict = verdict;
         of.heard = Some(now);
-        if forgot {
-            of.forgotten = now;
+        if let Some(reason) = forgot {
+            of.forgotten = Some((now, reason));
         }
     }
 
@@ -157,19 +156,14 @@ impl Standing {
         self.known().verdict()
     }
 
-    /// Shards whose servers are to be asked at once, since this was asked last.
-    pub(super) fn take_wanted(&self) -> BTreeSet<usize> {
+    /// Shards whose servers are to be asked at once, and what is dropped once that was tried.
+    pub(super) fn take_wanted(&self) -> Vec<(usize, oneshot::Sender<()>)> {
         std::mem::take(&mut self.known().wanted)
     }
 
     /// Waits until servers are to be asked at once.
     pub(super) async fn wanted(&self) {
         self.ask.notified().await;
-    }
-
-    /// They were, with or without an answer.
-    pub(super) fn was_tried(&self) {
-        self.asked.notify_waiters();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -183,7 +177,7 @@ impl OfShard {
         let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
         // Until it is known that there are none: what a view refuses may be in the table.
         let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
-        Self { verdict, heard: None, forgotten: Duration::ZERO }
+        Self { verdict, heard: None, forgotten: None }
     }
 
     /// How much of the window a range has used that is in doubt for so long.
@@ -192,9 +186,11 @@ impl OfShard {
         if budget > 0.0 { age.as_secs_f64() * WINDOW_SHARE / budget } else { 1.0 }
     }
 
-    /// Whether something sent before it forgot its tokens may be in flight still: later it is settled, or named as in doubt for too long.
-    fn is_upgraded(&self, now: Duration) -> bool {
-        self.forgotten > Duration::ZERO && now < self.forgotten + self.verdict.age_budget
+    /// Why it forgot its tokens, while something sent before that may be in flight still: later it is settled, or named as in doubt for
+    /// too long.
+    fn forgets(&self, now: Duration) -> Option<Reason> {
+        let (before, reason) = self.forgotten?;
+        (now < before + self.verdict.age_budget).then_some(reason)
     }
 }
 
@@ -227,9 +223,7 @@ impl Known {
         if self.in_doubt.values().any(is_too_old) {
             reasons.insert(Reason::InDoubtTooOld);
         }
-        if self.shards.iter().any(|of| of.is_upgraded(now)) {
-            reasons.insert(Reason::ServerUpgraded);
-        }
+        reasons.extend(self.shards.iter().filter_map(|of| of.forgets(now)));
         reasons
     }
 }

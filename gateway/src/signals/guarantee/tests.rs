@@ -19,6 +19,8 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
         window_age: is_replicated.then_some(Duration::from_hours(1)),
         views: Vec::new(),
         forced: Vec::new(),
+        lost: Vec::new(),
+        partition_zone: None,
     }
 }
 
@@ -43,6 +45,13 @@ fn reasons(answers: &[Deduplication], servers: usize) -> Vec<Reason> {
 
 #[test]
 fn what_is_missing_is_named() {
+    let lost = Deduplication { lost: vec!["async_insert".into()], ..answer("MergeTree", 10_000) };
+    let unseen = View { engine: String::new(), ..view(0) };
+    let unseen = Deduplication { views: vec![unseen], ..answer("MergeTree", 10_000) };
+    let in_zone = |zone: &str| Deduplication {
+        partition_zone: Some(zone.into()),
+        ..answer("ReplicatedMergeTree", 10_000)
+    };
     let with_view = |blocks| Deduplication { views: vec![view(blocks)], ..answer("MergeTree", 10_000) };
     let table: &[(Vec<Deduplication>, usize, &[Reason])] = &[
         (vec![answer("MergeTree", 10_000)], 1, &[]),
@@ -63,8 +72,12 @@ fn what_is_missing_is_named() {
         ),
         (vec![forced("async_insert")], 1, &[Reason::AsyncInsertForced]),
         (vec![forced("max_insert_block_size")], 1, &[Reason::SettingsForced]),
+        (vec![lost.clone()], 1, &[Reason::SettingsLost]),
+        (vec![in_zone("UTC"); 2], 2, &[]),
+        (vec![in_zone("UTC"), in_zone("Asia/Tokyo")], 2, &[Reason::TimeZone]),
         (vec![with_view(0)], 1, &[Reason::ViewsNotOnce]),
         (vec![with_view(10_000)], 1, &[]),
+        (vec![unseen], 1, &[Reason::ViewsUnseen]),
         (vec![answer("Null", 0)], 2, &[Reason::EngineForgets, Reason::ServersNotReplicas]),
     ];
     for (answers, servers, expected) in table {
@@ -74,7 +87,8 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn a_window_that_a_retry_may_miss_is_none() {
-    for answers in [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")]] {
+    let lost = Deduplication { lost: vec!["async_insert".into()], ..answer("MergeTree", 10_000) };
+    for answers in [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")], vec![lost]] {
         assert_eq!(Verdict::of(&answers, answers.len(), &LOAD).age_budget, Duration::ZERO);
     }
 }
@@ -157,7 +171,7 @@ fn one_series_is_1_and_says_why() {
     assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
     let standing = Standing::new(metrics.guarantee.clone(), 1, [Reason::PlanUnavailable]);
     assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
-    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
     assert_eq!(standing.tell(SECOND), Some(Reason::PlanUnavailable));
     standing.beside(Reason::PlanUnavailable, false, SECOND);
     assert_eq!(promised(&metrics), series("exactly_once_effect", "none"));
@@ -166,14 +180,11 @@ fn one_series_is_1_and_says_why() {
 }
 
 #[test]
-fn what_no_server_has_said_for_two_looks_is_outdated() {
-    let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
-    assert!(standing.is_outdated(0, SECOND), "nobody has answered yet");
-    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, 100 * SECOND);
-    assert!(!standing.is_outdated(0, 100 * SECOND + 2 * LOOK_INTERVAL));
-    assert!(standing.is_outdated(0, 101 * SECOND + 2 * LOOK_INTERVAL));
-    assert!(standing.is_outdated(1, 100 * SECOND), "another shard");
+fn when_a_server_has_answered_is_known_of_each_shard() {
+    let standing = Standing::new(metrics().guarantee.clone(), 2, []);
+    assert_eq!(standing.heard(0), None);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, 100 * SECOND);
+    assert_eq!((standing.heard(0), standing.heard(1)), (Some(100 * SECOND), None));
 }
 
 #[test]
@@ -204,14 +215,14 @@ async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
         watch.look_where_wanted(SECOND).await;
         tokio::task::yield_now().await;
     }
-    assert!(standing.is_outdated(0, SECOND), "nobody has answered");
+    assert_eq!(standing.heard(0), None, "nobody has answered");
 }
 
 #[test]
 fn a_range_in_doubt_uses_up_the_window() {
     let metrics = metrics();
     let standing = Standing::new(metrics.guarantee.clone(), 1, []);
-    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
     let budget = standing.age_budget(0, SECOND);
     assert_eq!(budget, 5_000 * SECOND);
     let (old, young) = (standing.enter_doubt(0, 100 * SECOND), standing.enter_doubt(0, 200 * SECOND));
@@ -237,8 +248,8 @@ fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
     let metrics = metrics();
     let standing = Standing::new(metrics.guarantee.clone(), 1, []);
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
-    standing.found(0, verdict.clone(), false, SECOND);
-    standing.found(0, verdict.clone(), true, 100 * SECOND);
+    standing.found(0, verdict.clone(), None, SECOND);
+    standing.found(0, verdict.clone(), Some(Reason::ServerUpgraded), 100 * SECOND);
     assert_eq!(standing.age_budget(0, 99 * SECOND), Duration::ZERO);
     assert_eq!(standing.age_budget(0, 100 * SECOND), verdict.age_budget);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
@@ -263,14 +274,14 @@ fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others
     let standing = Standing::new(metrics.guarantee.clone(), 3, []);
     let (whole, none) = (answer("MergeTree", 10_000), answer("MergeTree", 0));
     let verdict = Verdict::of(&[whole], 1, &LOAD);
-    standing.found(0, verdict.clone(), false, SECOND);
-    standing.found(1, Verdict::of(&[none], 1, &LOAD), false, SECOND);
+    standing.found(0, verdict.clone(), None, SECOND);
+    standing.found(1, Verdict::of(&[none], 1, &LOAD), None, SECOND);
     let budgets = [0, 1, 2].map(|shard| standing.age_budget(shard, SECOND));
     assert_eq!(budgets, [verdict.age_budget, Duration::ZERO, Duration::ZERO]);
     let views = [0, 1, 2].map(|shard| standing.has_views(shard));
     assert_eq!(views, [false, false, true], "what nobody has looked at may have some");
-    let outdated = [0, 1, 2].map(|shard| standing.is_outdated(shard, SECOND));
-    assert_eq!(outdated, [false, false, true]);
+    let heard = [0, 1, 2].map(|shard| standing.heard(shard));
+    assert_eq!(heard, [Some(SECOND), Some(SECOND), None]);
     // What is reported is of the weakest.
     assert_eq!(standing.verdict().reasons, [Reason::NotProbed, Reason::WindowOff].into());
     assert_eq!(standing.tell(SECOND), Some(Reason::NotProbed));
@@ -281,8 +292,8 @@ fn the_doubt_of_a_shard_uses_up_its_own_window() {
     let metrics = metrics();
     let standing = Standing::new(metrics.guarantee.clone(), 2, []);
     let of = |window| Verdict::of(&[answer("MergeTree", window)], 1, &LOAD);
-    standing.found(0, of(10_000), false, SECOND);
-    standing.found(1, of(1_000), false, SECOND);
+    standing.found(0, of(10_000), None, SECOND);
+    standing.found(1, of(1_000), None, SECOND);
     let told = |name: &str| {
         let text = metrics.text().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("sluice_gateway_{name} ")));
@@ -306,8 +317,8 @@ fn an_upgrade_of_one_shard_ends_its_own_tokens_alone() {
     let metrics = metrics();
     let standing = Standing::new(metrics.guarantee.clone(), 2, []);
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
-    standing.found(0, verdict.clone(), false, SECOND);
-    standing.found(1, verdict.clone(), true, 100 * SECOND);
+    standing.found(0, verdict.clone(), None, SECOND);
+    standing.found(1, verdict.clone(), Some(Reason::ServerUpgraded), 100 * SECOND);
     let budgets = [0, 1].map(|shard| standing.age_budget(shard, 99 * SECOND));
     assert_eq!(budgets, [verdict.age_budget, Duration::ZERO]);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));

@@ -1,8 +1,8 @@
 //! Asks the servers of every shard what can be promised, again and again.
 //!
 //! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
-//! changes nothing; of a shard that has never answered nothing is promised, and one that has not answered of late is asked again before
-//! a block in doubt is sent to it.
+//! changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
+//! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
 
 use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
 use crate::table::sink::Sink;
@@ -12,6 +12,7 @@ use sluice_clickhouse::{
 };
 use sluice_kafka::{ConsumerStats, watchdog};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -30,8 +31,8 @@ pub struct Watch {
 /// What the servers of a shard have answered.
 struct Answered {
     verdict: Verdict,
-    /// Whether they are of a version that does not know the tokens of before.
-    forgot: bool,
+    /// Why they do not know the tokens of before.
+    forgot: Option<Reason>,
 }
 
 /// One shard.
@@ -39,6 +40,8 @@ struct OfShard {
     sink: Sink,
     rate: BlockRate,
     version: Option<Version>,
+    /// Time zones of the servers that have answered last, where the table's partitions depend on them.
+    zones: BTreeSet<String>,
     /// What was said last by a server that does not answer.
     error: Option<ProbeError>,
 }
@@ -84,18 +87,13 @@ impl Watch {
         self.standing.tell(now);
     }
 
-    /// Asks the servers of shards for which somebody waits, unless they have answered since.
+    /// Asks the servers of shards for which somebody waits.
     pub(super) async fn look_where_wanted(&mut self, now: Duration) {
         let wanted = self.standing.take_wanted();
-        if wanted.is_empty() {
-            return;
+        let shards: BTreeSet<usize> = wanted.iter().map(|(shard, _)| *shard).collect();
+        for shard in shards {
+            self.look_at(shard, now).await;
         }
-        for shard in wanted {
-            if self.standing.is_outdated(shard, now) {
-                self.look_at(shard, now).await;
-            }
-        }
-        self.standing.was_tried();
     }
 
     /// Asks every server of one shard.
@@ -124,7 +122,7 @@ impl Watch {
 
 impl OfShard {
     fn new(sink: Sink) -> Self {
-        Self { sink, rate: BlockRate::default(), version: None, error: None }
+        Self { sink, rate: BlockRate::default(), version: None, zones: BTreeSet::new(), error: None }
     }
 
     /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
@@ -150,8 +148,23 @@ impl OfShard {
             Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
         let verdict = Verdict::of(&answers, self.sink.servers(), &load);
         let version = answers.iter().map(|answer| answer.version).max();
-        let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
+        let is_upgraded = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
+        let is_moved = self.moved(answers.into_iter().filter_map(|answer| answer.partition_zone).collect());
+        let forgot = match (is_upgraded, is_moved) {
+            (true, _) => Some(Reason::ServerUpgraded),
+            (false, true) => Some(Reason::TimeZone),
+            (false, false) => None,
+        };
         Some(Answered { verdict, forgot })
+    }
+
+    /// Whether a server has another time zone than those that have answered before. Takes down what they have now.
+    fn moved(&mut self, zones: BTreeSet<String>) -> bool {
+        let is_moved = !self.zones.is_empty() && !zones.is_subset(&self.zones);
+        if !zones.is_empty() {
+            self.zones = zones;
+        }
+        is_moved
     }
 }

@@ -1,0 +1,93 @@
+//! An INSERT's settings and rights, asked of a server without an INSERT.
+//!
+//! Job: what would keep every INSERT from being stored, or from being stored once, and can be known beforehand: settings that a profile does
+//! not allow, settings that get lost on the way, grants. Place in the flow: `sluice-gateway check`, and [`crate::deduplication`] for what gets
+//! lost. Limits: each question within [`PROBE_TIMEOUT`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clickhouse::Row;
+use serde::Deserialize;
+
+use crate::column::TableColumns;
+use crate::deduplication::DECISIVE;
+use crate::insert::settings_beside_pinned;
+use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::settings::{NATIVE_PINNED, PINNED};
+use crate::sql::{identifier, literal, table_name};
+
+/// The setting that carries a block's token, and what it is sent as with a question.
+const TOKEN: (&str, &str) = ("insert_deduplication_token", "asked");
+
+/// A parameter of the HTTP interface, which is no setting: it would have the question decompressed.
+const NO_SETTING: &str = "decompress";
+
+#[derive(Debug, Row, Deserialize)]
+struct ValueRow {
+    name: String,
+    value: String,
+}
+
+impl Probe {
+    /// Asks something with all settings of an INSERT that has this timeout and for which the config asks these settings.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`] or [`ProbeError::Other`] when the user may not set one of them, or the server does not know it; it names the
+    /// setting.
+    pub async fn allows_settings(
+        &self,
+        timeout: Duration,
+        asked: &BTreeMap<String, String>,
+    ) -> Result<(), ProbeError> {
+        let mut question = self.client.query_raw("SELECT 1");
+        for (name, value) in settings_beside_pinned(timeout, asked) {
+            question = question.with_setting(name, value);
+        }
+        for (name, value) in pinned() {
+            question = question.with_setting(*name, *value);
+        }
+        let answer = question.fetch_one::<u8>();
+        self.within(PROBE_TIMEOUT, "trying the settings of an INSERT", answer).await.map(drop)
+    }
+
+    /// Settings on which deduplication rests, the token among them, that do not reach the server as they are sent: something on the way, a
+    /// proxy most likely, takes parameters out of the query string.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when nobody answers, or the user may not set one of them.
+    pub async fn lost_settings(&self) -> Result<Vec<String>, ProbeError> {
+        let sent: Vec<_> =
+            pinned().filter(|(name, _)| DECISIVE.contains(name)).chain([&TOKEN]).copied().collect();
+        let names = sent.iter().map(|(name, _)| literal(name)).collect::<Vec<_>>().join(", ");
+        let mut question = self
+            .client
+            .query_raw(&format!("SELECT name, value FROM system.settings WHERE name IN ({names})"));
+        for (name, value) in &sent {
+            question = question.with_setting(*name, *value);
+        }
+        let answer = question.fetch_all::<ValueRow>();
+        let rows = self.within(PROBE_TIMEOUT, "reading back the settings of an INSERT", answer).await?;
+        let is_lost =
+            |row: &ValueRow| sent.iter().any(|(name, value)| *name == row.name && *value != row.value);
+        Ok(rows.into_iter().filter(is_lost).map(|row| row.name).collect())
+    }
+
+    /// Whether the user may insert these columns into the table.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when nobody answers, or the server does not know the question.
+    pub async fn may_insert(&self, table: &str, columns: &TableColumns) -> Result<bool, ProbeError> {
+        let name = table_name(&self.database, table);
+        let columns = columns.columns();
+        let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
+        let question = format!("CHECK GRANT INSERT({}) ON {name}", columns.join(", "));
+        let answer = self.client.query_raw(&question).fetch_one::<u8>();
+        Ok(self.within(PROBE_TIMEOUT, &format!("asking for the grant to insert into {name}"), answer).await?
+            == 1)
+    }
+}
+
+fn pinned() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    PINNED.iter().chain(NATIVE_PINNED).filter(|(name, _)| *name != NO_SETTING)
+}

@@ -1,0 +1,100 @@
+//! What a user is told who may do little.
+//!
+//! The stack's user `writer` may insert into tables of these tests and nothing else; its profile allows queries ten seconds; its password ends
+//! with a space.
+
+use crate::server::Database;
+use sluice_gateway::{
+    signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
+    table::sink::{Error, Sink},
+};
+use sluice_gateway_config::{ClickHouse, Credentials, Duration, Schema};
+use std::path::Path;
+
+const USER: &str = "writer";
+const PASSWORD: &str = "sluice-local-only ";
+
+/// A sink for that user, with this timeout of inserts.
+fn sink(database: &Database, timeout: Duration) -> Sink {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = |what: &str, text: &str| {
+        let file = folder.join(format!("{}-{what}", database.name));
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let credentials =
+        Credentials { username_file: file("user", USER), password_file: file("password", PASSWORD) };
+    let mut config = ClickHouse { credentials: Some(credentials), ..database.config(Schema::default()) };
+    config.insert.timeout = timeout;
+    Sink::new(&config).unwrap()
+}
+
+#[tokio::test]
+async fn a_view_that_the_user_may_not_see_is_not_vouched_for() {
+    let database = Database::new("few_rights_view").await;
+    database.with_table().await;
+    let name = &database.name;
+    let hidden = Database::new("hidden").await;
+    hidden
+        .execute(&format!("CREATE TABLE {}.seen (n UInt64) ENGINE = MergeTree ORDER BY n", hidden.name))
+        .await;
+    hidden
+        .execute(&format!(
+            "CREATE MATERIALIZED VIEW {0}.unseen TO {0}.seen DEFINER = default SQL SECURITY DEFINER \
+             AS SELECT 1 AS n FROM {name}.otel_traces",
+            hidden.name
+        ))
+        .await;
+    let sink = sink(&database, Duration::secs(5));
+    let answer = sink.deduplication().await.remove(0).unwrap();
+    let views: Vec<_> = answer.views.iter().map(|view| (&*view.name, view.is_seen())).collect();
+    assert_eq!(views, [(&*format!("{}.unseen", hidden.name), false)]);
+    let load = Load { blocks_per_second: BUSY_BLOCKS_PER_SECOND, insert_timeout: sink.insert_timeout() };
+    assert_eq!(Verdict::of(&[answer], 1, &load).reasons, [Reason::ViewsUnseen].into());
+    hidden.drop().await;
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
+    let database = Database::new("few_rights_insert").await;
+    let (all_rights, columns) = database.with_table().await;
+    assert!(all_rights.obstacles(&columns).await.is_empty());
+    assert!(sink(&database, Duration::secs(5)).obstacles(&columns).await.is_empty());
+    let [limit] = &sink(&database, Duration::secs(30)).obstacles(&columns).await[..] else {
+        panic!("the profile has a limit of 10 s, and an INSERT asks for more");
+    };
+    assert!(limit.to_string().contains("max_execution_time"), "{limit}");
+    database.drop().await;
+    let others = Database::new("no_rights").await;
+    others.with_table().await;
+    let obstacles = sink(&others, Duration::secs(5)).obstacles(&columns).await;
+    assert!(matches!(&obstacles[..], [Error::Grant { .. }]), "{obstacles:?}");
+    let text = obstacles[0].to_string();
+    assert!(text.ends_with(&format!("GRANT INSERT ON {}.otel_traces TO writer", others.name)), "{text}");
+    others.drop().await;
+}
+
+#[tokio::test]
+async fn a_table_that_takes_or_keeps_no_rows_is_refused() {
+    let database = Database::new("engines_unfit").await;
+    let (sink, _) = database.with_table().await;
+    let name = &database.name;
+    database.execute(&format!("RENAME TABLE {name}.otel_traces TO {name}.kept")).await;
+    for (made, engine) in [
+        (
+            format!(
+                "TABLE {name}.otel_traces AS {name}.kept ENGINE = Buffer({name}, kept, 1, 1, 1, 1, 1, 1, 1)"
+            ),
+            "Buffer",
+        ),
+        (format!("VIEW {name}.otel_traces AS SELECT * FROM {name}.kept"), "View"),
+        (format!("TABLE {name}.otel_traces AS {name}.kept ENGINE = Merge({name}, '^kept$')"), "Merge"),
+    ] {
+        database.execute(&format!("CREATE {made}")).await;
+        let refused = sink.check_table().await.unwrap_err();
+        assert!(refused.to_string().contains(&format!("is a {engine}: ")), "{refused}");
+        database.execute(&format!("DROP TABLE {name}.otel_traces SYNC")).await;
+    }
+    database.drop().await;
+}
