@@ -76,6 +76,7 @@ fn change(fault: Fault) -> Value {
         Fault::Disk(disk) => disk.change(),
         Fault::Columns(columns) => columns.change(),
         Fault::RuleChange(change) => change.change(0),
+        Fault::ZoneChanged => zone_changed::change(),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::FormatChange
@@ -86,7 +87,6 @@ fn change(fault: Fault) -> Value {
         | Fault::ShardAdded
         | Fault::ShardAudit
         | Fault::Failover
-        | Fault::ZoneChanged
         | Fault::UnnamedCluster => json!({}),
     }
 }
