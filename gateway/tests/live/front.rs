@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// What passes.
-const PARAMETERS: [&str; 4] = ["query", "database", "decompress", "query_id"];
+const PARAMETERS: [&str; 6] = ["query", "database", "default_format", "compress", "decompress", "query_id"];
 
 /// Serves until it is dropped.
 pub struct Front {
