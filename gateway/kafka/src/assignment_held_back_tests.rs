@@ -40,8 +40,10 @@ fn a_partition_with_a_halted_block_gives_its_turn_up_alone_and_begins_anew_once_
     let stats = ConsumerStats::default();
     let generation = assignment.owned[&id(0)].generation;
     let range = OffsetRange { first: 0, next: 3 };
-    reports.send(Report::Closed { id: id(0), generation, closed: closed(range) }).unwrap();
-    reports.send(Report::Halted { id: id(0), generation, range }).unwrap();
+    reports
+        .try_send(Report::Closed { id: id(0), generation, closed: closed(range), has_rows: true })
+        .unwrap();
+    reports.try_send(Report::Halted { id: id(0), generation, range }).unwrap();
     assignment.tend(&stats);
     assert!(let_go(&told).is_empty(), "nobody has it yet");
     commit(&mut assignment);

@@ -46,7 +46,7 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
     ranges.committed(generation, CommitOutcome::Stored);
     let range = OffsetRange { first: 0, next: 3 };
     let closed = closed(range);
-    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows: true }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.left(), Left { partitions: 1, reading: 1, ranges: 1, uncommitted: 3 });
     assert_eq!(stats.uncommitted.load(Ordering::Relaxed), 3);
@@ -67,7 +67,9 @@ fn what_is_settled_and_not_committed_is_told_from_what_is_not_settled() {
     let generation = assignment.owned[&id(0)].generation;
     let (first, second) = (OffsetRange { first: 0, next: 2 }, OffsetRange { first: 2, next: 5 });
     for range in [first, second] {
-        reports.send(Report::Closed { id: id(0), generation, closed: closed(range) }).unwrap();
+        reports
+            .try_send(Report::Closed { id: id(0), generation, closed: closed(range), has_rows: true })
+            .unwrap();
     }
     let seen = |assignment: &mut Assignment| {
         assignment.tend(&stats);
@@ -122,7 +124,9 @@ fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
     let range = OffsetRange { first: 0, next: 2 };
-    reports.send(Report::Closed { id: id(0), generation, closed: closed(range) }).unwrap();
+    reports
+        .try_send(Report::Closed { id: id(0), generation, closed: closed(range), has_rows: true })
+        .unwrap();
     assignment.tend(&stats);
     let ranges = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
     ranges.commit(clock::now()).unwrap();

@@ -7,7 +7,7 @@ use crate::{
     stats::PartitionStats,
     topic_descriptions::Description,
 };
-use crossbeam_channel::bounded;
+use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::error::KafkaResult;
 use sluice_gateway_config::InitialOffset;
 
@@ -99,7 +99,7 @@ fn a_block_that_waits_for_someone_to_act_is_known_until_it_is_settled() {
         assignment.tend(&stats);
         assignment.known(clock::now())[&id(0)].halted
     };
-    assert!(!is_halted(Report::Closed { id: id(0), generation, closed: closed(range) }));
+    assert!(!is_halted(Report::Closed { id: id(0), generation, closed: closed(range), has_rows: true }));
     assert!(!is_halted(Report::Halted { id: id(0), generation: Generation(generation.0 + 1), range }));
     for _ in 0..2 {
         assert!(is_halted(Report::Halted { id: id(0), generation, range }));
@@ -117,8 +117,8 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     let range = OffsetRange { first: 0, next: 3 };
     let closed = closed(range);
     let renew = Some(Renew::Memory);
-    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
-    reports.send(Report::Released { id: id(0), generation, renew }).unwrap();
+    reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows: true }).unwrap();
+    reports.try_send(Report::Released { id: id(0), generation, renew }).unwrap();
     assignment.tend(&stats);
     let known = assignment.known(clock::now())[&id(0)];
     assert_eq!((known.worker, known.unsettled, known.tail), (AtWorker::Settling, 1, Some(3)));
@@ -140,6 +140,37 @@ fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     assert_eq!(stats.partitions_halted.load(Ordering::Relaxed), 1);
     assert_eq!(assignment.arrivals.turn_away(&[id(0)]), [id(0)]);
     assert!(assignment.known(clock::now()).is_empty());
+}
+
+#[test]
+fn a_range_without_rows_is_settled_and_never_released() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let owned = assignment.owned.get_mut(&id(0)).unwrap();
+    let generation = owned.generation;
+    owned.ranges.commit(clock::now()).unwrap();
+    owned.ranges.committed(generation, CommitOutcome::Stored);
+    let (given, orders) = bounded(16);
+    assignment.orders = Box::new(move |order| given.try_send(order).map_err(TrySendError::into_inner));
+    for (first, has_rows) in [(0, false), (2, true)] {
+        let range = OffsetRange { first, next: first + 2 };
+        let closed = Closed { cut: Cut::Size, ..closed(range) };
+        reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows }).unwrap();
+        // What is told of it next comes later.
+        assignment.tend(&stats);
+    }
+    let owned = assignment.owned.get_mut(&id(0)).unwrap();
+    owned.ranges.commit(clock::now()).unwrap();
+    owned.ranges.committed(generation, CommitOutcome::Stored);
+    assignment.tend(&stats);
+    let released = orders.try_iter().filter_map(|order| match order {
+        Order::Send { release, .. } => Some(release.range.first),
+        _ => None,
+    });
+    assert_eq!(released.collect::<Vec<_>>(), [2]);
+    assert_eq!(assignment.left().ranges, 1);
 }
 
 /// Owned, and at rest where it was committed first; its worker has let it go.
@@ -317,7 +348,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     assert!(assignment.owned[&id(0)].ranges.is_replaying());
     let generation = assignment.owned[&id(0)].generation;
     let closed = closed(OffsetRange { first: 0, next: 4 });
-    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows: true }).unwrap();
     assignment.tend(&stats);
     assert!(!assignment.owned[&id(0)].ranges.is_replaying());
 }
@@ -405,7 +436,7 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
     let closed = closed(OffsetRange { first: 0, next: 3 });
-    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows: true }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.blocks_in_flight(), 1);
     shortage.say_blocks(1);

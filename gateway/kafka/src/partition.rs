@@ -135,7 +135,8 @@ pub enum Ownership {
 /// What workers and delivery tell the poll thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// A worker has ended a range. Its block is on its way to delivery, which holds it until it is told to [send](Order::Send) it.
+    /// A worker has ended a range. Its block, if it has rows, is on its way to delivery, which holds it until it is told to
+    /// [send](Order::Send) it; without rows it is settled.
     Closed {
         /// Of which partition.
         id: PartitionId,
@@ -143,6 +144,8 @@ pub enum Report {
         generation: Generation,
         /// The range.
         closed: Closed,
+        /// Whether it has rows, and so a block.
+        has_rows: bool,
     },
     /// Every row of a range is in ClickHouse, or accounted for otherwise.
     Settled {

@@ -90,7 +90,7 @@ mod tests {
         let generation = ready.begun.generation;
         assert_eq!(generation, Generation(1));
         let closed = range(&mut ready.begun.cutter);
-        reports.send(Report::Closed { id: id.clone(), generation, closed }).unwrap();
+        reports.try_send(Report::Closed { id: id.clone(), generation, closed, has_rows: true }).unwrap();
         if lets_go {
             reports.send(Report::Released { id, generation, renew: None }).unwrap();
         }

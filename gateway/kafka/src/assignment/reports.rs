@@ -14,10 +14,17 @@ impl Assignment {
     /// Takes one down.
     pub(super) fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {
-            Report::Closed { id, generation, closed } => {
+            Report::Closed { id, generation, closed, has_rows } => {
                 let doubtful = u64::from(closed.doubtful);
                 stats.doubtful_ranges.fetch_add(doubtful, Ordering::Relaxed);
-                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.closed(*generation, closed))
+                self.owned.get_mut(id).map_or(Verdict::Stale, |o| {
+                    let verdict = o.ranges.closed(*generation, closed);
+                    // At once: delivery would keep its release for a block that does not come.
+                    if verdict == Verdict::Recorded && !has_rows {
+                        return o.ranges.settled(*generation, closed.range);
+                    }
+                    verdict
+                })
             }
             Report::Settled { id, generation, range } => self.owned.get_mut(id).map_or(Verdict::Stale, |o| {
                 o.halted.remove(&range.first);

@@ -83,7 +83,6 @@ impl Worker {
         self.row_buffers.extend(reading.block.take().map(|open| open.rows));
         let closed = reading.closing.take().expect("it was there just now");
         let Place { id, generation, .. } = reading.place.clone();
-        let range = closed.range;
         let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
         // The block first: a release of it must not come before it.
         match sealed {
@@ -91,10 +90,7 @@ impl Worker {
             Some(empty) => empty.account.settled(),
             None => {}
         }
-        self.report(Report::Closed { id: id.clone(), generation, closed });
-        if !has_rows {
-            self.report(Report::Settled { id, generation, range });
-        }
+        self.report(Report::Closed { id, generation, closed, has_rows });
         if !reading.cutter.is_replaying() {
             self.yield_replay(reading);
         }

@@ -313,7 +313,7 @@ fn a_range_of_bad_messages_alone_settles_without_a_block() {
     assert!(reading.block.is_some(), "whose age is that of the range");
     bench.worker.flush(&mut reading).unwrap();
     let settled = bench.reports.try_iter().find_map(|report| match report {
-        Report::Settled { range, .. } => Some(range),
+        Report::Closed { closed, has_rows: false, .. } => Some(closed.range),
         _ => None,
     });
     assert_eq!(settled, Some(OffsetRange { first: 0, next: 1 }));
