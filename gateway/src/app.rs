@@ -14,6 +14,7 @@ use crate::{
     },
     commands::check::AFTER_ENQUEUE,
     delivery::{
+        async_sender::AsyncSender,
         clock::Clock,
         native::Native,
         retry::{self, Pace},
@@ -156,7 +157,9 @@ fn open_spool(
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
     let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
-        if events.send(Event::VolumeFailed(fatal)).is_err() {
+        #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
+        let sent = events.send(Event::VolumeFailed(fatal));
+        if sent.is_err() {
             // The process is ending already.
         }
     })?;
@@ -322,7 +325,9 @@ impl Parts<'_> {
                     }
                 };
                 let result = consumer.run(&asked, &drain, made_anew);
-                if events.send(Event::Ended(result)).is_err() {
+                #[expect(clippy::disallowed_methods, reason = "on the poll thread, which has ended its work")]
+                let sent = events.send(Event::Ended(result));
+                if sent.is_err() {
                     // Nobody waits any more: the process is ending.
                 }
             })
@@ -354,7 +359,7 @@ impl Parts<'_> {
                     sink,
                     concurrency: insert.concurrency,
                     native: native.clone(),
-                    reports: consumer.reports(),
+                    reports: AsyncSender::new(consumer.reports()),
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
                     kafka: kafka.clone(),
@@ -367,7 +372,7 @@ impl Parts<'_> {
         let deliveries = deliveries?;
         if let Some((spool, delivery)) = self.spool.as_ref().zip(deliveries.first()) {
             let (left, columns) = (spool.left().clone(), delivery.targets.columns());
-            spool.encodes_for(columns, &self.columns);
+            self.io.block_on(spool.encodes_for(columns, &self.columns));
             consumer.keeps(Box::new(move |id, generation, cluster| {
                 left.kept((id, generation), cluster, columns)
             }));

@@ -10,8 +10,12 @@
 //!                                         `-- refused --> bisect: which rows are to blame?
 //! ```
 //!
+//! One thread runs all of that, and probes too, so that nothing here blocks: what goes to other threads goes by an
+//! [`AsyncSender`](async_sender::AsyncSender).
+//!
 //! What decides ([`tries`], [`breaker`], [`bisect`], [`retry`], [`route`]) is pure: time, chance and answers are arguments.
 
+pub mod async_sender;
 pub mod task;
 
 pub mod held;

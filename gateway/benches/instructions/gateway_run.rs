@@ -73,7 +73,7 @@ pub fn count(callgrind: &Callgrind, folder: &Path) -> Result<f64> {
     let (events_out, events) = bounded(2);
     let all_in = events_out.clone();
     let sink = sink::start(load.rows.len() as u64, move || {
-        all_in.send(Event::AllIn).ok();
+        all_in.try_send(Event::AllIn).ok();
     })?;
     let config = folder.join("gateway.yaml");
     let broker = broker_front::start(mock.bootstrap_servers().parse().context("read the mock's address")?)?;
@@ -85,7 +85,7 @@ pub fn count(callgrind: &Callgrind, folder: &Path) -> Result<f64> {
     command.stderr(File::create(&log).with_context(|| format!("make {}", log.display()))?);
     let mut child = command.spawn().context("start valgrind")?;
     let process = Pid::from_child(&child);
-    std::thread::spawn(move || events_out.send(Event::Ended(child.wait())).ok());
+    std::thread::spawn(move || events_out.try_send(Event::Ended(child.wait())).ok());
     let outcome = stop_when_delivered(process, &events);
     let status =
         outcome.with_context(|| format!("the gateway under valgrind, which logs to {}", log.display()))?;

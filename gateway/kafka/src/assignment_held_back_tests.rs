@@ -55,13 +55,13 @@ fn a_partition_with_a_halted_block_gives_its_turn_up_alone_and_begins_anew_once_
     assert_eq!(assignment.steps().change.pause, [id(0)]);
     assert!(!assignment.turns.is_active(&id(0)) && assignment.turns.is_active(&id(1)));
 
-    reports.send(Report::Released { id: id(0), generation, renew: None }).unwrap();
+    reports.try_send(Report::Released { id: id(0), generation, renew: None }).unwrap();
     assignment.tend(&stats);
     assert!(assignment.steps().change.pause.is_empty());
     let known = assignment.known(clock::now())[&id(0)];
     assert_eq!((known.worker, known.halted), (AtWorker::Settling, true), "rows are refused, it says");
 
-    reports.send(Report::Settled { id: id(0), generation, range }).unwrap();
+    reports.try_send(Report::Settled { id: id(0), generation, range }).unwrap();
     assignment.tend(&stats);
     assert!(assignment.owns(&id(0)), "the group does not know it yet");
     commit(&mut assignment);

@@ -22,7 +22,7 @@ fn a_partition_that_was_taken_back_begins_anew_once_the_group_is_not_left_after_
     assignment.drain();
     let held = Left { partitions: 1, reading: 1, ranges: 0, uncommitted: 0 };
     assert_eq!(assignment.left(), held);
-    reports.send(Report::Released { id: id(0), generation, renew: None }).unwrap();
+    reports.try_send(Report::Released { id: id(0), generation, renew: None }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.left(), Left { reading: 0, ..held });
     assert!(assignment.steps().change.pause.is_empty(), "it is to be given back, not to begin");
@@ -84,7 +84,7 @@ fn what_is_settled_and_not_committed_is_told_from_what_is_not_settled() {
     assert_eq!(seen(&mut assignment), (5, 0));
     commit(&mut assignment, CommitOutcome::Stored);
     assert_eq!(seen(&mut assignment), (5, 0), "the ranges are planned, and sent");
-    reports.send(Report::Settled { id: id(0), generation, range: first }).unwrap();
+    reports.try_send(Report::Settled { id: id(0), generation, range: first }).unwrap();
     assert_eq!(seen(&mut assignment), (5, 2));
     commit(&mut assignment, CommitOutcome::Unknown);
     assert_eq!(seen(&mut assignment), (5, 2), "nobody has it");
@@ -98,7 +98,7 @@ fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
         let (mut assignment, _reports, _) = assignment();
         let (told, orders) = bounded(16);
         assignment.orders = Box::new(move |order| {
-            told.send(order).unwrap();
+            told.try_send(order).unwrap();
             Ok(())
         });
         assignment.arrivals.arrive(vec![id(0)]);
@@ -131,7 +131,7 @@ fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
     let ranges = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
     ranges.commit(clock::now()).unwrap();
     ranges.committed(generation, CommitOutcome::Stored);
-    reports.send(Report::Settled { id: id(0), generation, range }).unwrap();
+    reports.try_send(Report::Settled { id: id(0), generation, range }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.committable(&[id(0)]), 2);
     assignment.committer = Some(Committer::of_answers(answers));
@@ -176,4 +176,23 @@ fn a_rebalance_that_does_not_end_is_waited_for_no_longer_than_the_last_commit_ma
     assignment.commit_last(&[id(0)], begun + patience, &ConsumerStats::default());
     assert!(begun.elapsed() >= patience && begun.elapsed() < Duration::from_mins(1));
     assert_eq!(assignment.committable(&[id(0)]), 2);
+}
+
+#[test]
+fn reports_are_taken_while_a_commit_is_waited_for() {
+    let (mut assignment, reports, _) = assignment();
+    let (answers, may_answer) = bounded(1);
+    let mut committer = Committer::answering_after(may_answer);
+    committer.identify(Vec::new());
+    assignment.committer = Some(committer);
+    let reporting = std::thread::spawn(move || {
+        let more_than_fit = 0..10 * i32::try_from(reports.capacity().unwrap()).unwrap();
+        let taken = more_than_fit
+            .map(|partition| Report::Stopped { id: id(partition), generation: Generation(1) })
+            .all(|report| reports.send_timeout(report, Duration::from_secs(20)).is_ok());
+        answers.try_send(()).unwrap();
+        taken
+    });
+    assert!(assignment.resolve(Instant::now() + Duration::from_mins(1), &ConsumerStats::default()));
+    assert!(reporting.join().unwrap(), "who reports is held up for as long as the coordinator is away");
 }

@@ -59,10 +59,10 @@ fn what_is_known_of_a_partition_follows_its_course() {
     assert!(assignment.known(clock::now())[&id(0)].paused);
 
     let generation = assignment.owned[&id(0)].generation;
-    reports.send(Report::Stopped { id: id(0), generation: Generation(generation.0 + 1) }).unwrap();
+    reports.try_send(Report::Stopped { id: id(0), generation: Generation(generation.0 + 1) }).unwrap();
     assignment.tend(&stats);
     assert_eq!(worker(&assignment), AtWorker::Reads, "that was of another generation");
-    reports.send(Report::Stopped { id: id(0), generation }).unwrap();
+    reports.try_send(Report::Stopped { id: id(0), generation }).unwrap();
     assignment.tend(&stats);
     assignment.steps();
     let known = assignment.known(clock::now())[&id(0)];
@@ -78,7 +78,7 @@ fn a_partition_that_waits_for_a_letter_keeps_its_turn_and_is_named() {
     assignment.turns.gained(&[id(0)]);
     let generation = assignment.owned[&id(0)].generation;
     for (waits, worker) in [(true, AtWorker::Lettering), (false, AtWorker::Reads)] {
-        reports.send(Report::Lettering { id: id(0), generation, waits }).unwrap();
+        reports.try_send(Report::Lettering { id: id(0), generation, waits }).unwrap();
         assignment.tend(&stats);
         assignment.steps();
         let known = assignment.known(clock::now())[&id(0)];
@@ -95,7 +95,7 @@ fn a_block_that_waits_for_someone_to_act_is_known_until_it_is_settled() {
     let generation = assignment.owned[&id(0)].generation;
     let range = OffsetRange { first: 0, next: 3 };
     let mut is_halted = |report| {
-        reports.send(report).unwrap();
+        reports.try_send(report).unwrap();
         assignment.tend(&stats);
         assignment.known(clock::now())[&id(0)].halted
     };
@@ -123,7 +123,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     let known = assignment.known(clock::now())[&id(0)];
     assert_eq!((known.worker, known.unsettled, known.tail), (AtWorker::Settling, 1, Some(3)));
     assert_eq!(known.unplanned, Some(0), "nothing was committed of this generation");
-    reports.send(Report::Settled { id: id(0), generation, range }).unwrap();
+    reports.try_send(Report::Settled { id: id(0), generation, range }).unwrap();
     assignment.tend(&stats);
     let known = assignment.known(clock::now())[&id(0)];
     assert_eq!((known.worker, known.unsettled), (AtWorker::Renewing, 0));
@@ -392,7 +392,7 @@ fn a_partition_does_not_begin_before_the_worker_that_had_it_has_let_it_go() {
     assert_eq!(due(&mut assignment), Some(vec![id(1)]));
     let known = assignment.known(clock::now());
     assert_eq!([known[&id(0)].worker, known[&id(1)].worker], [AtWorker::NoRoom, AtWorker::Arriving]);
-    reports.send(Report::Released { id: id(0), generation, renew: None }).unwrap();
+    reports.try_send(Report::Released { id: id(0), generation, renew: None }).unwrap();
     assignment.tend(&stats);
     assert_eq!(due(&mut assignment), Some(vec![id(0), id(1)]));
 }

@@ -180,7 +180,12 @@ impl Committer {
         let work = move || {
             for request in requests_in {
                 let Some(outcome) = answer(request) else { return };
-                if outcomes_out.send(outcome).is_err() {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "on a thread of its own; one request is in flight at a time"
+                )]
+                let sent = outcomes_out.send(outcome);
+                if sent.is_err() {
                     return;
                 }
             }
@@ -198,6 +203,13 @@ impl Committer {
             let result = answers.next()?;
             Some(outcome(commits, |_| result.clone()))
         };
+        Self::answering(answer).unwrap()
+    }
+
+    /// One that answers a request once it hears from here.
+    #[cfg(test)]
+    pub(crate) fn answering_after(may_answer: Receiver<()>) -> Self {
+        let answer = move |_| may_answer.recv().ok().map(|()| Outcome::Read(Vec::new()));
         Self::answering(answer).unwrap()
     }
 
@@ -233,7 +245,7 @@ impl Committer {
     fn request(&mut self, request: Request) {
         assert!(!self.in_flight, "one request is in flight at a time");
         // The thread has gone only when the consumer has.
-        self.in_flight = self.requests.send(request).is_ok();
+        self.in_flight = self.requests.try_send(request).is_ok();
     }
 
     /// The outcome of the request in flight; waits for it until `deadline`. `None` when there is none, or none by then.

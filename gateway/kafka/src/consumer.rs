@@ -38,8 +38,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Reports that wait for the poll thread. It takes them every [`POLL_INTERVAL`]; more than this many blocks cannot
-/// settle in that time.
+/// Reports that wait for the poll thread. It takes them every [`POLL_INTERVAL`], also while it waits for a commit; more than this many blocks
+/// cannot settle in that time. Where it takes none for longer, because librdkafka waits for a broker, workers wait for room, and delivery
+/// does so without its thread.
 pub const REPORTS_MAX: usize = 4_096;
 
 /// How long one poll for events lasts at the most, and so how late a report is taken. Short, because a block waits in memory until

@@ -92,7 +92,7 @@ mod tests {
         let closed = range(&mut ready.begun.cutter);
         reports.try_send(Report::Closed { id: id.clone(), generation, closed, has_rows: true }).unwrap();
         if lets_go {
-            reports.send(Report::Released { id, generation, renew: None }).unwrap();
+            reports.try_send(Report::Released { id, generation, renew: None }).unwrap();
         }
         assignment
     }

@@ -56,10 +56,17 @@ impl LimitsReader {
             let mut is_said = false;
             loop {
                 let wait = match ask() {
-                    Ok(limits) => match learned_out.send(limits) {
-                        Ok(()) => LEARN_INTERVAL,
-                        Err(_) => return,
-                    },
+                    Ok(limits) => {
+                        #[expect(
+                            clippy::disallowed_methods,
+                            reason = "on a thread of its own, which asks nothing before that is taken"
+                        )]
+                        let sent = learned_out.send(limits);
+                        if sent.is_err() {
+                            return;
+                        }
+                        LEARN_INTERVAL
+                    }
                     Err(error) => {
                         if !std::mem::replace(&mut is_said, true) {
                             tracing::warn!(%error, "how long retention leaves is told without the topics' limits");

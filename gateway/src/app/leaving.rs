@@ -204,7 +204,7 @@ mod tests {
     /// How it ends when nothing is left to be settled.
     fn ended(spool: Option<Spool>) -> anyhow::Result<()> {
         let (events, events_in) = bounded(1);
-        events.send(Event::Ended(Ok(()))).unwrap();
+        events.try_send(Event::Ended(Ok(()))).unwrap();
         running(spool).wait(&events_in, Runtime::new().unwrap())
     }
 
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_last_commit_that_failed_is_a_failure_and_is_not_said_to_lack_rows() {
         let (events, events_in) = bounded(1);
-        events.send(Event::Ended(Err(sluice_kafka::Error::NotCommitted { offsets: 7 }))).unwrap();
+        events.try_send(Event::Ended(Err(sluice_kafka::Error::NotCommitted { offsets: 7 }))).unwrap();
         let error = running(None).wait(&events_in, Runtime::new().unwrap()).unwrap_err();
         let text = format!("{error:#}");
         assert!(text.starts_with("not all that is in is committed") && text.contains("7 offsets"), "{text}");
@@ -255,7 +255,7 @@ mod tests {
         let running = Running { stop: stop.clone(), leave_wait, workers: vec![worker], ..running(None) };
         let (events, events_in) = bounded(2);
         for _ in 0..2 {
-            events.send(Event::Signal).unwrap();
+            events.try_send(Event::Signal).unwrap();
         }
         let error = running.wait(&events_in, Runtime::new().unwrap()).unwrap_err();
         assert!(error.to_string().contains("not committed"), "{error}");

@@ -112,7 +112,7 @@ pub fn drain(
     let options = Options::new(identity.number(), bytes_max, enqueues);
     let (failed_out, failed) = bounded(1);
     let (spool, recovered) = Spool::start(path, options, move |fatal| {
-        if failed_out.send(fatal).is_err() {
+        if failed_out.try_send(fatal).is_err() {
             // The command has ended already.
         }
     })?;

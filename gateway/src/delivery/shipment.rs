@@ -188,11 +188,15 @@ impl Shipment {
         self.leave_doubt();
         let is_given_up = dead_lettered.is_none() && self.damage.is_none();
         match dead_lettered {
-            Some(rows) => self.settle(rows),
+            Some(rows) => self.settle(rows).await,
             None if self.damage.is_some() => {
                 self.frames.end(self.shard.spool(), Ended::Damaged);
                 // From here on it does not become one.
-                if self.frames.is_only_copy() { self.lose() } else { self.read_again() }
+                if self.frames.is_only_copy() {
+                    self.lose();
+                } else {
+                    self.read_again().await;
+                }
             }
             None => {
                 let is_leaving = self.generation.is_leaving();

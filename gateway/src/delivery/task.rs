@@ -12,6 +12,7 @@
 use crate::{
     blocks::{batch::Behind, block::Block, buffers::Pool},
     delivery::{
+        async_sender::AsyncSender,
         breaker::Endpoints,
         held::{Held, Stowed},
         native::Native,
@@ -32,7 +33,6 @@ use crate::{
         spool::Spool,
     },
 };
-use crossbeam_channel::Sender;
 use sluice_clickhouse::row_ends::RowShape;
 use sluice_gateway_config::{Commit, Kafka, OnMissing};
 use sluice_kafka::{
@@ -79,7 +79,7 @@ pub struct Delivery {
     /// Inserts at the same time, to this shard.
     pub concurrency: u32,
     /// Who is told that a block is in.
-    pub reports: Sender<Report>,
+    pub reports: AsyncSender<Report>,
     /// Where rows go that ClickHouse refuses.
     pub dead_letters: DeadLetters,
     /// What becomes of them when the dead-letter topic takes none.

@@ -14,6 +14,9 @@
 //! an operator that knows no control port takes for a gateway that leaves when it is told to end. A sidecar that passes connections on
 //! from the pod's own address makes them come from within.
 //!
+//! The thread that answers is the one that inserts. So what may take long, such as `/metrics`, which asks the disk and writes thousands of
+//! lines, is done on a thread for that, one at a time: a disk that hangs keeps one thread, and neither inserts nor probes.
+//!
 //! Liveness is about this process alone: its poll thread runs. Readiness is that the group gave an assignment and that
 //! the table was seen to fit; it does not go away with ClickHouse, because a restart or a removed endpoint would help
 //! nobody.
@@ -57,7 +60,7 @@ pub trait Health: Send + Sync + 'static {
     fn live(&self) -> Result<(), String>;
     /// Whether it takes part; the reason when it does not.
     fn ready(&self) -> Result<(), String>;
-    /// Brings the metrics up to date that are read rather than counted.
+    /// Brings the metrics up to date that are read rather than counted. May block, as nothing else here.
     fn refresh(&self);
     /// Leaves the group, and stays up.
     fn drain(&self);
@@ -130,18 +133,33 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
+/// What requests are answered from.
+struct Source<H> {
+    metrics: Arc<Metrics>,
+    health: Arc<H>,
+    /// One scrape at a time.
+    scrapes: Arc<Semaphore>,
+}
+
+impl<H: Health> Source<H> {
+    fn new(metrics: Arc<Metrics>, health: Arc<H>) -> Arc<Self> {
+        Arc::new(Self { metrics, health, scrapes: Arc::new(Semaphore::new(1)) })
+    }
+}
+
 /// Serves for ever.
 pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>) {
+    let source = Source::new(metrics, health);
     let control = doors.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
     let of_control = async {
         if let Some(listener) = doors.control {
             let way = |_| Way { may_command: true, control };
-            accept(listener, way, (metrics.clone(), health.clone())).await;
+            accept(listener, way, &source).await;
         }
     };
     let way = |peer| Way { may_command: is_within(peer), control };
-    tokio::join!(accept(doors.admin, way, (metrics.clone(), health.clone())), of_control);
+    tokio::join!(accept(doors.admin, way, &source), of_control);
 }
 
 /// Whether a peer is in the pod itself. Meshes connect from other addresses of 127.0.0.0/8 for peers elsewhere.
@@ -149,11 +167,7 @@ fn is_within(peer: IpAddr) -> bool {
     [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&peer.to_canonical())
 }
 
-async fn accept(
-    listener: TcpListener,
-    way: impl Fn(IpAddr) -> Way,
-    (metrics, health): (Arc<Metrics>, Arc<impl Health>),
-) {
+async fn accept(listener: TcpListener, way: impl Fn(IpAddr) -> Way, source: &Arc<Source<impl Health>>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
@@ -161,11 +175,11 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (metrics, health, way) = (metrics.clone(), health.clone(), way(peer.ip()));
+        let (source, way) = (source.clone(), way(peer.ip()));
         tokio::spawn(async move {
             let service = service_fn(|request| {
-                let response = answer(&request, way, (&metrics, &*health));
-                async { Ok::<_, Infallible>(response) }
+                let source = source.clone();
+                async move { Ok::<_, Infallible>(answer(&request, way, &source).await) }
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -180,15 +194,16 @@ async fn accept(
     }
 }
 
-fn answer<B>(
+async fn answer<B>(
     request: &Request<B>,
     way: Way,
-    (metrics, health): (&Metrics, &impl Health),
+    source: &Arc<Source<impl Health>>,
 ) -> Response<Full<Bytes>> {
+    let health = &*source.health;
     let path = request.uri().path();
     let wanted = if matches!(path, "/drain" | "/resume") { Method::POST } else { Method::GET };
     match (path, *request.method() == wanted) {
-        ("/metrics", _) => scrape(metrics, health),
+        ("/metrics", _) => scrape(source.clone()).await,
         ("/livez", _) => checked(health.live()),
         ("/readyz", _) => checked(health.ready()),
         ("/drain" | "/resume", true) if !way.may_command => elsewhere(path, way.control),
@@ -209,11 +224,19 @@ fn answer<B>(
     }
 }
 
-fn scrape(metrics: &Metrics, health: &impl Health) -> Response<Full<Bytes>> {
-    health.refresh();
-    match metrics.text() {
-        Ok(text) => response(StatusCode::OK, text),
-        Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
+    let turn = source.scrapes.clone().acquire_owned().await.expect("the semaphore is never closed");
+    let scraped = tokio::task::spawn_blocking(move || {
+        source.health.refresh();
+        let text = source.metrics.text();
+        // Whoever asked may have gone by now, and the thread is at it all the same.
+        drop(turn);
+        text
+    });
+    match scraped.await {
+        Ok(Ok(text)) => response(StatusCode::OK, text),
+        Ok(Err(error)) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
 
@@ -259,6 +282,7 @@ fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
     use crate::signals::metrics::reference::metrics;
+    use crossbeam_channel::{Receiver, bounded};
     use http_body_util::BodyExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::{
@@ -289,9 +313,17 @@ mod tests {
         }
     }
 
-    async fn asked(way: Way, method: &str, path: &str, health: &Told) -> (u16, String) {
+    async fn asked<H: Health>(way: Way, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
+        answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone())).await
+    }
+
+    async fn answered<H: Health>(
+        way: Way,
+        (method, path): (&str, &str),
+        source: &Arc<Source<H>>,
+    ) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
-        let response = answer(&request, way, (&metrics(), health));
+        let response = answer(&request, way, source).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
@@ -309,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_everywhere() {
-        let health = Told::default();
+        let health = Arc::new(Told::default());
         let outside = Way { may_command: false, control: Some(9_091) };
         for path in ["/drain", "/resume"] {
             let (status, words) = asked(outside, "POST", path, &health).await;
@@ -328,6 +360,51 @@ mod tests {
         let (status, told) = asked(inside, "POST", "/drain", &health).await;
         assert!(status == 200 && told.contains(r#""draining":true,"control":9091}"#), "{told}");
         assert!(asked(inside, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
+    }
+
+    /// A gateway whose disk answers once it may.
+    struct Hangs {
+        may_answer: Receiver<()>,
+        has_waited_in_vain: AtomicBool,
+    }
+
+    impl Health for Hangs {
+        fn live(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn ready(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn refresh(&self) {
+            if self.may_answer.recv_timeout(Duration::from_secs(10)).is_err() {
+                self.has_waited_in_vain.store(true, Ordering::Relaxed);
+            }
+        }
+        fn drain(&self) {}
+        fn resume(&self) {}
+        fn remaining(&self) -> Remaining {
+            Remaining::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scrape_that_hangs_holds_up_no_probe() {
+        let (answers, may_answer) = bounded(3);
+        let health = Arc::new(Hangs { may_answer, has_waited_in_vain: AtomicBool::new(false) });
+        let source = Source::new(Arc::new(metrics()), health.clone());
+        let way = Way { may_command: false, control: None };
+        let scrape = || answered(way, ("GET", "/metrics"), &source);
+        let probes = async {
+            for path in ["/livez", "/readyz", "/drainz"] {
+                assert_eq!(answered(way, ("GET", path), &source).await.0, 200);
+            }
+            for _ in 0..3 {
+                answers.try_send(()).unwrap();
+            }
+        };
+        let (one, two, three, ()) = tokio::join!(scrape(), scrape(), scrape(), probes);
+        assert_eq!([one.0, two.0, three.0], [200; 3]);
+        assert!(!health.has_waited_in_vain.load(Ordering::Relaxed), "probes waited for a scrape");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Status {
     metrics: Arc<Metrics>,
     pool: Arc<Pool>,
     volume: Option<Volume>,
+    /// Whether something may be on it that an earlier run has left, as it was at the start: nothing comes before the queue is opened.
+    may_hold_blocks: bool,
     account: RowAccount,
     /// Why rows cannot be written yet; `None` once they can.
     table_misfit: Mutex<Option<String>>,
@@ -67,10 +69,12 @@ impl fmt::Display for Stuck {
 impl Status {
     /// Nothing has happened yet.
     pub fn new(metrics: Arc<Metrics>, pool: Arc<Pool>, volume: Option<Volume>) -> Self {
+        let may_hold_blocks = volume.as_ref().is_some_and(|volume| !volume.is_blank().unwrap_or(false));
         Self {
             metrics,
             pool,
             volume,
+            may_hold_blocks,
             account: RowAccount::default(),
             table_misfit: Mutex::new(Some("the table was not seen to fit yet".to_owned())),
             consumer: OnceLock::new(),
@@ -134,14 +138,10 @@ impl Status {
     /// Blocks on the queue volume, and whether it is damaged. It is opened once the table was seen to fit, and until then nobody knows
     /// what an earlier run has left there: whoever took that for nothing would delete it.
     fn on_volume(&self) -> (u64, bool) {
-        match (self.spool.get(), &self.volume) {
-            (Some(spool), _) => {
-                let usage = spool.usage();
-                (usage.blocks, usage.is_damaged)
-            }
-            (None, Some(volume)) => (u64::from(!volume.is_blank().unwrap_or(false)), false),
-            (None, None) => (0, false),
-        }
+        self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
+            let usage = spool.usage();
+            (usage.blocks, usage.is_damaged)
+        })
     }
 
     fn refresh_spool(&self, spool: &Spool) {

@@ -2,7 +2,8 @@
 //! inserted.
 //!
 //! Place in the flow: delivery has one, tells it of every block that it begins to send and of every order, and has it look now and then.
-//! Owner: the delivery task. Limits: one weak pointer for each block that is being sent, and a place for each block on the volume.
+//! Owner: the delivery task. Limits: one weak pointer for each block that is being sent, and two places for each block on the volume: until it
+//! is committed, and until the poll thread has room for the report of it.
 //!
 //! ```text
 //!  range released --> spilled --> record synced --> Report::Settled --> commit --> ... --> inserted from the volume
@@ -42,14 +43,17 @@
 //! looks like one that nobody relied on.
 
 use crate::{
-    delivery::held::{Held, Ready},
+    delivery::{
+        async_sender::AsyncSender,
+        held::{Held, Ready},
+    },
     volume::{block_frames::BlockFrames, spool::Spool},
 };
-use crossbeam_channel::Sender;
+use crossbeam_channel::TrySendError;
 use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, Report};
 use sluice_spool::BlockId;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Weak},
 };
 
@@ -89,14 +93,17 @@ pub struct Enqueue {
     sending: Vec<(Weak<BlockFrames>, Enqueuing)>,
     /// Only copies that nobody else has to send once the group has stored the commit behind them: by generation and end of the range.
     uncommitted: BTreeMap<PartitionId, BTreeMap<(Generation, i64), BlockId>>,
+    /// Settled, and not reported: the poll thread had no room.
+    unreported: VecDeque<Report>,
     spool: Spool,
-    reports: Sender<Report>,
+    reports: AsyncSender<Report>,
 }
 
 impl Enqueue {
     /// Nothing is sent yet.
-    pub fn new(spool: Spool, reports: Sender<Report>) -> Self {
-        Self { sending: Vec::new(), uncommitted: BTreeMap::new(), spool, reports }
+    pub fn new(spool: Spool, reports: AsyncSender<Report>) -> Self {
+        let (sending, uncommitted, unreported) = (Vec::new(), BTreeMap::new(), VecDeque::new());
+        Self { sending, uncommitted, unreported, spool, reports }
     }
 
     /// A block begins to be sent.
@@ -126,6 +133,7 @@ impl Enqueue {
     /// forgotten in any case.
     pub fn look(&mut self, held: &mut Held, may_settle: bool) {
         if !may_settle {
+            self.report();
             self.sending.retain(|(frames, _)| frames.strong_count() > 0);
             return;
         }
@@ -140,6 +148,7 @@ impl Enqueue {
         for Enqueued { enqueuing, record } in enqueued {
             self.settle(enqueuing, record);
         }
+        self.report();
     }
 
     fn settle(&mut self, enqueuing: Enqueuing, record: BlockId) {
@@ -147,8 +156,20 @@ impl Enqueue {
         if !is_inherited {
             self.uncommitted.entry(id.clone()).or_default().insert((generation, range.next), record);
         }
-        if self.reports.send(Report::Settled { id, generation, range }).is_err() {
-            // The poll thread has ended and commits nothing any more: the next run goes on with the block.
+        self.unreported.push_back(Report::Settled { id, generation, range });
+    }
+
+    /// Reports what is settled, as far as there is room; the rest with the next look.
+    fn report(&mut self) {
+        while let Some(report) = self.unreported.pop_front() {
+            match self.reports.try_send(report) {
+                Err(TrySendError::Full(report)) => {
+                    self.unreported.push_front(report);
+                    return;
+                }
+                // The poll thread has ended and commits nothing any more: the next run goes on with the block.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            }
         }
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Place in the flow: [`crate::volume::spill`] hands over blocks for which memory is wanted; shipments have records marked, read and ended.
 //! Owner: the thread `spool` owns the [`Queue`]; a second one, `spool-read`, reads bodies, so that a try that is under way does not
-//! wait for a sync. [`Spool`] is cheap to clone and does not block.
+//! wait for a sync. [`Spool`] is cheap to clone and does not block, but for what says so, which threads of their own call.
 //!
 //! ```text
 //!  spill ---- Request::Spill ---->  spool thread: append                 spool-read: verify, read ahead
 //!  shipment - Request::Mark ----->    mark, sync      <-- Queue             ^
 //!           - Request::Open ----->    where it is  --- Record --> shipment -'--> pieces --> socket
-//!           - end (a list) ------>    settle
+//!           - told (lists) ------>    settle, mark
 //! ```
 //!
 //! An append is not synced: Kafka has the messages until they are inserted, and what a crash of the machine takes from the volume is
@@ -34,13 +34,16 @@ pub use notes::Note;
 pub use numbers::{Numbers, Usage};
 pub use written::Written;
 
-use crate::volume::{
-    block_frames::{BlockFrames, Leaving},
-    only_copy::{Finding, Logs},
+use crate::{
+    delivery::async_sender::AsyncSender,
+    volume::{
+        block_frames::{BlockFrames, Leaving},
+        only_copy::{Finding, Logs},
+    },
 };
 use body::Reads;
 use columns::ColumnFiles;
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use keeper::Keeper;
 use notes::Notes;
 use sluice_clickhouse::column::TableColumns;
@@ -60,12 +63,12 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 /// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency`, [`SPILLS_MAX`] and [`PREPARED_MAX`]
-/// together, each of which has one at a time, so that nobody who asks is ever held up.
+/// together, each of which has one at a time. Tries of several shards may be more, while a sync takes long: then their tasks wait for room.
 const REQUESTS_MAX: usize = 256;
 
 /// How long a partition that is about to begin waits for the volume at a time. Chosen: as its leader is waited for; commits of others wait for
@@ -119,8 +122,6 @@ enum Request {
     Spill { frames: Arc<BlockFrames>, leaving: Leaving },
     /// Say durably that a block may have been sent.
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
-    /// Say that nobody else has these blocks to send.
-    Sole(Vec<BlockId>),
     /// Write down which of these blocks were found to be only copies; answer with what was written down of each before.
     OnlyCopies { found: Vec<(BlockId, Option<Finding>)>, answer: oneshot::Sender<Vec<Option<u64>>> },
     /// Write down which blocks of a partition are only copies, by what is known of its log.
@@ -131,13 +132,11 @@ enum Request {
     Note { note: Note, done: oneshot::Sender<()> },
     /// Say what was written down of a block of this token and range.
     Noted { token: Token, range: OffsetRange, answer: oneshot::Sender<Written<Parts>> },
-    /// A block that may have been sent in parts has ended.
-    Unnote(Token),
     /// Write down which columns this number stands for, before a block of theirs is appended.
     Columns { number: u64, columns: Arc<TableColumns> },
     /// Say which columns this number stands for.
     ColumnsOf { number: u64, answer: oneshot::Sender<Written<TableColumns>> },
-    /// Look at the list of what has ended.
+    /// Look at what was told.
     Look,
     /// A read has failed: the volume is not used any more.
     Failed(Fatal),
@@ -145,10 +144,21 @@ enum Request {
     Close { done: Sender<()> },
 }
 
+/// What the thread is told of blocks, and does not answer: one of each kind for each block on the volume, at the most.
+#[derive(Default)]
+struct Told {
+    /// Nobody else has them to send.
+    sole: Vec<BlockId>,
+    /// They may have been sent in parts, and have ended.
+    unnoted: Vec<Token>,
+    /// They have ended.
+    ended: Vec<(BlockId, Ended)>,
+}
+
 /// What the thread shares with those who ask.
 #[derive(Default)]
 struct Shared {
-    ended: Mutex<Vec<(BlockId, Ended)>>,
+    told: Mutex<Told>,
     numbers: Numbers,
     /// Blocks and bytes on their way to the volume.
     spills: AtomicU64,
@@ -169,7 +179,10 @@ struct Shared {
 pub struct Spool {
     /// See [`PREPARED_MAX`].
     preparing: Arc<Semaphore>,
-    requests: Sender<Request>,
+    /// For the I/O thread.
+    requests: AsyncSender<Request>,
+    /// The same for threads that may wait.
+    patient: Sender<Request>,
     reads: Reads,
     shared: Arc<Shared>,
     left: Left,
@@ -190,7 +203,12 @@ impl Spool {
         let shared = Arc::new(Shared { syncs: options.relied_on, ..Shared::default() });
         let of_reads = requests.clone();
         let read_failed = move |fatal| {
-            if of_reads.send(Request::Failed(fatal)).is_err() {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "on the thread that reads, which has nothing else to do then"
+            )]
+            let sent = of_reads.send(Request::Failed(fatal));
+            if sent.is_err() {
                 // It has failed already, and the process ends.
             }
         };
@@ -204,7 +222,8 @@ impl Spool {
         // By now how full the volume is has been told: nobody may think that nothing is on it.
         let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes, columns));
         let preparing = Arc::new(Semaphore::new(PREPARED_MAX));
-        let spool = Self { preparing, requests, reads, shared, left };
+        let (patient, requests) = (requests.clone(), AsyncSender::new(requests));
+        let spool = Self { preparing, requests, patient, reads, shared, left };
         named("spool", move || {
             if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
@@ -267,21 +286,31 @@ impl Spool {
         self.shared.spilling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now. How many
-    /// bytes are on their way for it.
+    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now, or while too
+    /// many others ask. How many bytes are on their way for it.
     pub fn spill(&self, frames: &Arc<BlockFrames>) -> u64 {
         let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return 0 };
         let bytes = leaving.body.len();
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
         self.shared.spilling_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.ask(Request::Spill { frames: frames.clone(), leaving });
-        bytes
+        match self.requests.try_send(Request::Spill { frames: frames.clone(), leaving }) {
+            // A volume that has failed ends the process, whatever is on its way there.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => bytes,
+            Err(TrySendError::Full(_)) => {
+                self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.shared.spills.fetch_sub(1, Ordering::Relaxed);
+                if frames.end_spill(None, false).is_some() {
+                    // It has ended meanwhile, without a record.
+                }
+                0
+            }
+        }
     }
 
     /// Says of a block, durably, that it may be in the table from now on.
     pub async fn mark_sent(&self, id: BlockId, now_ms: u64) {
         let (done, marked) = oneshot::channel();
-        self.ask(Request::Mark { id, now_ms, done });
+        self.ask(Request::Mark { id, now_ms, done }).await;
         answered(marked).await;
     }
 
@@ -289,7 +318,7 @@ impl Spool {
     /// before makes them doubtful.
     pub fn mark_sole(&self, ids: Vec<BlockId>) {
         if !ids.is_empty() {
-            self.ask(Request::Sole(ids));
+            self.tell(|told| told.sole.extend(ids));
         }
     }
 
@@ -297,7 +326,7 @@ impl Spool {
     /// gives of how many rows of each it says that they are elsewhere too.
     pub async fn write_only_copies(&self, found: Vec<(BlockId, Option<Finding>)>) -> Vec<Option<u64>> {
         let (answer, written) = oneshot::channel();
-        self.ask(Request::OnlyCopies { found, answer });
+        self.ask(Request::OnlyCopies { found, answer }).await;
         answered(written).await
     }
 
@@ -313,12 +342,11 @@ impl Spool {
     /// Finds out which blocks of a partition are the only copies of their rows, among all that the volume has or that are on their way
     /// there, and writes it down durably. `false` when that takes longer than `patience`, or the volume has failed. Blocks.
     pub fn judge(&self, id: &PartitionId, logs: &Logs, patience: Duration) -> bool {
-        let is_empty = self.usage().blocks == 0 && self.shared.spills.load(Ordering::Acquire) == 0;
-        let (done, judged) = bounded(1);
-        if !is_empty {
-            self.ask(Request::Judge { id: id.clone(), logs: logs.clone(), done });
+        if self.usage().blocks == 0 && self.shared.spills.load(Ordering::Acquire) == 0 {
+            return true;
         }
-        is_empty || judged.recv_timeout(patience).is_ok()
+        let (done, judged) = bounded(1);
+        self.ask_patiently(Request::Judge { id: id.clone(), logs: logs.clone(), done }, &judged, patience)
     }
 
     /// A turn to make a block ready before its try. It ends when it is dropped.
@@ -329,7 +357,7 @@ impl Spool {
     /// A block, to be read.
     pub async fn open(&self, id: BlockId) -> Result<Record, Unreadable> {
         let (answer, opened) = oneshot::channel();
-        self.ask(Request::Open { id, answer });
+        self.ask(Request::Open { id, answer }).await;
         let (head, body) = answered(opened).await.map_err(|error| Unreadable(error.to_string()))?;
         Ok(self.reads.record(&head, body))
     }
@@ -338,38 +366,42 @@ impl Spool {
     /// has no room for it.
     pub async fn note(&self, note: Note) {
         let (done, noted) = oneshot::channel();
-        self.ask(Request::Note { note, done });
+        self.ask(Request::Note { note, done }).await;
         answered(noted).await;
     }
 
     /// From now on blocks are encoded for these columns, which this number stands for: none goes to the volume before they are
     /// written down there.
-    pub fn encodes_for(&self, number: u64, columns: &TableColumns) {
-        self.ask(Request::Columns { number, columns: Arc::new(columns.clone()) });
+    pub async fn encodes_for(&self, number: u64, columns: &TableColumns) {
+        self.ask(Request::Columns { number, columns: Arc::new(columns.clone()) }).await;
     }
 
     /// The columns that this number stands for, as they were written down.
     pub async fn columns(&self, number: u64) -> Written<TableColumns> {
         let (answer, read) = oneshot::channel();
-        self.ask(Request::ColumnsOf { number, answer });
+        self.ask(Request::ColumnsOf { number, answer }).await;
         answered(read).await
     }
 
     /// What an earlier run has written down of a block of this token and range.
     pub async fn noted(&self, token: Token, range: OffsetRange) -> Written<Parts> {
         let (answer, read) = oneshot::channel();
-        self.ask(Request::Noted { token, range, answer });
+        self.ask(Request::Noted { token, range, answer }).await;
         answered(read).await
     }
 
     /// A block of which something may have been written down has ended.
     pub fn unnote(&self, token: Token) {
-        self.ask(Request::Unnote(token));
+        self.tell(|told| told.unnoted.push(token));
     }
 
     /// A block has ended: its record is not needed any more.
     pub fn end(&self, id: BlockId, ended: Ended) {
-        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).push((id, ended));
+        self.tell(|told| told.ended.push((id, ended)));
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut self.shared.told.lock().unwrap_or_else(PoisonError::into_inner));
         if self.requests.try_send(Request::Look).is_err() {
             // A full channel means that the thread looks soon; a closed one that the process ends.
         }
@@ -379,14 +411,19 @@ impl Spool {
     /// than `patience`, or the volume has failed. Blocks.
     pub fn close(&self, patience: Duration) -> bool {
         let (done, closed) = bounded(1);
-        self.ask(Request::Close { done });
-        closed.recv_timeout(patience).is_ok()
+        self.ask_patiently(Request::Close { done }, &closed, patience)
     }
 
-    fn ask(&self, request: Request) {
-        if self.requests.send(request).is_err() {
+    async fn ask(&self, request: Request) {
+        if self.requests.send(request).await.is_err() {
             // The thread has failed, and the process ends: whoever waits for an answer waits for that.
         }
+    }
+
+    /// Whether it was done in time. Blocks.
+    fn ask_patiently(&self, request: Request, done: &Receiver<()>, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        self.patient.send_deadline(request, deadline).is_ok() && done.recv_deadline(deadline).is_ok()
     }
 }
 
@@ -400,4 +437,35 @@ async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
 
 fn named(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop).map_err(Error::Thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        blocks::buffers::Pool,
+        delivery::held::Stowed,
+        volume::block_frames::tests::{Volume, stowed},
+    };
+
+    #[test]
+    fn a_thread_that_stands_still_holds_up_nobody_who_runs_on_the_io_thread() {
+        let (volume, pool) = (Volume::new("stands_still"), Pool::new(4 << 20, 1, 1));
+        let (patient, taken_by_nobody) = bounded(1);
+        let requests = AsyncSender::new(patient.clone());
+        let spool = Spool { requests, patient, ..volume.open(64 << 20) };
+        let Stowed { block, frames } = stowed(&pool, 20, false);
+        for ordinal in 0..3 {
+            let id = BlockId { segment: 1, ordinal };
+            spool.mark_sole(vec![id]);
+            spool.unnote(block.token);
+            spool.end(id, Ended::Settled);
+        }
+        assert_eq!(spool.spill(&frames), 0, "there is no room for it");
+        assert!(frames.is_in_memory() && spool.spilling_bytes() == 0 && spool.takes_blocks());
+        let told = spool.shared.told.lock().unwrap();
+        assert_eq!((told.sole.len(), told.unnoted.len(), told.ended.len()), (3, 3, 3));
+        assert_eq!(taken_by_nobody.len(), 1);
+        block.account.settled();
+    }
 }

@@ -28,6 +28,9 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// waits for its turn is measured by.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often reports are taken while a commit is waited for. Chosen: as often as between two polls ([`crate::consumer::REPORTS_MAX`]).
+const RESOLVE_LOOK: Duration = Duration::from_millis(10);
+
 /// What is said of a commit by a group that rebalances: its generation, or the member's epoch, is not that of the commit any more, and the
 /// member is still one of it.
 const REBALANCES: [RDKafkaErrorCode; 3] = [
@@ -82,12 +85,14 @@ impl Assignment {
     }
 
     /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
-    /// plan over that of the next owner.
+    /// plan over that of the next owner. Reports are taken meanwhile: workers wait where there is no room for them, and delivery keeps
+    /// what it has to report.
     pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
         let is_busy = |this: &Self| this.committer.as_ref().is_some_and(Committer::is_busy);
         while is_busy(self) && Instant::now() < deadline && !self.stop.is_over() {
-            let soon = Instant::now() + Duration::from_secs(1);
+            let soon = Instant::now() + RESOLVE_LOOK;
             self.take_outcome(self.stop.deadline().map_or(soon, |end| soon.min(end)).min(deadline), stats);
+            self.take_reports(stats);
             // Whoever waits here is alive.
             stats.polled();
         }

@@ -11,6 +11,13 @@ use crate::{
 use std::sync::atomic::Ordering;
 
 impl Assignment {
+    /// Takes down all that wait.
+    pub(super) fn take_reports(&mut self, stats: &ConsumerStats) {
+        while let Ok(report) = self.reports.try_recv() {
+            self.take_report(&report, stats);
+        }
+    }
+
     /// Takes one down.
     pub(super) fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {

@@ -12,7 +12,7 @@ use super::{ANSWER_TIMEOUT, Error, Found, Use, json_span};
 use serde_json::json;
 use sluice_gateway_config::{Format, Kafka};
 use sluice_kafka::{
-    Message as _, OwnedMessage, PartitionId,
+    Message as _, OwnedMessage, PartitionId, Patience, ReadError, TopicReader,
     dead_letter::{Coordinates, ReplayError, Replayed, Replayer},
     fetch_message,
 };
@@ -42,7 +42,7 @@ impl Replay {
     }
 
     /// What to produce, or why it cannot be had.
-    fn value(&self, letter: &Found) -> Result<Result<Value, String>, Error> {
+    fn value(&mut self, letter: &Found) -> Result<Result<Value, String>, Error> {
         let Coordinates { topic, partition, offset, row } = &letter.head.coordinates;
         if !self.kafka.topics.contains(topic) {
             return Ok(Err(format!("{topic} is no topic of this config")));

@@ -7,6 +7,7 @@ use crate::{
     app::identity,
     blocks::buffers::Pool,
     delivery::{
+        async_sender::AsyncSender,
         clock::Clock,
         held::Ready,
         places::Places,
@@ -69,7 +70,7 @@ impl Inserts {
         let shape = Arc::new(RowShape::of(columns));
         let concurrency = config.sink.clickhouse.insert.concurrency;
         // Nobody owns a partition here: shipments of only copies report to nobody.
-        let (reports, _) = crossbeam_channel::bounded(1);
+        let reports = AsyncSender::new(crossbeam_channel::bounded(1).0);
         let places = Places::new(SENDING_PER_INSERT * concurrency.max(1) as usize);
         let deliveries: Result<Vec<_>, Error> = shards
             .into_iter()

@@ -21,7 +21,7 @@ pub struct End {
 
 impl Shipment {
     /// It is in, but for so many rows that are dead letters.
-    pub(super) fn settle(self, dead_lettered: u64) {
+    pub(super) async fn settle(self, dead_lettered: u64) {
         self.frames.end(self.shard.spool(), Ended::Settled);
         let is_only_copy = self.frames.is_only_copy();
         let Self { shard, block, encoded, rows_elsewhere, .. } = self;
@@ -51,13 +51,13 @@ impl Shipment {
             return;
         }
         let Block { id, generation, range, .. } = block;
-        if shard.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
+        if shard.delivery.reports.send(Report::Settled { id, generation, range }).await.is_err() {
             // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
         }
     }
 
     /// Its record on the queue volume is damaged: its partition begins anew where it is committed.
-    pub(super) fn read_again(self) {
+    pub(super) async fn read_again(self) {
         tracing::error!(
             partition = %self.block.id,
             first = self.block.range.first,
@@ -68,7 +68,7 @@ impl Shipment {
         self.shard.delivery.metrics.blocks_in_flight.dec();
         self.block.account.abandon();
         let Block { id, generation, .. } = self.block;
-        if self.shard.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
+        if self.shard.delivery.reports.send(Report::ReadAgain { id, generation }).await.is_err() {
             // The poll thread has ended; whoever has the partition next begins where it is committed.
         }
     }

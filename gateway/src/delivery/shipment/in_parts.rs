@@ -135,7 +135,7 @@ impl Shipment {
         }
         let report = Report::Parted { id, generation, range, parts, noted: noted.clone() };
         // Without a poll thread nothing is committed any more: the process is ending.
-        self.shard.delivery.reports.send(report).ok()?;
+        self.shard.delivery.reports.send(report).await.ok()?;
         tokio::select! {
             () = noted.told() => Some(()),
             () = self.over() => None,
@@ -177,7 +177,7 @@ impl Shipment {
                     self.give_turn_back(course);
                     if self.sending.rows == 1 {
                         // It is about this row, and the partition stands because of it.
-                        self.say_halted();
+                        self.say_halted().await;
                         self.counts_as_halted();
                     }
                     self.wait_for_actor(actor, after).await;
@@ -230,10 +230,10 @@ impl Shipment {
     }
 
     /// Has the poll thread know why the partition stands. One that has the only copy of its rows holds up none.
-    pub(super) fn say_halted(&self) {
+    pub(super) async fn say_halted(&self) {
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
         if !self.frames.is_only_copy()
-            && self.shard.delivery.reports.send(Report::Halted { id, generation, range }).is_err()
+            && self.shard.delivery.reports.send(Report::Halted { id, generation, range }).await.is_err()
         {
             // The poll thread has ended, and nobody asks it why partitions stand.
         }
@@ -248,7 +248,7 @@ impl Shipment {
         refused.blocks_halted.inc();
         self.counts_as_halted();
         if course.halts == 1 {
-            self.say_halted();
+            self.say_halted().await;
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             let advice = Actor::Table.advice();
             tracing::error!(%partition, actor, advice, %excess, "a block waits for someone to act; it is tried again by itself");

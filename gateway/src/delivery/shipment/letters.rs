@@ -89,7 +89,7 @@ impl Shipment {
                             let refusals = &self.shard.delivery.metrics.dead_letters_refused;
                             refusals.with_label_values(&[why.label()]).inc();
                             self.log_stopped(place, &refused, &why);
-                            self.say_halted();
+                            self.say_halted().await;
                         }
                         self.wait_for_topic(course, tries).await;
                     }
@@ -124,7 +124,7 @@ impl Shipment {
                         "the message of a refused row is not read again yet; its dead letter waits"
                     );
                     if tries == FETCH_TRIES_QUIET {
-                        self.say_halted();
+                        self.say_halted().await;
                     }
                     self.give_turn_back(course);
                     let wait = retry::wait(Pace::Slow, tries, self.random());

@@ -135,7 +135,7 @@ fn the_time_of_a_worker_without_work_counts_as_what_it_waits_for() {
     let pool = Arc::new(Pool::new(64 << 20, 4, 2));
     let (mut worker, _reports) = worker(&pool);
     let waited_for = |worker: &Worker| {
-        worker.parts.waker.send(()).unwrap();
+        worker.parts.waker.try_send(()).unwrap();
         worker.wait(Instant::now().checked_sub(WAITED).unwrap());
         let WorkerSeconds { busy, source, buffers, sink } = &worker.parts.seconds;
         let states = [("busy", busy), ("source", source), ("buffers", buffers), ("sink", sink)];

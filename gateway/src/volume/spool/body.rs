@@ -11,8 +11,9 @@
 //!
 //! [`distrust`]: crate::volume::block_frames::BlockFrames::distrust
 
+use crate::delivery::async_sender::AsyncSender;
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, TrySendError, bounded};
 use sluice_clickhouse::body::{BodyPieces, BodySource, Broken, InsertBody};
 use sluice_gateway_config::budget::SPOOL_PIECE_BYTES;
 use sluice_spool::{BlockHead, Body, BodyError, Damage, Fatal};
@@ -30,7 +31,7 @@ use tokio::sync::oneshot;
 const PIECE_BYTES: usize = SPOOL_PIECE_BYTES as usize;
 
 /// Reads that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and the blocks that are made ready for one,
-/// each of which has one at a time.
+/// each of which has one at a time. Those of several shards may be more: they wait for room.
 const JOBS_MAX: usize = 128;
 
 /// A record cannot be read as it was written.
@@ -57,22 +58,22 @@ enum Job {
 
 /// The thread that reads.
 #[derive(Clone)]
-pub(super) struct Reads(Sender<Job>);
+pub(super) struct Reads(AsyncSender<Job>);
 
 impl Reads {
     /// `failed` is told when the volume fails, each time.
     pub fn start(failed: impl Fn(Fatal) + Send + 'static) -> std::io::Result<Self> {
         let (jobs, jobs_in) = bounded(JOBS_MAX);
         thread::Builder::new().name("spool-read".to_owned()).spawn(move || read(&jobs_in, failed))?;
-        Ok(Self(jobs))
+        Ok(Self(AsyncSender::new(jobs)))
     }
 
     pub fn record(&self, head: &BlockHead, body: Body<File>) -> Record {
         Record { reads: self.clone(), metadata_bytes: u64::from(head.metadata_bytes), body }
     }
 
-    fn ask(&self, job: Job) {
-        if self.0.send(job).is_err() {
+    async fn ask(&self, job: Job) {
+        if self.0.send(job).await.is_err() {
             // It lives as long as anyone can ask.
         }
     }
@@ -121,7 +122,7 @@ impl Record {
     /// Reads all of it, to see whether it is whole.
     pub async fn verify(&self) -> Result<(), Unreadable> {
         let (answer, verified) = oneshot::channel();
-        self.reads.ask(Job::Verify { body: self.body.clone(), answer });
+        self.reads.ask(Job::Verify { body: self.body.clone(), answer }).await;
         super::answered(verified).await
     }
 
@@ -129,7 +130,7 @@ impl Record {
     pub async fn metadata(self) -> Result<Bytes, Unreadable> {
         let (answer, read) = oneshot::channel();
         let bytes = usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX);
-        self.reads.ask(Job::ReadFirst { body: self.body, bytes, answer });
+        self.reads.ask(Job::ReadFirst { body: self.body, bytes, answer }).await;
         super::answered(read).await
     }
 
@@ -149,12 +150,15 @@ impl BodySource for Record {
     }
 }
 
+/// A piece that is being read; none when the thread has ended.
+type Coming = Pin<Box<dyn Future<Output = Option<Piece>> + Send>>;
+
 /// A body that is being read by one try.
 struct Pieces {
     reads: Reads,
     /// Bytes at the beginning that are not sent.
     unsent: u64,
-    coming: Option<oneshot::Receiver<Piece>>,
+    coming: Option<Coming>,
     is_over: bool,
     /// The volume has failed, and the process ends.
     has_failed: bool,
@@ -165,8 +169,17 @@ impl Pieces {
         self.is_over = body.left() == 0;
         if !self.is_over {
             let (answer, coming) = oneshot::channel();
-            self.reads.ask(Job::Read { body, answer });
-            self.coming = Some(coming);
+            // At once, where there is room: it is read while the one before is sent.
+            let waits = match self.reads.0.try_send(Job::Read { body, answer }) {
+                Err(TrySendError::Full(job)) => Some((self.reads.clone(), job)),
+                Ok(()) | Err(TrySendError::Disconnected(_)) => None,
+            };
+            self.coming = Some(Box::pin(async move {
+                if let Some((reads, job)) = waits {
+                    reads.ask(job).await;
+                }
+                coming.await.ok()
+            }));
         }
     }
 
@@ -190,19 +203,19 @@ impl BodyPieces for Pieces {
             let Some(coming) = &mut self.coming else {
                 return Poll::Ready(Some(Err(Broken("it was read to where it broke off".to_owned()))));
             };
-            let answer = ready!(Pin::new(coming).poll(context));
+            let answer = ready!(coming.as_mut().poll(context));
             self.coming = None;
             match answer {
-                Ok((body, Ok(piece))) => {
+                Some((body, Ok(piece))) => {
                     self.read_on(body);
                     let sent = self.sent(piece);
                     if !sent.is_empty() {
                         return Poll::Ready(Some(Ok(sent)));
                     }
                 }
-                Ok((_, Err(damage))) => return Poll::Ready(Some(Err(Broken(damage.to_string())))),
+                Some((_, Err(damage))) => return Poll::Ready(Some(Err(Broken(damage.to_string())))),
                 // Broken, it would be taken for damage.
-                Err(_) => self.has_failed = true,
+                None => self.has_failed = true,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, columns::ColumnFiles, notes::Notes};
+use super::{Ended, Left, LeftBlock, Note, Request, Shared, Told, Usage, columns::ColumnFiles, notes::Notes};
 use crate::volume::{
     block_frames::{BlockFrames, Leaving},
     only_copy::{Finding, Logs, Whereabouts},
@@ -103,7 +103,7 @@ impl Keeper {
                 self.take(request)?;
             }
             self.sync_marks()?;
-            self.end_blocks()?;
+            self.take_told()?;
             // The largest piece of work, one at a time: who waits for a mark or a place is served in between.
             self.append_next()?;
             if std::mem::take(&mut self.has_changed) {
@@ -113,13 +113,13 @@ impl Keeper {
                 self.tick()?;
             }
         }
-        self.end_blocks()?;
+        self.take_told()?;
         let usage = self.queue.usage();
         self.queue.close()?;
         if usage.blocks == 0 && usage.kept_bytes == 0 {
             self.columns.remove_all()?;
         }
-        if self.closing.is_some_and(|done| done.send(()).is_err()) {
+        if self.closing.is_some_and(|done| done.try_send(()).is_err()) {
             // Whoever waited has lost patience.
         }
         Ok(())
@@ -132,7 +132,6 @@ impl Keeper {
                 self.queue.mark_sent(id, now_ms)?;
                 self.marked.push((id, done));
             }
-            Request::Sole(ids) => ids.into_iter().try_for_each(|id| self.queue.mark_sole(id))?,
             Request::OnlyCopies { found, answer } => {
                 let before = found.iter().map(|(id, _)| self.queue.get(*id)?.only_copy).collect();
                 self.write_findings(found.into_iter().filter_map(|(_, finding)| finding).collect())?;
@@ -141,12 +140,14 @@ impl Keeper {
                 }
             }
             Request::Judge { id, logs, done } => {
+                // So that what it finds of them is what is known of them.
+                self.take_told()?;
                 // What is on its way is none of the partition that is about to begin either.
                 while !self.spills.is_empty() {
                     self.append_next()?;
                 }
                 self.write_findings(self.find(&id, &logs)?)?;
-                if done.send(()).is_err() {
+                if done.try_send(()).is_err() {
                     // Whoever asked has lost patience, and asks again.
                 }
             }
@@ -168,7 +169,6 @@ impl Keeper {
                     // Whoever asked has ended.
                 }
             }
-            Request::Unnote(token) => self.notes.remove(token)?,
             Request::Columns { number, columns } => {
                 self.unwritten = Some((number, columns));
                 // An earlier version may have left blocks of them, and wrote nothing down.
@@ -249,10 +249,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends what has ended. The marks are made durable with the next ones: a block that comes back after a crash of the machine has its
-    /// token still.
-    fn end_blocks(&mut self) -> Result<(), Fatal> {
-        let ended = std::mem::take(&mut *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Takes down what was told of blocks. The marks are made durable with the next ones: a block that comes back after a crash of the machine
+    /// has its token still.
+    fn take_told(&mut self) -> Result<(), Fatal> {
+        let told = std::mem::take(&mut *self.shared.told.lock().unwrap_or_else(PoisonError::into_inner));
+        let Told { sole, unnoted, ended } = told;
+        sole.into_iter().try_for_each(|id| self.queue.mark_sole(id))?;
+        unnoted.into_iter().try_for_each(|token| self.notes.remove(token))?;
         for (id, ended) in ended {
             self.end_block(id, ended)?;
         }

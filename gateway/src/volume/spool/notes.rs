@@ -213,7 +213,7 @@ mod tests {
         std::fs::create_dir(volume.path().join(name_of(token()))).unwrap();
         let (failed, failed_in) = crossbeam_channel::bounded(1);
         let spool =
-            volume.open_with(Options::new(1, 64 << 20, false), move |fatal| failed.send(fatal).unwrap());
+            volume.open_with(Options::new(1, 64 << 20, false), move |fatal| failed.try_send(fatal).unwrap());
         let asked = tokio::time::timeout(Duration::from_millis(200), spool.noted(token(), RANGE)).await;
         assert!(asked.is_err(), "nothing is sent on the strength of it");
         let fatal = failed_in.recv_timeout(Duration::from_mins(1)).unwrap();
