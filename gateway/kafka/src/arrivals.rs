@@ -65,6 +65,16 @@ pub struct Begins {
     pub lost: Option<OffsetRange>,
 }
 
+/// What becomes of a partition whose beginning is known.
+pub enum Outcome {
+    /// It is ready, and its ranges are the poll thread's.
+    Begins(Box<Begins>),
+    /// It is not to be read. The generation is over that it would have begun with, and may have been told of ranges.
+    Halted(Generation),
+    /// Nothing: it was taken away while its beginning was read.
+    Gone,
+}
+
 /// How partitions are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
@@ -206,16 +216,10 @@ impl Arrivals {
         std::mem::take(&mut self.ready)
     }
 
-    /// A partition's beginning is known: it is ready, and its ranges are the poll thread's. `None` when it is not to be read.
-    pub fn begin(
-        &mut self,
-        id: &PartitionId,
-        beginning: &Beginning,
-        stats: &ConsumerStats,
-    ) -> Option<Begins> {
-        // It may have been taken away while its beginning was read.
+    /// A partition's beginning is known.
+    pub fn begin(&mut self, id: &PartitionId, beginning: &Beginning, stats: &ConsumerStats) -> Outcome {
         if self.is_over || !self.remove(id) {
-            return None;
+            return Outcome::Gone;
         }
         let Beginning { commit, log, cluster, topic_id, .. } = beginning;
         let at_oldest = beginning.begins_at_oldest(self.policy.initial_offset);
@@ -238,18 +242,18 @@ impl Arrivals {
                 let is_kept = self.kept.remove(id);
                 self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
                 let taken = taken.iter().map(|kept| kept.range).collect();
-                Some(Begins {
+                Outcome::Begins(Box::new(Begins {
                     generation,
                     ranges,
                     taken,
                     lost: found.overtaken.map(|overtaken| overtaken.lost),
-                })
+                }))
             }
             Err(halt) => {
                 tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
                 self.halted.insert(id.clone());
                 stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
-                None
+                Outcome::Halted(generation)
             }
         }
     }

@@ -19,7 +19,7 @@ mod topics;
 pub use topics::TopicMadeAnew;
 
 use crate::{
-    arrivals::{Arrivals, Begins, Begun, Policy, Ready},
+    arrivals::{self, Arrivals, Begins, Begun, Policy, Ready},
     clock,
     committer::{BeforeBegin, Beginning, Committer},
     consumer::Inbox,
@@ -374,28 +374,35 @@ impl Assignment {
 
     /// A partition's beginning is known.
     pub(crate) fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
-        if let Some(Begins { generation, ranges, taken, lost }) = self.arrivals.begin(&id, beginning, stats) {
-            let order = Order::TakeOver { id: id.clone(), generation, ranges: taken };
-            self.orders_waiting.push_back(order);
-            let worker = self.next_worker();
-            let owned = Owned {
-                generation,
-                ranges,
-                worker,
-                is_released: false,
-                renew: None,
-                worker_says: AtWorker::Reads,
-                is_paused: false,
-                noted: BTreeMap::new(),
-                halted: BTreeSet::new(),
-                held_back: HeldBack::NotGiven,
-                lost,
-                reads_again: false,
-                proof_told: Duration::ZERO,
-                offset_told: i64::MIN,
-            };
-            self.owned.insert(id, owned);
-        }
+        let Begins { generation, ranges, taken, lost } = match self.arrivals.begin(&id, beginning, stats) {
+            arrivals::Outcome::Begins(begins) => *begins,
+            arrivals::Outcome::Halted(generation) => {
+                // What it was told of is another generation's, or nobody's.
+                self.orders_waiting.push_back(Order::Forget { id, generation, is_leaving: false });
+                return;
+            }
+            arrivals::Outcome::Gone => return,
+        };
+        let order = Order::TakeOver { id: id.clone(), generation, ranges: taken };
+        self.orders_waiting.push_back(order);
+        let worker = self.next_worker();
+        let owned = Owned {
+            generation,
+            ranges,
+            worker,
+            is_released: false,
+            renew: None,
+            worker_says: AtWorker::Reads,
+            is_paused: false,
+            noted: BTreeMap::new(),
+            halted: BTreeSet::new(),
+            held_back: HeldBack::NotGiven,
+            lost,
+            reads_again: false,
+            proof_told: Duration::ZERO,
+            offset_told: i64::MIN,
+        };
+        self.owned.insert(id, owned);
     }
 
     fn next_worker(&mut self) -> usize {

@@ -134,8 +134,23 @@ fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
     let newer = "sluice-plan/4:".to_owned();
+    let (given, orders) = bounded(16);
+    assignment.orders = Box::new(move |order| given.try_send(order).map_err(TrySendError::into_inner));
+    let (told, generations) = bounded(16);
+    assignment.arrivals.keeps(Box::new(move |_, generation, _| {
+        told.try_send(generation).unwrap();
+        Vec::new()
+    }));
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(Some((2, newer))), &stats);
+    assignment.tend(&stats);
+    let generation = generations.try_recv().unwrap();
+    let forget = Order::Forget { id: id(0), generation, is_leaving: false };
+    assert_eq!(
+        orders.try_iter().collect::<Vec<_>>(),
+        [forget],
+        "it was told of what an earlier run has left"
+    );
     assert_eq!(assignment.known(clock::now()), [(id(0), Known::not_begun(AtWorker::Halted))].into());
     assert_eq!(stats.partitions_halted.load(Ordering::Relaxed), 1);
     assert_eq!(assignment.arrivals.turn_away(&[id(0)]), [id(0)]);
@@ -233,7 +248,7 @@ fn what_a_leader_has_said_of_a_partition_stays_while_it_begins_anew() {
     let stats = ConsumerStats::default();
     let (asks, asked) = bounded(16);
     let ask = move |id: &PartitionId| {
-        asks.send(id.partition).unwrap();
+        asks.try_send(id.partition).unwrap();
         Some(Log { start: 1, end: 9 })
     };
     assignment.logs = Some(LogReader::start_with(ask).unwrap());

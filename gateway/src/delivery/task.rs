@@ -235,6 +235,9 @@ impl Holding {
             enqueue.order(&order);
         }
         let is_leaving = matches!(order, Order::Forget { is_leaving: true, .. });
+        if let (Order::Forget { id, generation, .. }, Some(spool)) = (&order, &self.spool) {
+            spool.left().give_back(id, *generation);
+        }
         self.shards.abandon(self.held.order(order), is_leaving);
     }
 

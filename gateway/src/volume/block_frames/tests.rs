@@ -386,11 +386,31 @@ async fn the_last_generation_that_asks_takes_over() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn what_a_generation_was_told_of_is_orphaned_when_its_order_never_comes() {
+async fn a_generation_takes_nothing_once_a_later_one_has_asked_though_that_was_told_of_nothing() {
+    let volume = Volume::new("asked_in_vain");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let ranges = kept(spool.left(), 4, "c", 9);
+    assert!(kept(spool.left(), 5, "another", 9).is_empty());
+    assert_eq!(spool.left().orphans(true).len(), 2, "the pod is asked to drain");
+    assert_eq!((taken(&spool, 4, &ranges), taken(&spool, 5, &[])), (0, 0));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_generation_was_told_of_is_orphaned_when_it_is_over_without_its_order_and_not_before() {
     let volume = Volume::new("never_taken");
     let spool = left_behind(&volume, &[20, 30]).await;
-    assert_eq!(kept(spool.left(), 4, "c", 9).len(), 2);
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let ranges = kept(spool.left(), 4, "c", 9);
     let later = std::time::Instant::now() + std::time::Duration::from_hours(1);
+    assert!(spool.left().orphans_at(false, later).is_empty(), "however late its order is");
+    spool.left().give_back(&id, Generation(3));
+    assert!(spool.left().orphans_at(false, later).is_empty(), "that one was over before");
+    assert_eq!(taken(&spool, 4, &ranges), 2);
+
+    let volume = Volume::new("never_begun");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    assert_eq!(kept(spool.left(), 4, "c", 9).len(), 2);
+    spool.left().give_back(&id, Generation(4));
     let orphans = spool.left().orphans_at(false, later);
     assert_eq!(orphans.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
 }

@@ -4,12 +4,13 @@
 //! ```text
 //!  of a partition --kept()--> reserved --take()--> goes on with its generation
 //!        | ^                   |    `--- what the generation does not go on with --.
-//!        | `--(no order came)--'                                                   v
+//!        | `--(give_back())----'                                                   v
 //!        `------------- its partition does not come ------------------------> orphans <-- written down as an only copy
 //! ```
 //!
 //! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
-//! What the one was told the other must find, whatever becomes an orphan in between: so it is reserved for the generation that asked.
+//! What the one was told the other must find, whatever becomes an orphan in between, and however long its order is on its way: so it is
+//! reserved for the generation that asked, until that has its order, or is over without one.
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
 
 use crate::{
@@ -47,10 +48,6 @@ const LEFT_WAIT: Duration = Duration::from_mins(10);
 /// Chosen: above a restart and the rebalance that follows it.
 const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
 
-/// How long what a generation was told of is kept for it. Chosen: its order is on its way for milliseconds; only that of a partition
-/// which must not be read never comes.
-const RESERVED_WAIT: Duration = Duration::from_mins(1);
-
 /// A block that was left.
 pub struct LeftBlock {
     id: BlockId,
@@ -86,10 +83,9 @@ struct Kinds {
     missing: Vec<Missing>,
 }
 
-/// What a generation was told of.
+/// What a generation was told of, if anything.
 struct Reserved {
     generation: Generation,
-    since: Instant,
     blocks: Vec<LeftBlock>,
 }
 
@@ -99,20 +95,8 @@ impl Kinds {
         let Some(Reserved { mut blocks, .. }) = self.reserved.remove(id) else { return };
         // In front, so that what fits is found before what does not and has the same range.
         blocks.extend(self.of.remove(id).unwrap_or_default());
-        self.of.insert(id.clone(), blocks);
-    }
-
-    /// The same of what nobody has taken in time.
-    fn give_back_late(&mut self, now: Instant) {
-        let is_late = |reserved: &Reserved| now.duration_since(reserved.since) >= RESERVED_WAIT;
-        let late: Vec<PartitionId> = self
-            .reserved
-            .iter()
-            .filter(|(_, reserved)| is_late(reserved))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in &late {
-            self.give_back(id);
+        if !blocks.is_empty() {
+            self.of.insert(id.clone(), blocks);
         }
     }
 
@@ -176,8 +160,8 @@ impl Left {
     }
 
     /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
-    /// reserved for the generation that asks until it [takes](Self::take) them: nobody else is given them meanwhile. One that asks
-    /// after another one has what was reserved for that, which is over.
+    /// reserved for the generation that asks until it [takes](Self::take) them, or they are [given back](Self::give_back): nobody else is given
+    /// them meanwhile. One that asks after another one has what was reserved for that, which is over.
     pub fn kept(
         &self,
         (id, generation): (&PartitionId, Generation),
@@ -186,21 +170,27 @@ impl Left {
     ) -> Vec<Kept> {
         let mut kinds = self.lock();
         kinds.give_back(id);
-        let Some(of) = kinds.of.get_mut(id) else { return Vec::new() };
         let mut kept = Vec::new();
         let fits = |block: &mut LeftBlock| {
             let fitting = block.kept(cluster, columns);
             kept.extend(fitting);
             fitting.is_some()
         };
-        let blocks: Vec<LeftBlock> = of.extract_if(.., fits).collect();
-        if !blocks.is_empty() {
-            kinds.reserved.insert(id.clone(), Reserved { generation, since: Instant::now(), blocks });
-        }
+        let blocks = kinds.of.get_mut(id).map(|of| of.extract_if(.., fits).collect()).unwrap_or_default();
+        // Also where there is none: the order of one before comes to nothing then.
+        kinds.reserved.insert(id.clone(), Reserved { generation, blocks });
         kept.sort_by_key(|kept| kept.range.first);
         // One that was dropped and read again may be there twice.
         kept.dedup_by_key(|kept| kept.range.first);
         kept
+    }
+
+    /// A generation is over. If it never began, it takes nothing of what it was [told](Self::kept) of.
+    pub fn give_back(&self, id: &PartitionId, generation: Generation) {
+        let mut kinds = self.lock();
+        if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation <= generation) {
+            kinds.give_back(id);
+        }
     }
 
     /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it is dropped if
@@ -299,7 +289,6 @@ impl Left {
 
     pub(crate) fn orphans_at(&self, everything: bool, now: Instant) -> Vec<LeftBlock> {
         let mut kinds = self.lock();
-        kinds.give_back_late(now);
         let waited = now.duration_since(self.since);
         if everything || waited >= LEFT_WAIT {
             return kinds.take_all();
