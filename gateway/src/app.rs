@@ -42,7 +42,7 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
-use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
+use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode, budget::row_buffers};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     TopicMadeAnew,
@@ -446,13 +446,6 @@ impl Parts<'_> {
         });
         named(&format!("worker-{number}")).spawn(move || worker.run()).context("cannot start a worker thread")
     }
-}
-
-/// A worker's share of the row buffers, at least one. The first workers get what does not divide.
-fn row_buffers(partitions_active_max: u32, workers: u32, number: usize) -> usize {
-    let (share, rest) = (partitions_active_max / workers, partitions_active_max % workers);
-    let extra = usize::from(number < rest as usize);
-    (share as usize + extra).max(1)
 }
 
 fn named(name: &str) -> thread::Builder {

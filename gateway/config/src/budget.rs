@@ -5,7 +5,7 @@
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
 //! | spool | [`SPOOL_BYTES`] + concurrency × [`SPOOL_PIECES`] × [`SPOOL_PIECE_BYTES`] | what is known of blocks on the queue volume, and their bytes on the way to an insert |
 //! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
-//! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
+//! | rows | row buffers × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed: [`row_buffers`] |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, and its pieces, while they grow |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
 //! | letters | [`LETTERS_BYTES`] | dead letters on their way |
@@ -227,6 +227,14 @@ fn kafka_bytes(sizing: &Sizing) -> u64 {
     batches.saturating_mul(batch).saturating_add((batch / 2).max(ANSWER_BYTES_MIN))
 }
 
+/// A worker's share of the row buffers, workers being counted from 0: one for each active partition. The first workers get what does not
+/// divide. Each has one at least, since partitions take turns: there are as many as workers where those are more.
+pub fn row_buffers(partitions_active_max: u32, workers: u32, worker: usize) -> usize {
+    let workers = workers.max(1);
+    let (share, rest) = (partitions_active_max / workers, partitions_active_max % workers);
+    (share as usize + usize::from(worker < rest as usize)).max(1)
+}
+
 /// The parts that do not depend on the limit.
 struct Fixed {
     kafka: u64,
@@ -239,13 +247,13 @@ struct Fixed {
 
 impl Fixed {
     fn of(sizing: &Sizing) -> Self {
-        let active = u64::from(sizing.partitions_active_max);
+        let row_buffers = u64::from(sizing.partitions_active_max.max(sizing.workers));
         Self {
             kafka: kafka_bytes(sizing),
             spool: u64::from(sizing.insert_concurrency)
                 .saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES)
                 .saturating_add(SPOOL_BYTES),
-            rows: active.saturating_mul(ROW_BUFFER_BYTES),
+            rows: row_buffers.saturating_mul(ROW_BUFFER_BYTES),
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
             http: u64::from(sizing.insert_concurrency).saturating_mul(INSERT_BYTES),
@@ -318,6 +326,20 @@ mod tests {
         for (limit_mib, batch_mib) in [(192, 1), (384, 16), (1024, 64)] {
             let budget = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap();
             assert!(budget.blocks.get() + PARTS_BYTES >= 2 * BLOCK_BYTES_MAX, "{budget:?}");
+        }
+    }
+
+    #[test]
+    fn every_worker_has_a_row_buffer_that_is_in_the_budget() {
+        for (workers, active, row_buffers_expected) in
+            [(2, 8, 8), (3, 8, 8), (1, 1, 1), (2, 1, 2), (16, 3, 16), (64, 63, 64)]
+        {
+            let sizing = Sizing { workers, partitions_active_max: active, ..sizing(8_192, 1) };
+            let buffers: usize =
+                (0..workers as usize).map(|worker| row_buffers(active, workers, worker)).sum();
+            assert_eq!(buffers as u64, row_buffers_expected, "{workers} workers");
+            let rows = Budget::divide(&sizing).unwrap().rows.get();
+            assert_eq!(rows, row_buffers_expected * ROW_BUFFER_BYTES, "{workers} workers");
         }
     }
 
