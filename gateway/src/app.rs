@@ -17,6 +17,7 @@ use crate::{
         async_sender::AsyncSender,
         clock::Clock,
         native::Native,
+        originals::Originals,
         retry::{self, Pace},
         route::Route,
         task::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
@@ -349,6 +350,8 @@ impl Parts<'_> {
         let insert = &self.config.sink.clickhouse.insert;
         let native = Native::of(insert.format, &self.columns, self.metrics);
         let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
+        let originals =
+            Originals::start(kafka).context("cannot start the thread that reads messages again")?;
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()
             .map(|sink| {
@@ -362,6 +365,7 @@ impl Parts<'_> {
                     reports: AsyncSender::new(consumer.reports()),
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
+                    originals: originals.clone(),
                     kafka: kafka.clone(),
                     shape: shape.clone(),
                     metrics: self.metrics.clone(),

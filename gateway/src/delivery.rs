@@ -21,6 +21,7 @@ pub mod task;
 pub mod held;
 
 pub mod native;
+pub mod originals;
 pub mod places;
 pub mod query_ids;
 pub mod route;

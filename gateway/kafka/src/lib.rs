@@ -75,4 +75,4 @@ pub use rest::Rest;
 pub use security::{ConnectionProblem, security_settings};
 pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};
-pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader, fetch_message};
+pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader};

@@ -273,7 +273,8 @@ impl TopicReader {
         Ok(range.next)
     }
 
-    /// The message at an offset; none when Kafka does not have it any more.
+    /// The message at an offset; none when Kafka does not have it any more. Nothing is fetched behind it any more then: a reader that is kept
+    /// keeps no batch.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, ReadError> {
         let bounds = self.bounds(&id.topic, id.partition)?;
         let range = OffsetRange { first: offset.max(bounds.first), next: bounds.next };
@@ -286,6 +287,7 @@ impl TopicReader {
             found = (message.offset() == offset).then(|| message.detach());
             Ok(ControlFlow::Break(()))
         });
+        self.consumer.unassign().map_err(|source| ask("end to read a partition", &id.topic, source))?;
         match read {
             Err(ReadError::Gone { .. }) => Ok(None),
             read => read.map(|_| found),
@@ -310,17 +312,6 @@ impl TopicReader {
             }
         }
     }
-}
-
-/// The message at an offset; none when Kafka does not have it any more. Blocks for up to three times `timeout`.
-pub fn fetch_message(
-    kafka: &Kafka,
-    id: &PartitionId,
-    offset: i64,
-    timeout: Duration,
-) -> Result<Option<OwnedMessage>, ReadError> {
-    let patience = Patience { answer: timeout, message: timeout };
-    TopicReader::new(kafka, "originals", patience)?.message(id, offset)
 }
 
 fn ask(action: &'static str, topic: &str, source: KafkaError) -> ReadError {

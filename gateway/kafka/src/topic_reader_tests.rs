@@ -89,15 +89,15 @@ fn partitions_are_asked_for() {
 }
 
 #[test]
-fn a_message_is_fetched_by_its_offset() {
+fn messages_are_fetched_by_their_offsets_one_after_another() {
     let topic = Topic::new();
     topic.produce(1, "b");
     topic.produce(1, "c");
-    let fetch = |partition, offset| {
-        let id = PartitionId { topic: "spans".into(), partition };
-        fetch_message(&topic.kafka(), &id, offset, TIMEOUT)
-    };
-    assert_eq!(fetch(1, 1).unwrap().unwrap().payload(), Some(&b"c"[..]));
+    let reader = topic.reader();
+    let fetch = |partition, offset| reader.message(&PartitionId { topic: "spans".into(), partition }, offset);
+    for (offset, value) in [(1, b"c"), (0, b"b"), (1, b"c")] {
+        assert_eq!(fetch(1, offset).unwrap().unwrap().payload(), Some(&value[..]));
+    }
     assert!(fetch(1, 2).unwrap().is_none());
     assert!(fetch(1, -5).unwrap().is_none());
     assert!(fetch(0, 0).unwrap().is_none());
@@ -109,6 +109,8 @@ fn brokers_that_are_away_end_the_reading() {
     let topic = Topic::new();
     topic.mock.broker_down(1).unwrap();
     let id = PartitionId { topic: "spans".into(), partition: 0 };
-    let error = fetch_message(&topic.kafka(), &id, 0, Duration::from_millis(300)).unwrap_err();
+    let soon = Duration::from_millis(300);
+    let reader = TopicReader::new(&topic.kafka(), "test", Patience { answer: soon, message: soon }).unwrap();
+    let error = reader.message(&id, 0).unwrap_err();
     assert!(matches!(error, ReadError::Ask { .. }), "{error}");
 }

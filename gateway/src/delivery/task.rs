@@ -16,6 +16,7 @@ use crate::{
         breaker::Endpoints,
         held::{Held, Stowed},
         native::Native,
+        originals::Originals,
         route::Route,
         shipment::{End, IN_PARTS_MAX, Shard, Shipment},
     },
@@ -85,6 +86,8 @@ pub struct Delivery {
     /// What becomes of them when the dead-letter topic takes none.
     pub on_missing: OnMissing,
     /// Where their messages are read again.
+    pub originals: Originals,
+    /// How they are encoded, and how large they may be.
     pub kafka: Kafka,
     /// Turns blocks into columns, where they are to go so.
     pub native: Option<Native>,

@@ -14,7 +14,6 @@ use sluice_gateway_config::{Format, Kafka};
 use sluice_kafka::{
     Message as _, OwnedMessage, PartitionId, Patience, ReadError, TopicReader,
     dead_letter::{Coordinates, ReplayError, Replayed, Replayer},
-    fetch_message,
 };
 use std::io::Write;
 
@@ -22,6 +21,8 @@ use std::io::Write;
 pub(super) struct Replay {
     /// Nothing is produced without one.
     replayer: Option<Replayer>,
+    /// Reads originals; there from the first one on.
+    reader: Option<TopicReader>,
     kafka: Kafka,
     json: bool,
     not_replayed: u64,
@@ -38,7 +39,7 @@ enum Value {
 impl Replay {
     pub(super) fn new(kafka: &Kafka, dry_run: bool, json: bool) -> Result<Self, ReplayError> {
         let replayer = if dry_run { None } else { Some(Replayer::new(kafka)?) };
-        Ok(Self { replayer, kafka: kafka.clone(), json, not_replayed: 0 })
+        Ok(Self { replayer, reader: None, kafka: kafka.clone(), json, not_replayed: 0 })
     }
 
     /// What to produce, or why it cannot be had.
@@ -54,8 +55,7 @@ impl Replay {
             return Ok(Err("the message had no value".to_owned()));
         }
         let id = PartitionId { topic: topic.as_str().into(), partition: *partition };
-        let original = fetch_message(&self.kafka, &id, *offset, ANSWER_TIMEOUT).map_err(Error::Read)?;
-        let Some(original) = original else {
+        let Some(original) = self.original(&id, *offset).map_err(Error::Read)? else {
             return Ok(Err(format!(
                 "its value is {}, and Kafka no longer has the original",
                 letter.head.value
@@ -69,6 +69,15 @@ impl Replay {
         Ok(value
             .map(|value| Value::Original(original, value))
             .ok_or("the original has no such span".to_owned()))
+    }
+
+    fn original(&mut self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, ReadError> {
+        let patience = Patience { answer: ANSWER_TIMEOUT, message: ANSWER_TIMEOUT };
+        let reader = match &self.reader {
+            Some(reader) => reader,
+            None => self.reader.insert(TopicReader::new(&self.kafka, "originals", patience)?),
+        };
+        reader.message(id, offset)
     }
 
     /// What is said of a letter, and the offset of the new message.

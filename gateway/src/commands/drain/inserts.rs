@@ -10,6 +10,7 @@ use crate::{
         async_sender::AsyncSender,
         clock::Clock,
         held::Ready,
+        originals::Originals,
         places::Places,
         shipment::{Shard, Shipment},
         task::{Delivery, SENDING_PER_INSERT, Shards},
@@ -38,6 +39,9 @@ pub enum Error {
     /// There is no way to the dead-letter topic.
     #[error("cannot prepare dead letters: {0}")]
     DeadLetters(#[source] StartError),
+    /// The thread that reads messages again cannot be started.
+    #[error("cannot start the thread that reads messages again: {0}")]
+    Originals(#[source] std::io::Error),
 }
 
 /// Blocks on their way into the table.
@@ -67,6 +71,7 @@ impl Inserts {
         let client_id = identity(config).client_id;
         let started = DeadLetters::start(kafka, letters.topic.as_deref(), &client_id);
         let dead_letters = started.map_err(Error::DeadLetters)?;
+        let originals = Originals::start(kafka).map_err(Error::Originals)?;
         let shape = Arc::new(RowShape::of(columns));
         let concurrency = config.sink.clickhouse.insert.concurrency;
         // Nobody owns a partition here: shipments of only copies report to nobody.
@@ -87,6 +92,7 @@ impl Inserts {
                     reports: reports.clone(),
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
+                    originals: originals.clone(),
                     kafka: kafka.clone(),
                     // What is on a volume goes as rows.
                     native: None,

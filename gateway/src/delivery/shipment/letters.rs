@@ -4,7 +4,7 @@
 //! dead-letter topic; ends when every letter is acknowledged. Where the topic takes none, `delivery.deadLetter.onMissing` decides: `Stop`
 //! waits, says so, and goes on by itself once it takes them; `Skip` counts the row and goes on.
 //!
-//! Owner: the shipment's task; what blocks is done on a blocking thread. Limits: one letter is under way, and one message is held, by whom
+//! Owner: the shipment's task; messages are read by [`crate::delivery::originals`]. Limits: one letter is under way, and one message is held, by whom
 //! has the [turn](super::IN_PARTS_MAX): it is given back, and the message with it, before anything is waited for that may take long.
 
 use super::{Shipment, in_parts::Course};
@@ -20,12 +20,8 @@ use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     Message as _, OwnedMessage,
     dead_letter::{Letter, LetterValue, Receipt, Refused},
-    fetch_message,
 };
 use std::{pin::pin, time::Duration};
-
-/// How long each question to Kafka about a message may take: as long as any other.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a letter waits that finds the queue full. Chosen: a few letters' time.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(100);
@@ -112,11 +108,9 @@ impl Shipment {
     /// Reads a message again, however long Kafka is away.
     async fn fetch(&mut self, offset: i64, course: &mut Course) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
-            let (kafka, id) = (self.shard.delivery.kafka.clone(), self.block.id.clone());
-            let fetch = move || fetch_message(&kafka, &id, offset, FETCH_TIMEOUT);
-            match tokio::task::spawn_blocking(fetch).await {
-                Ok(Ok(message)) => return Some(message),
-                Ok(Err(error)) => {
+            match self.shard.delivery.originals.fetch(self.block.id.clone(), offset).await {
+                Ok(message) => return Some(message),
+                Err(error) => {
                     tracing::warn!(
                         partition = %self.block.id,
                         offset,
@@ -131,7 +125,6 @@ impl Shipment {
                     self.pause(wait, Replica::Same).await;
                     self.have_turn(course).await?;
                 }
-                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
             }
         }
         None
