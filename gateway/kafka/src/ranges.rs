@@ -63,7 +63,7 @@ pub use token::{Content, Digest, Token};
 pub use wait::Wait;
 
 use crate::partition::{Generation, OffsetRange, Verdict};
-use commit::Pending;
+use commit::{Pending, Worker};
 use flight::{Flight, InFlight, Progress, Standing};
 use gaps::Gaps;
 use horizon::Pace;
@@ -130,6 +130,7 @@ pub struct Ranges {
     /// When the last stored commit was begun, or the partition assigned.
     proof: Duration,
     pace: Pace,
+    worker: Worker,
     /// Nothing new is released: the partition goes.
     is_leaving: bool,
     /// It has gone.
@@ -219,6 +220,7 @@ impl Ranges {
             pending: None,
             proof: now.steady,
             pace: Pace::new(beginning.first, now.steady),
+            worker: Worker::Reads,
             is_leaving: false,
             has_ended: false,
         };
@@ -270,7 +272,13 @@ impl Ranges {
         let offset = self.offset();
         let covered = self.flight.cover(self.ahead.len()).unwrap_or(self.horizon);
         self.partings.cover(offset);
-        let horizon = self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset);
+        let horizon = if self.worker == Worker::Stands {
+            self.horizon_least()
+        } else {
+            self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset)
+        };
+        // What was promised beyond is taken back before anybody hears of it.
+        self.horizon = self.horizon.min(horizon);
         let plan = Plan {
             offset,
             rule,

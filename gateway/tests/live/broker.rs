@@ -18,6 +18,9 @@ use std::{
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
+/// The largest batch that is produced, for topics that take such.
+pub const MESSAGE_BYTES_MAX: &str = "8388608";
+
 /// A topic, deleted at the end together with its dead letters.
 pub struct Topic {
     pub name: String,
@@ -29,13 +32,18 @@ pub struct Topic {
 
 impl Topic {
     pub async fn create(test: &str, partitions: i32) -> Self {
+        Self::create_with(test, partitions, &[]).await
+    }
+
+    /// The same with these settings.
+    pub async fn create_with(test: &str, partitions: i32, settings: &[(&str, &str)]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let brokers = std::env::var("SLUICE_KAFKA").unwrap_or_else(|_| "127.0.0.1:29092".to_owned());
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sluice-live-{test}-{}-{number}", std::process::id());
         let admin = ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
         let topic = Self { name, format: "OtlpProto", brokers, admin };
-        topic.create_other(&topic.name, partitions, &[]).await;
+        topic.create_other(&topic.name, partitions, settings).await;
         topic
     }
 
@@ -78,8 +86,9 @@ impl Topic {
 
     /// Puts a message with this value into a partition.
     pub fn produce(&self, partition: i32, value: &[u8]) {
-        let producer: BaseProducer =
-            ClientConfig::new().set("bootstrap.servers", &self.brokers).create().unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.brokers).set("message.max.bytes", MESSAGE_BYTES_MAX);
+        let producer: BaseProducer = config.create().unwrap();
         let record = BaseRecord::<(), [u8]>::to(&self.name).partition(partition).payload(value);
         producer.send(record).map_err(|(error, _)| error).unwrap();
         producer.flush(TIMEOUT).unwrap();

@@ -2,13 +2,15 @@
 //! and what goes on while one of two servers is away.
 
 use crate::{
-    broker::Topic,
-    messages::{message, span},
+    broker::{MESSAGE_BYTES_MAX, Topic},
+    messages::{attribute, message, span, string},
     server::Database,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway::args::EXIT_UNAVAILABLE;
-use sluice_gateway_config::{Duration as Limit, GatewayConfig, LogFormat, QueueMode, Schema, parse};
+use sluice_gateway_config::{
+    ByteSize, Duration as Limit, GatewayConfig, LogFormat, QueueMode, Schema, parse,
+};
 use std::{
     fs::{self, File},
     os::unix::process::ExitStatusExt as _,
@@ -52,7 +54,10 @@ struct Scene {
 
 impl Scene {
     async fn open(test: &str, partitions: i32) -> Self {
-        let topic = Topic::create(test, partitions).await;
+        Self::of(Topic::create(test, partitions).await, test).await
+    }
+
+    async fn of(topic: Topic, test: &str) -> Self {
         let database = Database::new(test).await;
         database.with_table().await;
         let folder = std::env::temp_dir().join(&topic.name);
@@ -282,6 +287,31 @@ async fn a_shard_that_is_away_stops_its_own_partitions_and_no_others() {
     assert_eq!(scene.database.count().await, rows(6));
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ends().await, 1, "what it has read for the other shard is not in: {}", gateway.said());
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_larger_batch_limit_lets_be_read_is_inserted_though_a_batch_behind_it_is_larger_still() {
+    let test = "larger_limit";
+    let topic = Topic::create_with(test, 1, &[("max.message.bytes", MESSAGE_BYTES_MAX)]).await;
+    let scene = Scene::of(topic, test).await;
+    for kib in [0, 1_500, 0, 3_000, 0] {
+        let text = "v".repeat(kib << 10);
+        scene.topic.produce(0, &message(vec![span(vec![attribute("text", string(&text))])]));
+    }
+    for (batch_mib, memory_mib, inserted) in [(1, 192, 1), (2, 256, 3), (4, 320, 5)] {
+        let mut gateway = scene.start("gateway-0", |config| {
+            config.source.kafka.record_batch_bytes_max = ByteSize::mib(batch_mib);
+            config.memory.limit = ByteSize::mib(memory_mib);
+        });
+        scene.wait_until_committed(|offsets| offsets == [Some(inserted)]).await;
+        if inserted < 5 {
+            gateway.wait_metric("sluice_gateway_partitions_stopped", 1.0).await;
+        }
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.ends().await, 0, "{}", gateway.said());
+    }
+    assert_eq!(scene.database.count().await, rows(5));
     scene.close().await;
 }
 

@@ -73,6 +73,7 @@ impl Assignment {
             Report::Stopped { id, generation } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.worker_says = AtWorker::Stopped;
+                    owned.ranges.stands(*generation, true);
                 }
                 self.stopped.push((id.clone(), *generation));
                 return;
@@ -80,6 +81,7 @@ impl Assignment {
             Report::Lettering { id, generation, waits } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.worker_says = if *waits { AtWorker::Lettering } else { AtWorker::Reads };
+                    owned.ranges.stands(*generation, *waits);
                 }
                 return;
             }

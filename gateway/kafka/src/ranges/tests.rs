@@ -4,6 +4,7 @@ use super::*;
 
 mod cut_off;
 mod in_parts;
+mod stands;
 
 const RULE: Rule = Rule { version: Version::After, bytes: 10, messages: 3 };
 const OTHER_RULE: Rule = Rule { version: Version::Before, bytes: 6, messages: 2 };

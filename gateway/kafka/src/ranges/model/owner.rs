@@ -247,6 +247,11 @@ impl Owner {
         }
     }
 
+    /// The poll thread hears that the worker stands, or reads on, which it may have done for long.
+    pub fn stand(&mut self, stands: bool) {
+        self.ranges.stands(self.generation, stands);
+    }
+
     /// Whether the worker has told everything.
     pub fn is_heard(&self) -> bool {
         self.told.is_empty()

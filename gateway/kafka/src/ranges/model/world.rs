@@ -160,6 +160,7 @@ impl World {
             11..15 => self.hear(owner),
             15 => self.see_end(owner),
             16 | 17 => self.commit(owner),
+            19 => self.owners[owner].stand(self.random.one_in(2)),
             20..23 => self.spill(owner),
             23 => self.tally.parted += u64::from(self.owners[owner].part(self.random.index(8))),
             _ => self.release(owner),
