@@ -157,6 +157,8 @@ fn open_spool(
     let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
+    // The group does not wait for the whole of a large volume.
+    let options = sluice_spool::Options { reads_all: false, ..options };
     let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
         #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
         let sent = events.send(Event::VolumeFailed(fatal));

@@ -46,6 +46,7 @@
 //! | revision | since then |
 //! | --- | --- |
 //! | 1 | the mark `only`; the header says whether somebody may rely on the blocks |
+//! | 2 | each record has the checksum of its metadata, so that a volume is opened without reading what only the server must have whole |
 //!
 //! A program reads segments of its version whatever their revision: what it does not know of a later one it may pass over without losing
 //! a block that it would have held before. Where that is not so, the version is another one.
@@ -92,7 +93,7 @@
 //! | 110 | 2 | bytes of the token |
 //! | 112 | 4 | metadata bytes: so many at the beginning of the body are not sent |
 //! | 116 | 4 | routing epoch that the frames are sent by, and one more; 0 where that is not known |
-//! | 120 | 4 | zeros |
+//! | 120 | 4 | checksum of the metadata; 0 where that is not known, and where there is none |
 //! | 124 | 256 | topic, then zeros |
 //! | 380 | 384 | token, then zeros |
 //! | 764 | 4 | checksum of bytes 0–763 |
@@ -101,7 +102,7 @@
 /// The version that this program reads and writes.
 pub const VERSION: u32 = 1;
 /// The revision that it writes.
-pub const REVISION: u32 = 1;
+pub const REVISION: u32 = 2;
 
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"sluiceqs";

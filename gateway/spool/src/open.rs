@@ -71,7 +71,8 @@ impl<F: Files> Queue<F> {
         let file_name = name(sequence, kind);
         let file = Arc::new(self.files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
         let (identity, failure) = (self.options.identity, Cell::default());
-        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity, failure };
+        let reads_all = self.options.reads_all;
+        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
         match left.recover(&mut self.partitions, recovery)? {
             Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
             Verdict::Ours(segment) => {

@@ -56,16 +56,20 @@ pub struct Options {
     /// Somebody may rely on blocks once they are [kept](Queue::keep_blocks). It is written down with them: whoever finds one damaged later
     /// must know.
     pub relied_on: bool,
+    /// Every body is read when it is opened, at the speed of the disk. Else those are not of which a seal says that they were durable: whoever
+    /// sends one [verifies](Body::verify) it first.
+    pub reads_all: bool,
 }
 
 impl Options {
-    /// With segments of a size that suits the queue's.
+    /// With segments of a size that suits the queue's; every body is read when it is opened.
     pub fn new(identity: u64, bytes_max: u64, relied_on: bool) -> Self {
         // A large queue stays below half of SEGMENTS_MAX, since a restart ends a segment early; a small one has 8 to remove.
         let half = u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX).div_ceil(2).max(1);
         let large = bytes_max.checked_div(half).unwrap_or(0);
         let small = (bytes_max >> 3).max(RECORDS_AT.saturating_mul(2));
-        Self { identity, bytes_max, segment_bytes: SEGMENT_BYTES_MIN.min(small).max(large), relied_on }
+        let segment_bytes = SEGMENT_BYTES_MIN.min(small).max(large);
+        Self { identity, bytes_max, segment_bytes, relied_on, reads_all: true }
     }
 }
 

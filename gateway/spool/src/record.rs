@@ -59,6 +59,8 @@ pub struct RecordHeader {
     pub body_bytes: u64,
     /// Checksum of the body.
     pub body_crc: u32,
+    /// Checksum of the metadata, which the body begins with; 0 where that is not known, and where there is none.
+    pub metadata_crc: u32,
 }
 
 impl RecordHeader {
@@ -89,7 +91,8 @@ impl RecordHeader {
             .put(&len(head.topic.as_bytes()), 2)
             .put(&len(&head.token), 2)
             .put(&head.metadata_bytes.to_le_bytes(), 4)
-            .put(&head.routing_epoch.map_or(0, |epoch| epoch.saturating_add(1)).to_le_bytes(), 8)
+            .put(&head.routing_epoch.map_or(0, |epoch| epoch.saturating_add(1)).to_le_bytes(), 4)
+            .put(&self.metadata_crc.to_le_bytes(), 4)
             .put(head.topic.as_bytes(), TOPIC_BYTES_MAX)
             .put(&head.token, TOKEN_BYTES_MAX)
             .sealed()
@@ -109,8 +112,7 @@ impl RecordHeader {
         let (first_sent_ms, appended_ms, columns) = (take.u64(), take.u64(), take.u64());
         let (body_bytes, body_crc) = (take.u64(), take.u32());
         let (topic_bytes, token_bytes) = (take.u16(), take.u16());
-        let (metadata_bytes, routing) = (take.u32(), take.u32());
-        let _zeros = take.u32();
+        let (metadata_bytes, routing, metadata_crc) = (take.u32(), take.u32(), take.u32());
         let topic = take.bytes(TOPIC_BYTES_MAX).get(..usize::from(topic_bytes))?;
         let token = take.bytes(TOKEN_BYTES_MAX).get(..usize::from(token_bytes))?;
         let head = BlockHead {
@@ -127,7 +129,17 @@ impl RecordHeader {
             columns,
             metadata_bytes,
         };
-        Some(Self { head, ordinal, sequence, identity, synced, appended_ms, body_bytes, body_crc })
+        Some(Self {
+            head,
+            ordinal,
+            sequence,
+            identity,
+            synced,
+            appended_ms,
+            body_bytes,
+            body_crc,
+            metadata_crc,
+        })
     }
 }
 
@@ -308,6 +320,7 @@ mod tests {
             appended_ms,
             body_bytes,
             body_crc,
+            metadata_crc: 14,
         }
     }
 
@@ -323,7 +336,7 @@ mod tests {
         at(32, &[2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0]);
         at(48, &[5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8]);
         at(80, &[10, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 11]);
-        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 5, 0, 0, 0, 14, 0, 0, 0]);
         at(124, b"spans\0");
         at(380, b"oesl5fcqiwqjz2yhnohzp4tv6m\0");
         let sum = crc32c::crc32c(bytes.get(..764).unwrap());

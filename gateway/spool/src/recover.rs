@@ -1,13 +1,16 @@
 //! Reading a segment that another run of the program has left: which blocks are there, which are not, and why.
 //!
-//! Every byte of every record is read and its checksum compared, because a caller must know what it has to read again
-//! before it reads anything else. Cost: one pass over the volume, at the speed of the disk; memory: the caller's buffer and the
-//! headers of one segment.
+//! The header of every record is read, and its metadata, since a caller must know what it has before it reads anything else from Kafka;
+//! checksums are compared. So are those of bodies, if [all](crate::Options::reads_all) are to be read; else in a segment that is not sealed,
+//! of which alone the tail may be torn, and where the metadata has no checksum of its own, as in those of revision 1. Those of sealed
+//! segments were synced, and whoever sends one reads it first: a volume of tens of GiB would take minutes, in which the group gives the
+//! partitions to others. Cost: a read of some KiB for each block, and one segment at the speed of the disk; memory: the caller's buffer and
+//! the headers of one segment.
 //!
 //! | found | taken for | what becomes of it |
 //! | --- | --- | --- |
 //! | a bad record that nothing says was ever synced, in a segment that is not sealed | torn | reported as [`Cut`]; with none that is whole behind it, it is cut off; else it is settled, and what is whole stays in the queue |
-//! | a bad record that was synced: the seal, a later record or a mark says so | damage | the file is set aside (renamed, kept), its whole blocks stay in the queue; reported as [`SetAside`] until it is settled |
+//! | a bad record that was synced: the seal, a later record or a mark says so; but for the rest of a body that is not read yet | damage | the file is set aside (renamed, kept), its whole blocks stay in the queue; reported as [`SetAside`] until it is settled |
 //! | a damaged record of a settled block | nothing | counted |
 //! | a mark that is not whole | doubt | its block is held, as one that may have been sent; counted |
 //! | a segment of another queue, or under another's name | foreign | set aside, nothing in it is used |
@@ -69,6 +72,8 @@ pub(crate) struct Left<F> {
     /// No segment has a higher sequence: only this one can have a torn tail.
     pub newest: bool,
     pub identity: u64,
+    /// Whether bodies are read also where they are known to have been durable.
+    pub reads_all: bool,
     /// Why a read failed, if one did for another reason than that the file ends too soon.
     pub failure: Cell<Option<Fatal>>,
 }
@@ -204,7 +209,7 @@ impl<F: FileAt> Left<F> {
         let mut marks = vec![0; MARKS_BYTES];
         let marks = self.read(&mut marks, MARKS_AT).then_some(marks);
         let limit = sealed.map_or(size, |mark| mark.value.min(size));
-        let (mut records, end) = self.walk(limit, buffer);
+        let (mut records, end) = self.walk(limit, sealed.is_some(), buffer);
         let marked = (0..SEGMENT_BLOCKS_MAX).rev().find(|ordinal| self.is_marked(marks.as_ref(), *ordinal));
         let synced = records.iter().filter_map(|record| Some(record.header.as_ref()?.synced)).max();
         let synced = synced
@@ -221,7 +226,7 @@ impl<F: FileAt> Left<F> {
     }
 
     /// All records in order, and where the last one with a header ends.
-    fn walk(&self, limit: u64, buffer: &mut [u8]) -> (Vec<Record>, u64) {
+    fn walk(&self, limit: u64, is_sealed: bool, buffer: &mut [u8]) -> (Vec<Record>, u64) {
         let mut records = Vec::new();
         let mut at = RECORDS_AT;
         while at < limit {
@@ -240,7 +245,13 @@ impl<F: FileAt> Left<F> {
             let fault = if end > limit {
                 Some("a record is longer than the file".to_owned())
             } else {
-                self.fault((body_at, header.body_bytes), header.body_crc, buffer)
+                let is_known = is_sealed && !self.reads_all && header.metadata_crc != 0;
+                let (bytes, sum) = if is_known {
+                    (u64::from(header.head.metadata_bytes).min(header.body_bytes), header.metadata_crc)
+                } else {
+                    (header.body_bytes, header.body_crc)
+                };
+                self.fault((body_at, bytes), sum, buffer)
             };
             records.push(Record { at: found, header: Some(header), fault, is_torn: false });
             at = end;
@@ -248,7 +259,7 @@ impl<F: FileAt> Left<F> {
         (records, at.min(limit))
     }
 
-    /// What is wrong with a body.
+    /// What is wrong with a body, or with its beginning.
     fn fault(&self, place: (u64, u64), expected: u32, buffer: &mut [u8]) -> Option<String> {
         let file = (self.file.clone(), name(self.sequence, self.kind).into());
         match Body::new(file, place, expected).verify(buffer) {

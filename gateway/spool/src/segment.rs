@@ -132,6 +132,7 @@ impl<F: FileAt> Segment<F> {
             appended_ms: stamp.now_ms,
             body_bytes: body_bytes(body),
             body_crc: body.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece.as_ref())),
+            metadata_crc: metadata_crc(head, body),
         };
         self.dirty = true;
         if let Err(error) = self.write_record(&header, body) {
@@ -278,6 +279,16 @@ impl<F: FileAt> Segment<F> {
 /// Bytes of all pieces of a body.
 pub(crate) fn body_bytes<B: AsRef<[u8]>>(body: &[B]) -> u64 {
     body.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.as_ref().len() as u64))
+}
+
+/// Checksum of what the body begins with and is not sent.
+fn metadata_crc<B: AsRef<[u8]>>(head: &BlockHead, body: &[B]) -> u32 {
+    let mut left = usize::try_from(head.metadata_bytes).unwrap_or(usize::MAX);
+    body.iter().map(AsRef::as_ref).fold(0, |sum, piece| {
+        let of_it = piece.get(..left.min(piece.len())).unwrap_or_default();
+        left = left.saturating_sub(of_it.len());
+        crc32c::crc32c_append(sum, of_it)
+    })
 }
 
 fn write_fixed_part(file: &impl FileAt, header: SegmentHeader) -> std::io::Result<()> {

@@ -418,3 +418,37 @@ fn a_later_record_tells_damage_from_a_torn_tail() {
     let (queue, report) = open(&disk, 4);
     assert_eq!((ordinals(&queue), report.cut.len(), report.set_aside.len()), ([1, 2].into(), 0, 0));
 }
+
+#[test]
+fn what_is_known_to_have_been_durable_need_not_be_read_before_it_is_sent() {
+    const METADATA: usize = 7;
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    for _ in 0..2 {
+        let (head, body) = naive.make(1, BODY, false);
+        let head = sluice_spool::BlockHead { metadata_bytes: u32::try_from(METADATA).unwrap(), ..head };
+        // Neither piece is the metadata.
+        queue.append(&head, &[&body[..METADATA - 2], &body[METADATA - 2..]], 5).unwrap();
+    }
+    let unsealed = disk.content(FILE);
+    queue.close().unwrap();
+    let sealed = disk.content(FILE);
+    let body_at = at(RECORDS_AT) + RECORD_HEADER_BYTES;
+    let damaged = |content: &[u8], place: usize, reads_all: bool| {
+        let mut content = content.to_vec();
+        content[body_at + place] ^= 1;
+        let disk = ModelDisk::new(1);
+        disk.put(FILE, &content);
+        let (queue, report) = Queue::open(disk, Options { reads_all, ..options(4) }).unwrap();
+        let is_whole = |id| queue.read(id).is_ok_and(|(_, body)| body.verify(&mut [0; 100]).is_ok());
+        let held = queue.held().map(|held| (held.id.ordinal, is_whole(held.id))).collect::<Vec<_>>();
+        (held, report.set_aside.len() + report.cut.len())
+    };
+    for place in 0..BODY {
+        let (found, later) = ((vec![(1, true)], 1), (vec![(0, false), (1, true)], 0));
+        assert_eq!(damaged(&unsealed, place, false), found, "it may not have been written to its end");
+        assert_eq!(damaged(&sealed, place, true), found, "{place}");
+        assert_eq!(damaged(&sealed, place, false), if place < METADATA { found } else { later }, "{place}");
+    }
+}

@@ -53,7 +53,8 @@ pub struct Naive {
 
 pub fn options(segments: u64) -> Options {
     let segment_bytes = RECORDS_AT + (12 << 10);
-    Options { identity: IDENTITY, bytes_max: segments * segment_bytes, segment_bytes, relied_on: false }
+    let bytes_max = segments * segment_bytes;
+    Options { identity: IDENTITY, bytes_max, segment_bytes, relied_on: false, reads_all: true }
 }
 
 pub fn open(disk: &ModelDisk, segments: u64) -> (Queue<ModelDisk>, Recovered) {
