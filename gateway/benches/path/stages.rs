@@ -186,7 +186,7 @@ impl SpanSink for TopLevel {
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Malformed> {
-        let ids = span.trace_id.len() + span.span_id.len() + span.parent_span_id.len();
+        let ids = span.trace_id.len() + span.span_id.len() + span.parent_span_id.map_or(0, |id| id.len());
         let texts = span.trace_state.len() + span.name.len() + span.status_message.len();
         let lists = span.attributes.len() + span.events.len() + span.links.len();
         let codes = span.kind.cast_unsigned() ^ span.status_code.cast_unsigned();

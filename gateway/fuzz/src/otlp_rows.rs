@@ -21,8 +21,9 @@ const KEYS_READ_PER_BYTE_MAX: u64 = 24;
 /// Timestamp of every message: 2020-09-13 12:26:40 UTC.
 const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
 
-/// A message of one span called `n` with the attribute `k`, `v`.
-pub(crate) const GOOD: &[u8] = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
+/// A message of one span called `n`, with its ids and the attribute `k`, `v`.
+pub(crate) const GOOD: &[u8] =
+    b"\x0a\x2d\x12\x2b\x12\x29\x0a\x10trace id 16 long\x12\x08span id!\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
 
 /// Every layout of attributes.
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];

@@ -51,8 +51,14 @@ pub(crate) mod resource_spans {
     use super::{Fields, LENGTH_DELIMITED, key};
     pub(crate) const RESOURCE: u32 = key(1, LENGTH_DELIMITED);
     pub(crate) const SCOPE_SPANS: u32 = key(2, LENGTH_DELIMITED);
-    pub(super) const FIELDS: Fields =
-        &[(RESOURCE, "resource"), (SCOPE_SPANS, "scope_spans"), (key(3, LENGTH_DELIMITED), "schema_url")];
+    /// Spans as OTLP had them before `scope_spans`. Current schemas reserve the number.
+    pub(crate) const INSTRUMENTATION_LIBRARY_SPANS: u32 = key(1000, LENGTH_DELIMITED);
+    pub(super) const FIELDS: Fields = &[
+        (RESOURCE, "resource"),
+        (SCOPE_SPANS, "scope_spans"),
+        (key(3, LENGTH_DELIMITED), "schema_url"),
+        (INSTRUMENTATION_LIBRARY_SPANS, "instrumentation_library_spans"),
+    ];
 }
 
 pub(crate) mod resource {
@@ -338,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_message_stand_in_order_and_once() {
-        let counts = [1, 3, 3, 4, 3, 4, 16, 4, 6, 2, 3, 8, 1, 1];
+        let counts = [1, 4, 3, 4, 3, 4, 16, 4, 6, 2, 3, 8, 1, 1];
         for (message, count) in OtlpMessage::ALL.into_iter().zip(counts) {
             let numbers: Vec<u32> = message.fields().iter().map(|(key, _)| field_number(*key)).collect();
             assert_eq!(numbers.len(), count, "{}", message.name());

@@ -19,7 +19,11 @@
 //! repeat where one is expected are merged (resource, scope, status, an attribute's value); in the `oneof` of
 //! `AnyValue` the last member wins, and a run of the same message member is merged; unknown fields are skipped;
 //! a known field of the wrong wire type, a varint over 64 bits, anything cut short and field number 0 are
-//! [`Malformed`]. With one difference:
+//! [`Malformed`]. With two differences:
+//!
+//! **What is not a trace is malformed**, though protobuf would read it: OTLP's metrics and logs have the same first levels. A span has
+//! a trace id of 16 bytes and a span id of 8 (`ids`); a message that has fields has `resource_spans` among them; and a `ResourceSpans`
+//! has no `instrumentation_library_spans` (field 1000), which OTLP has given up. A message without any field has no spans.
 //!
 //! **Strings are not checked to be UTF-8.** They are `&[u8]` and pass as they are: a ClickHouse `String` holds bytes,
 //! so nothing is lost or altered, and the check alone would cost 70 % on top of the walk. prost rejects such messages.
@@ -42,6 +46,7 @@ mod attributes;
 mod events;
 mod extract;
 mod fields;
+mod ids;
 mod links;
 mod malformed;
 mod repeated;

@@ -2,6 +2,7 @@
 
 use crate::attributes::Attributes;
 use crate::fields::{OtlpMessage, link};
+use crate::ids::{self, Id};
 use crate::malformed::Malformed;
 use crate::repeated::{LINK_ATTRIBUTES, Repeated, RepeatedIter};
 use crate::wire::Reader;
@@ -42,10 +43,10 @@ impl<'a> IntoIterator for &Links<'a> {
 /// One link of a span.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Link<'a> {
-    /// 16 bytes by the OTLP rules; any length here.
-    pub trace_id: &'a [u8],
-    /// 8 bytes by the OTLP rules; any length here.
-    pub span_id: &'a [u8],
+    /// `None` in a link that has its attributes or its trace state alone, which the OpenTelemetry API allows.
+    pub trace_id: Option<&'a [u8; 16]>,
+    /// As the trace id.
+    pub span_id: Option<&'a [u8; 8]>,
     /// W3C trace state; bytes that should be UTF-8 but are not checked.
     pub trace_state: &'a [u8],
     /// The link's own attributes.
@@ -56,17 +57,23 @@ impl<'a> Link<'a> {
     #[inline]
     fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let mut link = Self::default();
+        let whole = reader;
+        let (mut trace_id, mut span_id) = (&[][..], &[][..]);
         while !reader.is_empty() {
             let from = reader;
             let key = reader.key()?;
             match key {
-                link::TRACE_ID => link.trace_id = reader.bytes(key)?,
-                link::SPAN_ID => link.span_id = reader.bytes(key)?,
+                link::TRACE_ID => trace_id = reader.bytes(key)?,
+                link::SPAN_ID => span_id = reader.bytes(key)?,
                 link::TRACE_STATE => link.trace_state = reader.bytes(key)?,
                 link::ATTRIBUTES => link.attributes.0.note_run(&LINK_ATTRIBUTES, from, &mut reader)?,
                 _ => reader.pass(key)?,
             }
         }
+        let (Ok(trace_id), Ok(span_id)) = (ids::optional(trace_id), ids::optional(span_id)) else {
+            return Err(ids::wrong(whole, &Id::OF_LINK));
+        };
+        (link.trace_id, link.span_id) = (trace_id, span_id);
         Ok(link)
     }
 }

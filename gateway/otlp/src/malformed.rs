@@ -70,11 +70,19 @@ pub enum Reason {
     GroupNotOpen,
     /// Messages are nested deeper than [`crate::NESTING_DEPTH_MAX`].
     NestedTooDeep,
+    /// A span has no trace id or no span id.
+    IdMissing,
+    /// An id has another length than 16 bytes for a trace and 8 for a span.
+    IdLengthWrong,
+    /// The message has fields, but no `resource_spans`.
+    NotTraces,
+    /// Spans in a field that OTLP has given up.
+    Superseded,
 }
 
 impl Reason {
     /// All reasons there are.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Truncated,
         Self::VarintTooLong,
         Self::KeyTooLong,
@@ -83,6 +91,10 @@ impl Reason {
         Self::WireTypeWrong,
         Self::GroupNotOpen,
         Self::NestedTooDeep,
+        Self::IdMissing,
+        Self::IdLengthWrong,
+        Self::NotTraces,
+        Self::Superseded,
     ];
 }
 
@@ -97,6 +109,12 @@ impl fmt::Display for Reason {
             Self::WireTypeWrong => "the wire type is not the field's",
             Self::GroupNotOpen => "a group ends that is not open",
             Self::NestedTooDeep => "messages are nested too deep",
+            Self::IdMissing => "a span needs this id; metrics and logs that are read as spans have none",
+            Self::IdLengthWrong => {
+                "an id is 16 bytes of a trace and 8 of a span; metrics and logs that are read as spans have others"
+            }
+            Self::NotTraces => "the message has other fields only, so it is no trace message",
+            Self::Superseded => "OTLP has given this field up; spans are read from scope_spans",
         })
     }
 }

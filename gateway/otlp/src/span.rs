@@ -3,22 +3,23 @@
 use crate::attributes::Attributes;
 use crate::events::Events;
 use crate::fields::{OtlpMessage, span, status};
+use crate::ids::{self, Id};
 use crate::links::Links;
 use crate::malformed::Malformed;
 use crate::repeated::{SPAN_ATTRIBUTES, SPAN_EVENTS, SPAN_LINKS};
 use crate::wire::Reader;
 
-/// One self. A field that the wire does not have is empty or 0, as protobuf says.
+/// One span. A field that the wire does not have is empty or 0, as protobuf says.
 ///
 /// `flags` and the counts of what the SDK dropped are not given: no column of the table holds them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Span<'a> {
-    /// 16 bytes by the OTLP rules; any length here.
-    pub trace_id: &'a [u8],
-    /// 8 bytes by the OTLP rules; any length here.
-    pub span_id: &'a [u8],
-    /// 8 bytes, or empty for a root span, by the OTLP rules; any length here.
-    pub parent_span_id: &'a [u8],
+    /// May be all zeros, which OTLP calls invalid.
+    pub trace_id: &'a [u8; 16],
+    /// May be all zeros, which OTLP calls invalid.
+    pub span_id: &'a [u8; 8],
+    /// `None` for a root span.
+    pub parent_span_id: Option<&'a [u8; 8]>,
     /// W3C trace state; bytes that should be UTF-8 but are not checked.
     pub trace_state: &'a [u8],
     /// Bytes that should be UTF-8 but are not checked; may be empty.
@@ -41,18 +42,42 @@ pub struct Span<'a> {
     pub status_message: &'a [u8],
 }
 
-impl<'a> Span<'a> {
-    /// Reads a span into this one, which is empty.
+impl Default for Span<'_> {
     #[inline(always)]
-    pub(crate) fn merge(&mut self, mut reader: Reader<'a>) -> Result<(), Malformed> {
+    fn default() -> Self {
+        Self {
+            trace_id: &[0; 16],
+            span_id: &[0; 8],
+            parent_span_id: None,
+            trace_state: &[],
+            name: &[],
+            kind: 0,
+            start_time_unix_nano: 0,
+            end_time_unix_nano: 0,
+            attributes: Attributes::default(),
+            events: Events::default(),
+            links: Links::default(),
+            status_code: 0,
+            status_message: &[],
+        }
+    }
+}
+
+impl<'a> Span<'a> {
+    /// Reads a span into this one, which is empty. One without its ids is malformed: OTLP requires them, and by them spans are told from
+    /// metrics and log records, which have strings where spans have ids.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, mut reader: Reader<'a>) -> Result<(), Malformed> {
+        let whole = reader;
+        let (mut trace_id, mut span_id, mut parent_span_id) = (&[][..], &[][..], &[][..]);
         while !reader.is_empty() {
             let from = reader;
             let key = reader.key()?;
             match key {
-                span::TRACE_ID => self.trace_id = reader.bytes(key)?,
-                span::SPAN_ID => self.span_id = reader.bytes(key)?,
+                span::TRACE_ID => trace_id = reader.bytes(key)?,
+                span::SPAN_ID => span_id = reader.bytes(key)?,
                 span::TRACE_STATE => self.trace_state = reader.bytes(key)?,
-                span::PARENT_SPAN_ID => self.parent_span_id = reader.bytes(key)?,
+                span::PARENT_SPAN_ID => parent_span_id = reader.bytes(key)?,
                 span::NAME => self.name = reader.bytes(key)?,
                 span::KIND => self.kind = reader.int32(key)?,
                 span::START_TIME_UNIX_NANO => self.start_time_unix_nano = reader.fixed64(key)?,
@@ -65,6 +90,12 @@ impl<'a> Span<'a> {
                 _ => reader.pass(key)?,
             }
         }
+        let (Ok(trace_id), Ok(span_id), Ok(parent_span_id)) =
+            (trace_id.try_into(), span_id.try_into(), ids::optional(parent_span_id))
+        else {
+            return Err(ids::wrong(whole, &Id::OF_SPAN));
+        };
+        (self.trace_id, self.span_id, self.parent_span_id) = (trace_id, span_id, parent_span_id);
         Ok(())
     }
 
@@ -88,24 +119,45 @@ mod tests {
     use crate::malformed::Reason;
     use crate::wire::Reader;
 
-    fn read(bytes: &[u8]) -> Result<Span<'_>, (usize, Reason)> {
+    /// Trace id and span id.
+    #[rustfmt::skip]
+    const IDS: [u8; 28] = [
+        0x0A, 16, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+        0x12, 8, 1, 2, 3, 4, 5, 6, 7, 8,
+    ];
+
+    /// Reads a span of these fields and none other; its position counts from the first of them.
+    fn read_bare(bytes: &[u8]) -> Result<Span<'_>, (usize, Reason)> {
         let mut span = Span::default();
-        match span.merge(Reader::on(bytes, OtlpMessage::Span)) {
+        match span.read(Reader::on(bytes, OtlpMessage::Span)) {
             Ok(()) => Ok(span),
             Err(malformed) => Err((malformed.position(), malformed.reason())),
         }
     }
 
+    /// Tells of a span of these fields behind its ids.
+    fn read<R>(bytes: &[u8], tell: impl Fn(&Span<'_>) -> R) -> Result<R, (usize, Reason)> {
+        let whole = [&IDS, bytes].concat();
+        match read_bare(&whole) {
+            Ok(span) => Ok(tell(&span)),
+            Err((position, reason)) => Err((position.saturating_sub(IDS.len()), reason)),
+        }
+    }
+
     type Holds = fn(&Span<'_>) -> bool;
+
+    /// Where an id is wrong, and how.
+    type Wrong = Option<(usize, Reason)>;
 
     #[test]
     fn every_field_is_read_from_its_bytes() {
         let table: &[(&[u8], Holds)] = &[
             (&[], |span| span.name.is_empty() && span.kind == 0 && span.attributes.is_empty()),
-            (&[0x0A, 2, 1, 2], |span| span.trace_id == [1, 2]), // field 1, two bytes
-            (&[0x12, 1, 3], |span| span.span_id == [3]),        // field 2, one byte
+            (&[], |span| span.trace_id[15] == 16 && *span.span_id == [1, 2, 3, 4, 5, 6, 7, 8]), // fields 1 and 2
+            (&[0x12, 8, 8, 7, 6, 5, 4, 3, 2, 1], |span| span.span_id[0] == 8), // the last wins
             (&[0x1A, 3, b'a', b'=', b'b'], |span| span.trace_state == b"a=b"), // field 3
-            (&[0x22, 1, 4], |span| span.parent_span_id == [4]), // field 4
+            (&[0x22, 8, 0, 0, 0, 0, 0, 0, 0, 4], |span| span.parent_span_id.is_some_and(|id| id[7] == 4)), // field 4
+            (&[0x22, 0], |span| span.parent_span_id.is_none()), // field 4, a root span
             (&[0x2A, 1, 0xFF], |span| span.name == [0xFF]),     // field 5, not UTF-8
             (&[0x30, 3], |span| span.kind == 3),                // field 6, varint
             (&[0x30, 0x80, 0x80, 0x80, 0x80, 0x10], |span| span.kind == 0), // field 6, 1 << 32: only 32 bits count
@@ -123,37 +175,37 @@ mod tests {
             (&[0x8A, 0x01, 1, 0], |span| span.kind == 0),    // field 17: unknown, passed
         ];
         for (bytes, holds) in table {
-            let span = read(bytes);
-            assert!(span.is_ok_and(|span| holds(&span)), "{bytes:02X?}: {span:?}");
+            assert_eq!(read(bytes, holds), Ok(true), "{bytes:02X?}");
         }
     }
 
     #[test]
     fn of_what_repeats_the_last_wins_and_the_status_is_merged() {
-        assert_eq!(read(&[0x30, 1, 0x30, 2]).unwrap().kind, 2);
-        assert_eq!(read(&[0x2A, 1, b'a', 0x2A, 0]).unwrap().name, b"");
-        let status = read(&[0x7A, 5, 0x12, 1, b'x', 0x18, 1, 0x7A, 2, 0x18, 2]).unwrap();
-        assert_eq!((status.status_message, status.status_code), (&b"x"[..], 2));
+        assert_eq!(read(&[0x30, 1, 0x30, 2], |span| span.kind), Ok(2));
+        assert_eq!(read(&[0x2A, 1, b'a', 0x2A, 0], |span| span.name.len()), Ok(0));
+        let status = [0x7A, 5, 0x12, 1, b'x', 0x18, 1, 0x7A, 2, 0x18, 2];
+        assert_eq!(read(&status, |span| span.status_message == b"x" && span.status_code == 2), Ok(true));
     }
 
     #[test]
     fn lists_may_be_mixed_with_each_other() {
         let bytes = [
-            [0x4A, 2, 0x0A, 0].as_slice(),                     // attribute
+            &IDS[..],
+            &[0x4A, 2, 0x0A, 0],                               // attribute
             &[0x5A, 3, 0x12, 1, b'x'],                         // event x
             &[0x4A, 3, 0x0A, 1, b'b', 0x4A, 3, 0x0A, 1, b'c'], // attributes b and c
-            &[0x6A, 3, 0x12, 1, 9],                            // link to span 9
+            &[0x6A, 10, 0x12, 8, 9, 9, 9, 9, 9, 9, 9, 9],      // link to span 9
             &[0x2A, 1, b'n'],                                  // name
             &[0x5A, 3, 0x12, 1, b'y'],                         // event y
         ]
         .concat();
-        let span = read(&bytes).unwrap();
+        let span = read_bare(&bytes).unwrap();
         let keys: Vec<_> = span.attributes.iter().map(|attribute| attribute.unwrap().key).collect();
         let events: Vec<_> = span.events.iter().map(|event| event.unwrap().name).collect();
         let links: Vec<_> = span.links.iter().map(|link| link.unwrap().span_id).collect();
         assert_eq!(keys, [&b""[..], b"b", b"c"]);
         assert_eq!(events, [b"x", b"y"]);
-        assert_eq!(links, [[9]]);
+        assert_eq!(links, [Some(&[9; 8])]);
         assert_eq!(span.name, b"n");
     }
 
@@ -171,7 +223,47 @@ mod tests {
             ("a status whose code is cut short", &[0x7A, 1, 0x18, 1], 3, Reason::Truncated),
         ];
         for (what, bytes, position, reason) in table {
-            assert_eq!(read(bytes).map(|_| ()), Err((*position, *reason)), "{what}");
+            assert_eq!(read(bytes, |_| ()), Err((*position, *reason)), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_span_has_a_trace_id_and_a_span_id_of_their_lengths() {
+        let (trace, own) = IDS.split_at(18);
+        let table: &[(&str, &[&[u8]], Wrong)] = &[
+            ("both", &[trace, own], None),
+            ("all zeros", &[&[0x0A, 16], &[0; 16], &[0x12, 8], &[0; 8]], None),
+            ("neither", &[], Some((0, Reason::IdMissing))),
+            ("no trace id", &[own], Some((0, Reason::IdMissing))),
+            ("no span id", &[&[0x30, 1], trace], Some((0, Reason::IdMissing))),
+            ("an empty trace id", &[own, &[0x0A, 0]], Some((0, Reason::IdMissing))),
+            ("a short trace id", &[&[0x30, 1, 0x0A, 2, 1, 2], own], Some((4, Reason::IdLengthWrong))),
+            ("a long span id", &[trace, &[0x12, 9], &[1; 9]], Some((20, Reason::IdLengthWrong))),
+            ("a short parent", &[trace, own, &[0x22, 1, 4]], Some((30, Reason::IdLengthWrong))),
+            ("the last trace id counts", &[&[0x0A, 1, 9], own, trace], None),
+            ("the last span id counts", &[trace, own, &[0x12, 1, 9]], Some((30, Reason::IdLengthWrong))),
+        ];
+        for (what, fields, wrong) in table {
+            let bytes = fields.concat();
+            assert_eq!(read_bare(&bytes).err(), *wrong, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_link_has_ids_of_their_lengths_or_none() {
+        let table: &[(&str, &[u8], Wrong)] = &[
+            ("none", &[0x6A, 0], None),
+            ("empty ones", &[0x6A, 4, 0x0A, 0, 0x12, 0], None),
+            ("a span id of 3 bytes", &[0x6A, 5, 0x12, 3, 1, 2, 3], Some((4, Reason::IdLengthWrong))),
+            ("a trace id of 1 byte", &[0x6A, 3, 0x0A, 1, 1], Some((4, Reason::IdLengthWrong))),
+        ];
+        for (what, bytes, wrong) in table {
+            let whole = [&IDS, *bytes].concat();
+            let link = read_bare(&whole).unwrap().links.iter().next().unwrap();
+            let found = link
+                .err()
+                .map(|malformed| (malformed.position().saturating_sub(IDS.len()), malformed.reason()));
+            assert_eq!(found, *wrong, "{what}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::walk::{SpanSink, walk};
 
 /// Reads a whole message, to the bottom of every attribute, and tells how many spans it has.
 ///
-/// It accepts exactly what prost accepts, and strings that are not UTF-8. The gateway judges a message by it that is polled before the
+/// It accepts what prost accepts and is a trace, and strings that are not UTF-8. The gateway judges a message by it that is polled before the
 /// one in front of it is done with; its own sink accepts the same messages.
 pub fn validate(message: &[u8]) -> Result<u64, Malformed> {
     walk(message, &mut Everything)

@@ -1,7 +1,7 @@
 //! The walk: from the outermost message down to the spans, calling a sink.
 
-use crate::fields::{OtlpMessage, resource_spans, scope_spans, traces_data};
-use crate::malformed::Malformed;
+use crate::fields::{OtlpMessage, field_number, resource_spans, scope_spans, traces_data};
+use crate::malformed::{Malformed, Reason};
 use crate::resource::Resource;
 use crate::scope::Scope;
 use crate::span::Span;
@@ -83,17 +83,27 @@ type Walked<S> = Result<u64, Ended<<S as SpanSink>::Error>>;
 #[inline]
 fn walk_message<S: SpanSink>(message: &[u8], order: Order, sink: &mut S) -> Walked<S> {
     let mut spans: u64 = 0;
+    // A request without any field is a legal one without spans.
+    let mut is_traces = message.is_empty();
     let mut reader = Reader::new(message);
     while !reader.is_empty() {
         let key = reader.key()?;
         if key == traces_data::RESOURCE_SPANS {
             let walked = walk_resource_spans(reader.message(key, OtlpMessage::ResourceSpans)?, order, sink)?;
             spans = spans.saturating_add(walked);
+            is_traces = true;
         } else {
             reader.pass(key)?;
         }
     }
-    Ok(spans)
+    if is_traces { Ok(spans) } else { Err(not_traces().into()) }
+}
+
+#[cold]
+#[inline(never)]
+fn not_traces() -> Malformed {
+    let field = field_number(traces_data::RESOURCE_SPANS);
+    Malformed::new(0, Reason::NotTraces, OtlpMessage::TracesData, field)
 }
 
 fn walk_resource_spans<S: SpanSink>(mut reader: Reader<'_>, order: Order, sink: &mut S) -> Walked<S> {
@@ -129,7 +139,7 @@ fn walk_scope_spans<S: SpanSink>(mut reader: Reader<'_>, order: Order, sink: &mu
         match key {
             scope_spans::SPANS => {
                 let mut span = Span::default();
-                span.merge(reader.message(key, OtlpMessage::Span)?)?;
+                span.read(reader.message(key, OtlpMessage::Span)?)?;
                 sink.span(&span).map_err(Ended::BySink)?;
                 spans = spans.saturating_add(1);
             }

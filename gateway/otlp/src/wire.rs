@@ -15,7 +15,7 @@
 
 use crate::fields::{
     EIGHT_BYTES, FOUR_BYTES, GROUP_END, GROUP_START, LENGTH_DELIMITED, OtlpMessage, VARINT, field_number,
-    wire_type,
+    resource_spans, wire_type,
 };
 use crate::malformed::{Malformed, Reason};
 
@@ -98,6 +98,11 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty()
+    }
+
+    /// The message that is read.
+    pub(crate) const fn of(&self) -> OtlpMessage {
+        self.of
     }
 
     /// Bytes from the start of the outermost message. `rest` lies inside of it, so this does not saturate.
@@ -194,7 +199,8 @@ impl<'a> Reader<'a> {
         Ok(Self { rest, end: self.position(), depth, of })
     }
 
-    /// Reads past a field that the caller does not read. It is malformed if the schema knows it in another wire type.
+    /// Reads past a field that the caller does not read. It is malformed if the schema knows it in another wire type, or if it holds
+    /// spans that nobody reads.
     #[inline]
     pub(crate) fn pass(&mut self, key: u32) -> Result<(), Malformed> {
         *self = self.past(key)?;
@@ -214,6 +220,10 @@ impl<'a> Reader<'a> {
     fn past(self, key: u32) -> Result<Self, Malformed> {
         match self.of.known_key(field_number(key)) {
             Some(known) if known != key => Err(self.malformed(Reason::WireTypeWrong, key)),
+            // Passed over, its spans would be lost without a trace.
+            Some(resource_spans::INSTRUMENTATION_LIBRARY_SPANS) if self.of == OtlpMessage::ResourceSpans => {
+                Err(self.malformed(Reason::Superseded, key))
+            }
             Some(_) => self.past_value(key),
             None => self.past_unknown(key),
         }

@@ -1,9 +1,12 @@
 //! The fields that are read: their names in JSON, their keys on the wire, what their values are.
 //!
 //! Source: opentelemetry-proto 1.x, as in `sluice_otlp`'s table of fields. Only what the walk tells its sink stands here;
-//! the rest is passed over like what nobody knows. All keys are of one byte, because no field above 15 is read.
+//! the rest is passed over like unknown names, but for spans in a field that OTLP has given up. All keys are of one byte, because no field above 15 is read.
 
 use sluice_otlp::OtlpMessage;
+
+/// `Span.trace_id` on the wire.
+pub(crate) const TRACE_ID: u8 = bytes(1, Kind::RequiredId(16)).key;
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +21,10 @@ pub(crate) struct Field {
 pub(crate) enum Kind {
     /// A `string`.
     Text,
-    /// `bytes` that are written as hex, of so many bytes.
+    /// `bytes` that are written as hex, of so many bytes, or empty.
     Id(usize),
+    /// An id that a span must have, of so many bytes.
+    RequiredId(usize),
     /// `bytes` that are written as base64.
     Bytes,
     /// An enumeration with these names, of 0 and up.
@@ -36,6 +41,8 @@ pub(crate) enum Kind {
     One(OtlpMessage),
     /// A repeated message.
     List(OtlpMessage),
+    /// A repeated message that OTLP has given up. It may be empty.
+    Superseded,
 }
 
 const SPAN_KINDS: &[&str] = &[
@@ -77,6 +84,10 @@ pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
         M::ResourceSpans => match name {
             b"resource" => Some(bytes(1, Kind::One(M::Resource))),
             b"scopeSpans" | b"scope_spans" => Some(bytes(2, Kind::List(M::ScopeSpans))),
+            // Passed over, its spans would be lost without a trace. Nothing is written of it.
+            b"instrumentationLibrarySpans" | b"instrumentation_library_spans" => {
+                Some(Field { key: 0, kind: Kind::Superseded })
+            }
             _ => None,
         },
         M::ScopeSpans => match name {
@@ -102,8 +113,8 @@ fn one_name<const N: usize, const M: usize>(
 fn span(name: &[u8]) -> Option<Field> {
     use OtlpMessage as M;
     Some(match name {
-        b"traceId" | b"trace_id" => bytes(1, Kind::Id(16)),
-        b"spanId" | b"span_id" => bytes(2, Kind::Id(8)),
+        b"traceId" | b"trace_id" => bytes(1, Kind::RequiredId(16)),
+        b"spanId" | b"span_id" => bytes(2, Kind::RequiredId(8)),
         b"traceState" | b"trace_state" => bytes(3, Kind::Text),
         b"parentSpanId" | b"parent_span_id" => bytes(4, Kind::Id(8)),
         b"name" => bytes(5, Kind::Text),

@@ -22,12 +22,14 @@
 //! | --- | --- |
 //! | names | lowerCamelCase, and the snake case of the `.proto` files; escapes in them are undone |
 //! | unknown names, and fields that no column holds (`flags`, `schemaUrl`, dropped counts, entities) | passed over, whatever their value |
-//! | `instrumentationLibrarySpans` (before OTLP 0.20) | unknown |
+//! | an object without `resourceSpans` (metrics, logs, `batches`, a bare `ResourceSpans`) | malformed: passed over, it would be lost without a trace. `{}` has no spans |
+//! | `instrumentationLibrarySpans`, which `scopeSpans` has replaced | malformed, for the same reason; empty it is absent |
 //! | a name that repeats | as the field repeats on the wire: the last scalar wins, messages are merged, lists are joined |
 //! | several members in one `AnyValue` | the last wins; an array after an array, a list after a list is joined |
-//! | `null` | the field is absent; as an element of a list, an empty message |
+//! | `null` | the field is absent; as an element of a list, an empty message, which a span cannot be |
 //! | `{}` as `AnyValue` or resource | empty |
-//! | `traceId`, `spanId`, `parentSpanId` | hex in either case, 32 or 16 digits, or `""`; all else is malformed |
+//! | `traceId`, `spanId` of a span | hex in either case, 32 and 16 digits; all else is malformed, absent ones too |
+//! | `parentSpanId`, and `traceId` and `spanId` of a link | the same, or `""`, or absent |
 //! | `bytesValue` | base64 of the standard or the URL alphabet, with or without padding |
 //! | 64-bit integers, times | decimal string or number |
 //! | any integer | also with fraction or exponent if it is whole (`1e3`, `"1.0"`): read as a double, so exact to 2^53 |

@@ -58,6 +58,15 @@ pub enum Reason {
     /// An id that is not hex of the right length.
     #[error("an id that is not hex of its length")]
     IdWrong,
+    /// A span without a trace id or without a span id.
+    #[error("a span without traceId or spanId")]
+    IdMissing,
+    /// An object that has members, but no `resourceSpans`.
+    #[error("an object without resourceSpans is no trace message; metrics, logs and parts of a message are none")]
+    NotTraces,
+    /// Spans in a member that OTLP has given up.
+    #[error("OTLP has given instrumentationLibrarySpans up; spans are read from scopeSpans")]
+    Superseded,
     /// Bytes that are not base64.
     #[error("bytes that are not base64")]
     NotBase64,

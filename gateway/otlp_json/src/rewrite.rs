@@ -5,7 +5,7 @@ use serde_json::Deserializer;
 use serde_json::error::Category;
 
 use crate::malformed::{Malformed, Reason};
-use crate::value::{Output, Root};
+use crate::value::{Output, Root, SpanIds};
 use crate::wire::{MESSAGE_BYTES_MAX, Wire};
 
 /// Resident bytes that one message takes at most while it is rewritten, for each of its own. The wire takes one: it is
@@ -53,7 +53,7 @@ impl JsonRewriter {
 
     /// Reads the text; or tells how far it was read, and why no further.
     fn read(&mut self, text: &str) -> Result<(), (usize, Reason)> {
-        let mut output = Output { wire: &mut self.wire, failure: None };
+        let mut output = Output { wire: &mut self.wire, failure: None, span_ids: SpanIds::default() };
         let mut json = Deserializer::from_str(text);
         // Our own limit counts messages, as that of the wire does.
         json.disable_recursion_limit();

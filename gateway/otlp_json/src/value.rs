@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use sluice_otlp::OtlpMessage;
 use std::fmt;
 
-use crate::fields::{Field, Kind, field};
+use crate::fields::{Field, Kind, TRACE_ID, field};
 use crate::malformed::Reason;
 use crate::number::Number;
 use crate::text::{base64_bytes, read_base64, read_hex, replace_surrogates};
@@ -18,6 +18,15 @@ pub(crate) struct Output<'w> {
     pub(crate) wire: &'w mut Wire,
     /// Why reading stopped, when it was one of ours that stopped it.
     pub(crate) failure: Option<Reason>,
+    /// Keys of the ids that the span in hand has; spans are not in each other.
+    pub(crate) span_ids: SpanIds,
+}
+
+/// Which of its required ids a span has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SpanIds {
+    trace: bool,
+    own: bool,
 }
 
 impl Output<'_> {
@@ -35,12 +44,21 @@ impl Output<'_> {
         object: A,
     ) -> Result<(), A::Error> {
         let open = self.open(key, of)?;
+        if of == OtlpMessage::Span {
+            self.span_ids = SpanIds::default();
+        }
         self.fields(of, object)?;
+        if of == OtlpMessage::Span && !(self.span_ids.trace && self.span_ids.own) {
+            return Err(self.fail(Reason::IdMissing));
+        }
         self.wire.close(open);
         Ok(())
     }
 
     fn empty_message<E: Error>(&mut self, key: u8, of: OtlpMessage) -> Result<(), E> {
+        if of == OtlpMessage::Span {
+            return Err(self.fail(Reason::IdMissing));
+        }
         let open = self.open(key, of)?;
         self.wire.close(open);
         Ok(())
@@ -52,12 +70,41 @@ impl Output<'_> {
 
     fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<(), A::Error> {
         while let Some(found) = object.next_key_seed(Name(of))? {
-            match found {
-                Some(field) => object.next_value_seed(Value { output: self, field })?,
-                None => drop(object.next_value::<IgnoredAny>()?),
-            }
+            self.value(found, &mut object)?;
         }
         Ok(())
+    }
+
+    fn value<'de, A: MapAccess<'de>>(
+        &mut self,
+        found: Option<Field>,
+        object: &mut A,
+    ) -> Result<(), A::Error> {
+        match found {
+            Some(field) => object.next_value_seed(Value { output: self, field }),
+            None => object.next_value::<IgnoredAny>().map(drop),
+        }
+    }
+
+    /// The members of the outermost object. Names that nobody knows may stand beside `resourceSpans`; alone they are those of another
+    /// message, which would be passed over whole.
+    fn root<'de, A: MapAccess<'de>>(&mut self, mut object: A) -> Result<(), A::Error> {
+        let (mut is_empty, mut is_traces) = (true, false);
+        while let Some(found) = object.next_key_seed(Name(OtlpMessage::TracesData))? {
+            is_empty = false;
+            is_traces |= found.is_some();
+            self.value(found, &mut object)?;
+        }
+        if is_empty || is_traces { Ok(()) } else { Err(self.fail(Reason::NotTraces)) }
+    }
+
+    /// An id that a span must have.
+    fn required_id(&mut self, key: u8, text: &[u8], bytes: usize) -> bool {
+        match key {
+            TRACE_ID => self.span_ids.trace = true,
+            _ => self.span_ids.own = true,
+        }
+        self.wire.filled(key, bytes, |room| read_hex(text, room))
     }
 
     fn number<E: Error>(&mut self, Field { key, kind }: Field, number: Number) -> Result<(), E> {
@@ -116,6 +163,7 @@ impl Output<'_> {
                 let bytes = if text.is_empty() { 0 } else { bytes };
                 (self.wire.filled(key, bytes, |room| read_hex(text, room)), Reason::IdWrong)
             }
+            Kind::RequiredId(bytes) => (self.required_id(key, text, bytes), Reason::IdWrong),
             Kind::Bytes => {
                 let bytes = base64_bytes(text);
                 (self.wire.filled(key, bytes, |room| read_base64(text, room)), Reason::NotBase64)
@@ -145,7 +193,7 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
-        self.0.fields(OtlpMessage::TracesData, object)
+        self.0.root(object)
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
@@ -188,7 +236,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         match self.field.kind {
-            Kind::Text | Kind::Id(_) | Kind::Bytes => json.deserialize_option(self),
+            Kind::Text | Kind::Id(_) | Kind::RequiredId(_) | Kind::Bytes => json.deserialize_option(self),
             _ => json.deserialize_any(self),
         }
     }
@@ -254,9 +302,13 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Kind::List(of) = self.field.kind else { return Err(self.output.fail(Reason::TypeWrong)) };
         let key = self.field.key;
-        while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {}
+        match self.field.kind {
+            Kind::List(of) => while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {},
+            Kind::Superseded if list.next_element::<IgnoredAny>()?.is_none() => {}
+            Kind::Superseded => return Err(self.output.fail(Reason::Superseded)),
+            _ => return Err(self.output.fail(Reason::TypeWrong)),
+        }
         Ok(())
     }
 }

@@ -284,8 +284,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
 /// Bytes of a span's own strings before its attributes.
 #[inline]
 fn plain_bytes(span: &Span<'_>) -> usize {
-    let ids = span.trace_id.len() + span.span_id.len() + span.parent_span_id.len();
-    2 * ids + span.trace_state.len() + span.name.len()
+    ids::BYTES_MAX + span.trace_state.len() + span.name.len()
 }
 
 /// Bytes of the row, if it may be kept: a buffer that has room from before says nothing of the limit.
@@ -371,15 +370,13 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     let len = span.links.len();
     put_len(row, len);
     for link in &span.links {
-        let id = link?.trace_id;
-        room::make(row, 2 * id.len(), limit)?;
-        ids::put_hex(row, id);
+        room::make(row, ids::BYTES_MAX, limit)?;
+        ids::put_hex(row, link?.trace_id);
     }
     put_len(row, len);
     for link in &span.links {
-        let id = link?.span_id;
-        room::make(row, 2 * id.len(), limit)?;
-        ids::put_hex(row, id);
+        room::make(row, ids::BYTES_MAX, limit)?;
+        ids::put_hex(row, link?.span_id);
     }
     put_len(row, len);
     for link in &span.links {
@@ -460,10 +457,11 @@ mod tests {
         let (mut scratch, mut rows) = (Scratch::default(), RowFrames::new());
         let limit = RawLimit::of_message(0);
         let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, limit).read_at(100);
-        // TracesData { resource_spans { scope_spans { spans { end_time_unix_nano } } } }, the end a fixed64.
+        // TracesData { resource_spans { scope_spans { spans { trace_id span_id end_time_unix_nano } } } }, the end a fixed64.
         for end in [99, 101, u64::MAX, 40] {
-            let span = [&[0x41][..], &u64::to_le_bytes(end)].concat();
-            let message = [&[0x0A, 13, 0x12, 11, 0x12, 9][..], &span].concat();
+            let ids = [&[0x0A, 16][..], &[1; 16], &[0x12, 8], &[2; 8]].concat();
+            let span = [&ids[..], &[0x41], &u64::to_le_bytes(end)].concat();
+            let message = [&[0x0A, 41, 0x12, 39, 0x12, 37][..], &span].concat();
             assert_eq!(sluice_otlp::walk(&message, &mut sink), Ok(1));
         }
         assert_eq!(sink.end_nanos_max(), 99);

@@ -293,7 +293,7 @@ fn a_row_has_all_of_its_attributes_or_there_is_none() {
         };
         // Without a usable start the row would have one attribute more.
         let attributes = (0..count).map(attribute).collect();
-        let span = Span { start_time_unix_nano: 1, attributes, ..Span::default() };
+        let span = Span { start_time_unix_nano: 1, ..span(attributes) };
         let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
         TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
             .encode_to_vec()

@@ -113,7 +113,6 @@ fn each_hostile_message(mut each: impl FnMut(Vec<u8>)) {
     for odd in [
         Span { name: long.clone(), ..span(vec![]) },
         Span { trace_state: long.clone(), ..span(vec![]) },
-        Span { trace_id: vec![1; 3 * MIB], ..span(vec![]) },
         Span { status: Some(Status { message: long.clone(), ..Status::default() }), ..span(vec![]) },
         Span { links: vec![Link { trace_state: long, ..Link::default() }], ..span(vec![]) },
     ] {

@@ -5,7 +5,10 @@ use crate::encodes::{Case, attribute, encoded, message, resource, span};
 use crate::rows::{PLAIN_REST, any, bare, bytes, text};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, any_value::Value},
-    trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData, span::Event},
+    trace::v1::{
+        ResourceSpans, ScopeSpans, Span, Status, TracesData,
+        span::{Event, Link},
+    },
 };
 use prost::Message as _;
 use sluice_gateway::reading::{encode::Encoded, reject::Reason};
@@ -214,13 +217,31 @@ fn an_unusable_time_of_an_event_becomes_the_messages_and_is_kept() {
 }
 
 #[test]
-fn ids_of_any_length_are_hexadecimal() {
+fn ids_are_hexadecimal_and_of_their_lengths() {
     let mut odd = span(vec![]);
-    (odd.trace_id, odd.span_id, odd.parent_span_id) = (vec![], vec![1, 0xab, 3], vec![0; 20]);
+    (odd.trace_id, odd.span_id, odd.parent_span_id) = (vec![0; 16], vec![0xab; 8], vec![0xc0; 8]);
+    odd.links = vec![Link { trace_id: vec![0xd1; 16], ..Link::default() }];
     let row = encoded(&message(resource(vec![]), vec![odd]));
-    let zeros = [&b"\x28"[..], &[b'0'; 40]].concat();
-    let expected = bytes(&[&TIMESTAMP.to_le_bytes(), b"\x00", b"\x0601ab03", &zeros, b"\x00\x04name"]);
+    let [trace, own, parent, linked] =
+        [(16, "00"), (8, "ab"), (8, "c0"), (16, "d1")].map(|(bytes, digits)| digits.repeat(bytes));
+    let ids = ["\x20", &trace, "\x10", &own, "\x10", &parent, "\x00\x04name"].concat();
+    let expected = bytes(&[&TIMESTAMP.to_le_bytes(), ids.as_bytes()]);
     assert_eq!(row[..expected.len()], expected);
+    let links = bytes(&[b"\x01\x20", linked.as_bytes(), b"\x01\x00\x01\x00\x01\x00"]);
+    assert!(row.ends_with(&links), "{}", row.escape_ascii());
+    let wrong: [fn(&mut Span); 5] = [
+        |span| span.trace_id = vec![],
+        |span| span.trace_id = b"cpu.load".to_vec(),
+        |span| span.span_id = vec![1, 0xab, 3],
+        |span| span.parent_span_id = vec![0; 20],
+        |span| span.links = vec![Link { span_id: vec![1], ..Link::default() }],
+    ];
+    for wrong in wrong {
+        let mut odd = span(vec![]);
+        wrong(&mut odd);
+        let encoded = Case::new(64 << 20).add(&message(resource(vec![]), vec![odd]));
+        assert!(matches!(encoded, Encoded::Rejected(Reason::Malformed(_))), "{encoded:?}");
+    }
 }
 
 #[test]

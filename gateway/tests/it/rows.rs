@@ -133,8 +133,8 @@ fn events_and_links_are_arrays_side_by_side() {
         Event { time_unix_nano: 20, name: "two".into(), ..Event::default() },
     ];
     busy.links = vec![Link {
-        trace_id: vec![0xab],
-        span_id: vec![0xcd],
+        trace_id: vec![0xab; 16],
+        span_id: vec![0xcd; 8],
         trace_state: "s".into(),
         attributes: vec![KeyValue { key: "l".into(), ..attribute("l", text("2")) }],
         ..Link::default()
@@ -145,22 +145,20 @@ fn events_and_links_are_arrays_side_by_side() {
         b"\x05\0\0\0\0\0\0\0\x05Error\x06broken",
         b"\x02",
         &10u64.to_le_bytes(),
-        &20u64.to_le_bytes(),          // Events.Timestamp
-        b"\x02\x03one\x03two",         // Events.Name
-        b"\x02\x01\x01n\x15\x011\x00", // Events.Attributes
-        b"\x01\x02ab",                 // Links.TraceId
-        b"\x01\x02cd",                 // Links.SpanId
-        b"\x01\x01s",                  // Links.TraceState
-        b"\x01\x01\x01l\x15\x012",     // Links.Attributes
+        &20u64.to_le_bytes(),                        // Events.Timestamp
+        b"\x02\x03one\x03two",                       // Events.Name
+        b"\x02\x01\x01n\x15\x011\x00",               // Events.Attributes
+        b"\x01\x20abababababababababababababababab", // Links.TraceId
+        b"\x01\x10cdcdcdcdcdcdcdcd",                 // Links.SpanId
+        b"\x01\x01s",                                // Links.TraceState
+        b"\x01\x01\x01l\x15\x012",                   // Links.Attributes
     ]);
     assert_eq!(row, bare(1_700_000_000_000_000_000, b"\x00\x00", b"\x00", &rest));
 }
 
 #[test]
-fn ids_of_any_length_are_lower_case_hex() {
-    let lengths =
-        [[16, 8, 8], [16, 8, 0], [16, 8, 3], [16, 8, 16], [0, 0, 0], [15, 8, 8], [16, 9, 8], [200, 1, 8]];
-    for lengths in lengths {
+fn ids_are_lower_case_hex() {
+    for lengths in [[16, 8, 8], [16, 8, 0]] {
         let ids =
             lengths.map(|length: u8| (0..length).map(|n| n.wrapping_mul(37) ^ length).collect::<Vec<u8>>());
         let [trace_id, span_id, parent_span_id] = ids.clone();

@@ -85,8 +85,12 @@ pub fn span(attributes: Vec<KeyValue>) -> Span {
 pub fn message(spans: Vec<Span>) -> Vec<u8> {
     let resource =
         Resource { attributes: vec![attribute("service.name", string("shop"))], ..Resource::default() };
-    let bare =
-        Span { trace_id: vec![2; 16], start_time_unix_nano: 1_700_000_000_000_000_001, ..Span::default() };
+    let bare = Span {
+        trace_id: vec![2; 16],
+        span_id: vec![3; 8],
+        start_time_unix_nano: 1_700_000_000_000_000_001,
+        ..Span::default()
+    };
     let spans = spans.into_iter().chain([bare]).collect();
     let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
     let resource_spans =

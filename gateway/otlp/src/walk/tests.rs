@@ -53,8 +53,13 @@ fn attribute(key: u32, name: &str) -> Vec<u8> {
     field(key, &[string(0x0A, name)])
 }
 
+/// Trace id and span id.
+fn ids() -> Vec<u8> {
+    [&[0x0A, 16][..], &[1; 16], &[0x12, 8], &[2; 8]].concat()
+}
+
 fn span(name: &str) -> Vec<u8> {
-    field(scope_spans::SPANS, &[string(0x2A, name)])
+    field(scope_spans::SPANS, &[ids(), string(0x2A, name)])
 }
 
 fn called(message: &[u8]) -> Vec<String> {
@@ -143,6 +148,63 @@ fn a_resource_or_scope_in_pieces_is_merged() {
     assert_eq!(called(&resource_spans), ["resource abc", "scope last 1.0 xy", "span one"]);
 }
 
+/// Why these bytes are no trace.
+fn refused(message: &[u8]) -> Option<(usize, Reason)> {
+    let malformed = validate(message).err()?;
+    let in_order = walk_in_order(message, &mut Calls::default()).map_err(|in_order| in_order == malformed);
+    assert_eq!(in_order, Err(true), "both walks say the same");
+    Some((malformed.position(), malformed.reason()))
+}
+
+#[test]
+fn metrics_and_logs_are_no_traces() {
+    // ResourceMetrics and ResourceLogs have the resource and the scopes under the numbers of ResourceSpans.
+    let record = |fields: &[Vec<u8>]| {
+        field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[field(scope_spans::SPANS, fields)])])
+    };
+    let data_points = field(0x0A, &[[0x19_u8, 1, 2, 3, 4, 5, 6, 7, 8].to_vec()]);
+    // Metric: name 1, description 2, unit 3, gauge 5, histogram 9.
+    let gauge = record(&[
+        string(0x0A, "cpu.load"),
+        string(0x12, "load of the CPU"),
+        field(0x2A, std::slice::from_ref(&data_points)),
+    ]);
+    assert_eq!(refused(&gauge), Some((8, Reason::IdLengthWrong)));
+    let bare = record(&[string(0x0A, "http.server.size"), field(0x4A, &[data_points])]);
+    assert_eq!(refused(&bare), Some((6, Reason::IdMissing)));
+    // LogRecord: severity_text 3, body 5.
+    let log = record(&[string(0x1A, "INFO"), field(0x2A, &[string(0x0A, "started")])]);
+    assert_eq!(refused(&log), Some((6, Reason::IdMissing)));
+}
+
+#[test]
+fn a_message_of_other_fields_is_no_trace_and_one_without_any_has_no_spans() {
+    let other = vec![0x12, 1, b'x']; // field 2 of an ExportProfilesServiceRequest, its dictionary
+    assert_eq!(refused(&other), Some((0, Reason::NotTraces)));
+    assert_eq!(
+        refused(&[field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[span("one")])]), other].concat()),
+        None
+    );
+    assert_eq!((validate(&[]), validate(&field(RESOURCE_SPANS, &[]))), (Ok(0), Ok(0)));
+}
+
+#[test]
+fn spans_that_nobody_reads_are_malformed() {
+    // Field 1000, as schemas before scope_spans had it beside it.
+    let mut superseded = vec![0xC2, 0x3E];
+    prost::encoding::encode_varint(span("one").len() as u64, &mut superseded);
+    superseded.extend(span("one"));
+    let resource = field(RESOURCE, &[attribute(0x0A, "r")]);
+    for fields in [
+        vec![superseded.clone()],
+        vec![resource.clone(), superseded.clone()],
+        vec![resource, field(SCOPE_SPANS, &[span("one")]), superseded],
+    ] {
+        let message = field(RESOURCE_SPANS, &fields);
+        assert_eq!(refused(&message).map(|(_, reason)| reason), Some(Reason::Superseded), "{message:02X?}");
+    }
+}
+
 #[test]
 fn the_first_error_of_the_sink_ends_the_walk() {
     struct Stop(u64);
@@ -192,7 +254,7 @@ fn check_linear(message: &[u8]) -> Result<u64, Malformed> {
 }
 
 fn in_span(fields: &[Vec<u8>]) -> Vec<u8> {
-    field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[field(scope_spans::SPANS, fields)])])
+    field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[field(scope_spans::SPANS, &[&[ids()], fields].concat())])])
 }
 
 /// An attribute of a span with such a value.

@@ -2,17 +2,21 @@
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::span::Link;
 use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 use proptest::test_runner::TestCaseError;
 use prost::Message;
 
 use crate::decoded::{decoded, decoded_in_order};
 
-/// Where prost reads the bytes the walk must read the same; where it does not the walk must not, unless they are only
-/// not UTF-8.
+/// Where prost reads the bytes the walk must read the same, if they are traces; where it does not the walk must not, unless they are
+/// only not UTF-8.
 pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
     let validated = sluice_otlp::validate(bytes);
     match TracesData::decode(bytes) {
+        Ok(message) if !is_traces(bytes, &message) => {
+            check(validated.is_err(), || format!("no traces: {message:?}, validate: {validated:?}"))
+        }
         Ok(message) => {
             let expected = as_the_walk_tells(message);
             let spans = expected.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
@@ -30,6 +34,19 @@ pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
     }
     .and_then(|()| agree_in_order(bytes))
     .map_err(|error| TestCaseError::fail(format!("{error}\nbytes: {bytes:02X?}")))
+}
+
+/// Whether the message is empty, or has resource spans whose ids are all of their lengths.
+fn is_traces(bytes: &[u8], message: &TracesData) -> bool {
+    let scopes = message.resource_spans.iter().flat_map(|resource_spans| &resource_spans.scope_spans);
+    let mut spans = scopes.flat_map(|scope_spans| &scope_spans.spans);
+    let is_span = |span: &Span| span.trace_id.len() == 16 && span.span_id.len() == 8;
+    let is_none_or = |id: &[u8], bytes| id.is_empty() || id.len() == bytes;
+    let is_link = |link: &Link| is_none_or(&link.trace_id, 16) && is_none_or(&link.span_id, 8);
+    (bytes.is_empty() || !message.resource_spans.is_empty())
+        && spans.all(|span| {
+            is_span(span) && is_none_or(&span.parent_span_id, 8) && span.links.iter().all(is_link)
+        })
 }
 
 /// The walk in one pass tells the same as the other one, or that the message is out of order; never another thing.

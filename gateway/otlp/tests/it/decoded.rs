@@ -51,7 +51,7 @@ impl SpanSink for Structs {
             trace_id: span.trace_id.to_vec(),
             span_id: span.span_id.to_vec(),
             trace_state: text(span.trace_state),
-            parent_span_id: span.parent_span_id.to_vec(),
+            parent_span_id: optional(span.parent_span_id),
             name: text(span.name),
             kind: span.kind,
             start_time_unix_nano: span.start_time_unix_nano,
@@ -64,6 +64,11 @@ impl SpanSink for Structs {
         });
         Ok(())
     }
+}
+
+/// An id that need not be there.
+fn optional<const N: usize>(id: Option<&[u8; N]>) -> Vec<u8> {
+    id.map_or_else(Vec::new, |id| id.to_vec())
 }
 
 fn events(events: &sluice_otlp::Events<'_>) -> Result<Vec<span::Event>, Malformed> {
@@ -90,8 +95,8 @@ fn links(links: &sluice_otlp::Links<'_>) -> Result<Vec<span::Link>, Malformed> {
         .map(|link| {
             let link = link?;
             Ok(span::Link {
-                trace_id: link.trace_id.to_vec(),
-                span_id: link.span_id.to_vec(),
+                trace_id: optional(link.trace_id),
+                span_id: optional(link.span_id),
                 trace_state: text(link.trace_state),
                 attributes: key_values(&link.attributes)?,
                 ..span::Link::default()

@@ -9,6 +9,9 @@ const BYTES: usize = 4 << 20;
 /// Chosen: reading takes a tenth of a second unoptimised, on a machine that is shared up to a second.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
+/// What a span must have.
+const IDS: &str = r#""traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174""#;
+
 fn in_time(what: &str, text: &str, expected: Result<u64, Reason>) {
     let started = Instant::now();
     let read = validate(text.as_bytes()).map_err(|malformed| malformed.reason());
@@ -23,9 +26,11 @@ fn repeated(before: &str, piece: &str, after: &str) -> String {
 #[test]
 fn the_reader_is_total_and_linear() {
     let span =
-        |fields: &str| format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{{{fields}}}]}}]}}]}}");
-    in_time("unknown names", &repeated("{", "\"a\":1,", "\"a\":1}"), Ok(0));
-    in_time("unknown values that nest", &repeated("{\"a\":", "[", &("]".repeat(BYTES) + "}")), Ok(0));
+        |fields: &str| format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{{{IDS},{fields}}}]}}]}}]}}");
+    let known = "\"resourceSpans\":[]}";
+    in_time("unknown names", &repeated("{", "\"a\":1,", known), Ok(0));
+    in_time("unknown names alone", &repeated("{", "\"a\":1,", "\"a\":1}"), Err(Reason::NotTraces));
+    in_time("unknown values that nest", &repeated("{\"a\":", "[", &("]".repeat(BYTES) + "," + known)), Ok(0));
     in_time("an unknown value that is not closed", &repeated("{\"a\":", "[", ""), Err(Reason::Truncated));
     in_time(
         "known lists that are not closed",

@@ -35,13 +35,13 @@ fn read(text: &[u8]) -> Result<TracesData, sluice_otlp_json::Malformed> {
     Ok(decoded::decoded(wire).unwrap().0)
 }
 
-/// JSON knows ids of the right length and none; the messages have others too.
+/// Nearly all ids are; one that is not rejects its message.
 fn with_sound_ids(mut message: TracesData) -> TracesData {
     let sound = |id: &mut Vec<u8>, bytes: usize| id.resize(if id.is_empty() { 0 } else { bytes }, 7);
     for resource_spans in &mut message.resource_spans {
         for span in resource_spans.scope_spans.iter_mut().flat_map(|scope_spans| &mut scope_spans.spans) {
-            sound(&mut span.trace_id, 16);
-            sound(&mut span.span_id, 8);
+            span.trace_id.resize(16, 7);
+            span.span_id.resize(8, 7);
             sound(&mut span.parent_span_id, 8);
             for link in &mut span.links {
                 sound(&mut link.trace_id, 16);

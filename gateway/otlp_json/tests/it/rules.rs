@@ -7,11 +7,12 @@ use sluice_otlp_json::{Malformed, Reason, validate};
 
 use crate::read;
 
-const BEFORE: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"#;
+const BEFORE: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174""#;
 const BEHIND: &str = "}]}]}]}";
 
 fn span(fields: &str) -> Result<Span, Malformed> {
-    let message = read(format!("{BEFORE}{fields}{BEHIND}").as_bytes())?;
+    let comma = if fields.is_empty() { "" } else { "," };
+    let message = read(format!("{BEFORE}{comma}{fields}{BEHIND}").as_bytes())?;
     Ok(message.resource_spans[0].scope_spans[0].spans[0].clone())
 }
 
@@ -24,7 +25,7 @@ fn value(any_value: &str) -> Result<Option<Value>, Malformed> {
 /// Why a span with these fields is malformed, and at which byte of the fields.
 fn malformed(fields: &str) -> (Reason, usize) {
     let malformed = span(fields).unwrap_err();
-    (malformed.reason(), malformed.position() - BEFORE.len())
+    (malformed.reason(), malformed.position() - BEFORE.len() - 1)
 }
 
 fn text(text: &str) -> Value {
@@ -72,8 +73,47 @@ fn names_are_read_in_both_cases_and_others_are_passed_over() {
     for ignored in ["flags", "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"] {
         assert_eq!(ended(&format!(r#""{ignored}":"x","endTimeUnixNano":7"#)), 7);
     }
-    let old = read(br#"{"resourceSpans":[{"instrumentationLibrarySpans":[{"spans":[{}]}],"schemaUrl":1}]}"#);
-    assert!(old.unwrap().resource_spans[0].scope_spans.is_empty());
+}
+
+#[test]
+fn what_is_no_trace_is_malformed() {
+    let reason = |text: &str| validate(text.as_bytes()).map_err(|malformed| malformed.reason());
+    for other in [
+        r#"{"resourceMetrics":[{"scopeMetrics":[]}]}"#,
+        r#"{"resourceLogs":[]}"#,
+        r#"{"batches":[{"scopeSpans":[]}]}"#,
+        r#"{"resource":{"attributes":[]},"scopeSpans":[{"spans":[]}]}"#,
+        r#"{"ResourceSpans":[]}"#,
+    ] {
+        assert_eq!(reason(other), Err(Reason::NotTraces), "{other}");
+    }
+    for empty in ["{}", r#"{"resourceSpans":[]}"#, r#"{"resourceSpans":null,"other":1}"#, r#"{"resource_spans":[{}]}"#] {
+        assert_eq!(reason(empty), Ok(0), "{empty}");
+    }
+    let old = |value: &str| reason(&format!(r#"{{"resourceSpans":[{{"instrumentationLibrarySpans":{value}}}]}}"#));
+    assert_eq!(old(r#"[{"spans":[{}]}]"#), Err(Reason::Superseded));
+    assert_eq!(old(r#"{"spans":[]}"#), Err(Reason::TypeWrong));
+    assert_eq!((old("[]"), old("null")), (Ok(0), Ok(0)));
+    let snake = r#"{"resourceSpans":[{"instrumentation_library_spans":[{}]}]}"#;
+    assert_eq!(reason(snake), Err(Reason::Superseded));
+}
+
+#[test]
+fn a_span_needs_its_ids() {
+    let spans = |spans: &str| {
+        let text = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{spans}]}}]}}]}}"#);
+        validate(text.as_bytes()).map_err(|malformed| malformed.reason())
+    };
+    let (trace, own) = (r#""traceId":"5b8efff798038103d269b633813fc60c""#, r#""spanId":"eee19b7ec3c1b174""#);
+    assert_eq!(spans(&format!("{{{trace},{own}}},{{{own},{trace}}}")), Ok(2));
+    assert_eq!(spans(&format!("{{{trace},{own}}},{{{trace}}}")), Err(Reason::IdMissing), "each its own");
+    for fields in ["", own, trace, r#""traceId":null,"spanId":null"#] {
+        assert_eq!(spans(&format!("{{{fields}}}")), Err(Reason::IdMissing), "{fields}");
+    }
+    assert_eq!(spans("null"), Err(Reason::IdMissing));
+    // A link has a trace id and a span id, too, which are not the span's.
+    let link = format!(r#"{{"links":[{{{trace},{own}}}]}}"#);
+    assert_eq!(spans(&link), Err(Reason::IdMissing));
 }
 
 #[test]
@@ -170,12 +210,16 @@ fn enumerations_are_numbers_or_names() {
 }
 
 #[test]
-fn ids_are_hex_in_either_case_or_empty() {
-    let ids =
-        span(r#""traceId":"00112233445566778899aabbccDDEEFF","spanId":"","parentSpanId":"0102030405060708""#)
-            .unwrap();
+fn ids_are_hex_in_either_case() {
+    let ids = span(
+        r#""traceId":"00112233445566778899aabbccDDEEFF","parentSpanId":"0102030405060708",
+           "links":[{"traceId":"","spanId":""}]"#,
+    )
+    .unwrap();
     assert_eq!(ids.trace_id, (0..16).map(|digit| digit * 0x11).collect::<Vec<u8>>());
-    assert_eq!((ids.span_id.len(), ids.parent_span_id), (0, vec![1, 2, 3, 4, 5, 6, 7, 8]));
+    assert_eq!(ids.parent_span_id, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(ids.links[0].trace_id.is_empty() && ids.links[0].span_id.is_empty());
+    assert!(span(r#""parentSpanId":"""#).unwrap().parent_span_id.is_empty());
 }
 
 #[test]
@@ -233,6 +277,7 @@ fn what_cannot_be_read_is_malformed_where_it_ends() {
         (r#""traceId":"000102030405060708090a0b0c0d0e0g""#, Reason::IdWrong),
         (r#""traceId":"AAECAwQFBgcICQoLDA0ODw==""#, Reason::IdWrong), // base64
         (r#""spanId":"00112233445566778""#, Reason::IdWrong),
+        (r#""spanId":"""#, Reason::IdWrong),
         (r#""kind":"SERVER""#, Reason::NameUnknown),
         (r#""kind":2147483648"#, Reason::NumberDoesNotFit),
         (r#""kind":1.5"#, Reason::NumberDoesNotFit),

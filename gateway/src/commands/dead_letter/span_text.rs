@@ -82,8 +82,8 @@ impl SpanSink for Told {
             2,
             &format!(
                 "trace {} span {} parent {}",
-                hex(span.trace_id),
-                hex(span.span_id),
+                hex(Some(span.trace_id)),
+                hex(Some(span.span_id)),
                 hex(span.parent_span_id)
             ),
         );
@@ -108,9 +108,10 @@ impl SpanSink for Told {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = if bytes.is_empty() { "-".to_owned() } else { String::new() };
-    for byte in bytes {
+fn hex<const N: usize>(id: Option<&[u8; N]>) -> String {
+    let Some(id) = id else { return "-".to_owned() };
+    let mut digits = String::new();
+    for byte in id {
         write!(digits, "{byte:02x}").expect("writing to a String cannot fail");
     }
     digits
@@ -136,6 +137,7 @@ mod tests {
         let span = Span {
             name: "name".into(),
             trace_id: vec![0xab; 16],
+            span_id: vec![0xcd; 8],
             attributes: vec![attribute],
             ..Span::default()
         };
@@ -149,7 +151,10 @@ mod tests {
     fn spans_are_told_with_their_attributes() {
         let text = of_message(&message(1));
         assert!(text.contains("  scope lib \n  span name\n"), "{text}");
-        assert!(text.contains(&format!("trace {} span - parent -", "ab".repeat(16))), "{text}");
+        assert!(
+            text.contains(&format!("trace {} span {} parent -", "ab".repeat(16), "cd".repeat(8))),
+            "{text}"
+        );
         assert!(text.contains("    http.method = GET \n"), "{text}");
     }
 

@@ -3,26 +3,21 @@
 use sluice_clickhouse::rowbinary::put_len;
 use sluice_otlp::Span;
 
-/// `TraceId`, `SpanId`, `ParentSpanId`. Ids of the specified lengths are turned into digits 16 bytes at a time, of which the
-/// compiler makes vector instructions.
+/// Bytes of the longest ids, as digits with their lengths.
+pub(super) const BYTES_MAX: usize = 33 + 17 + 17;
+
+/// `TraceId`, `SpanId`, `ParentSpanId`. They are turned into digits 16 bytes at a time, of which the compiler makes vector instructions.
 #[inline]
 pub(super) fn put(row: &mut Vec<u8>, span: &Span<'_>) {
-    let parent = if span.parent_span_id.is_empty() { &NO_ID } else { span.parent_span_id };
-    let (Ok(trace), Ok(own), Ok(parent)) =
-        (span.trace_id.try_into(), span.span_id.try_into(), parent.try_into())
-    else {
-        return [span.trace_id, span.span_id, span.parent_span_id]
-            .into_iter()
-            .for_each(|id| put_hex(row, id));
-    };
-    let spans = u128::from(u64::from_le_bytes(parent)) << 64 | u128::from(u64::from_le_bytes(own));
-    let (trace, spans) = (hex(trace), hex(spans.to_le_bytes()));
+    let parent = u64::from_le_bytes(*span.parent_span_id.unwrap_or(&NO_ID));
+    let spans = u128::from(parent) << 64 | u128::from(u64::from_le_bytes(*span.span_id));
+    let (trace, spans) = (hex(*span.trace_id), hex(spans.to_le_bytes()));
     let (own, parent) = spans.as_flattened().split_at(16);
     row.push(32);
     row.extend_from_slice(trace.as_flattened());
     row.push(16);
     row.extend_from_slice(own);
-    if span.parent_span_id.is_empty() {
+    if span.parent_span_id.is_none() {
         row.push(0);
     } else {
         row.push(16);
@@ -43,8 +38,9 @@ fn hex(id: [u8; 16]) -> [[u8; 2]; 16] {
     digits
 }
 
-/// Appends an id as a string of lower-case hex digits.
-pub(super) fn put_hex(row: &mut Vec<u8>, id: &[u8]) {
+/// Appends an id of a link as a string of lower-case hex digits; an empty one where there is none.
+pub(super) fn put_hex<const N: usize>(row: &mut Vec<u8>, id: Option<&[u8; N]>) {
+    let id = id.map_or(&[][..], |id| id);
     put_len(row, id.len() * 2);
     for byte in id {
         row.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);

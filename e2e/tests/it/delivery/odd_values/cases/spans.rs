@@ -101,18 +101,14 @@ fn of_events() -> Case {
 
 pub fn fields() -> Vec<Case> {
     vec![
-        Case::span("ids, of other lengths", |span| {
-            (span.span_id, span.parent_span_id) = (vec![1, 2, 3], vec![0xab; 20]);
+        Case::span("ids, a span id of 3 bytes", |span| span.span_id = vec![1, 2, 3]).rejected("malformed"),
+        Case::span("ids, a parent of 20 bytes", |span| span.parent_span_id = vec![0xab; 20]).rejected("malformed"),
+        Case::span("ids, a linked trace of 1 byte", |span| {
             span.links = vec![Link { trace_id: vec![0xab], ..Link::default() }];
         })
-        .only_in_protobuf()
-        .everywhere(&[
-            ("SpanId", "010203"),
-            ("ParentSpanId", &"ab".repeat(20)),
-            ("Links.TraceId", "['ab']"),
-        ]),
-        Case::span("ids, empty", |span| (span.trace_id, span.span_id) = (vec![], vec![]))
-            .everywhere(&[("TraceId", ""), ("SpanId", "")]),
+        .rejected("malformed"),
+        Case::span("ids, no trace id", |span| span.trace_id.clear()).rejected("malformed"),
+        Case::span("ids, no span id", |span| span.span_id.clear()).rejected("malformed"),
         Case::span("ids, zero", |span| span.trace_id = vec![0; 16])
             .everywhere(&[("TraceId", &"0".repeat(32))]),
         Case::span("numbers, unknown", |span| {
@@ -192,7 +188,7 @@ pub fn parts() -> Vec<Case> {
     unknown.extend(field(2_000, b"new"));
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
     let unknown =
-        [field(1_000, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
+        [field(999, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
     let undeclared = "arrayConcat(JSONAllPaths(SpanAttributes), JSONDynamicPaths(ResourceAttributes))";
     let shop = ("{'service.name':'shop'}", "String {'service.name':'shop'}");
     vec![

@@ -1,0 +1,79 @@
+//! Ids of traces and spans: of 16 and 8 bytes, by opentelemetry-proto (`trace/v1/trace.proto`: "of length other than 16 bytes is
+//! considered invalid").
+//!
+//! The rule tells spans from other messages of the same wire: a metric has its name where a span has its trace id, and its description
+//! where a span has its span id; a log record has neither. Ids of all zeros are invalid, too, but pass: they have the form of an id.
+
+use crate::fields::{field_number, link, span};
+use crate::malformed::{Malformed, Reason};
+use crate::wire::Reader;
+
+/// An id among the fields of a span or of a link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Id {
+    key: u32,
+    bytes: usize,
+    is_required: bool,
+}
+
+impl Id {
+    pub(crate) const OF_SPAN: [Self; 3] = [
+        Self { key: span::TRACE_ID, bytes: 16, is_required: true },
+        Self { key: span::SPAN_ID, bytes: 8, is_required: true },
+        Self { key: span::PARENT_SPAN_ID, bytes: 8, is_required: false },
+    ];
+    pub(crate) const OF_LINK: [Self; 2] = [
+        Self { key: link::TRACE_ID, bytes: 16, is_required: false },
+        Self { key: link::SPAN_ID, bytes: 8, is_required: false },
+    ];
+
+    /// What is wrong with an id of so many bytes.
+    fn reason(&self, bytes: usize) -> Option<Reason> {
+        match bytes {
+            0 if self.is_required => Some(Reason::IdMissing),
+            0 => None,
+            bytes if bytes == self.bytes => None,
+            _ => Some(Reason::IdLengthWrong),
+        }
+    }
+}
+
+/// Bytes that are no id.
+#[derive(Debug)]
+pub(crate) struct LengthWrong;
+
+/// An id that need not be there.
+#[inline(always)]
+pub(crate) fn optional<const N: usize>(bytes: &[u8]) -> Result<Option<&[u8; N]>, LengthWrong> {
+    match bytes.try_into() {
+        Ok(id) => Ok(Some(id)),
+        Err(_) if bytes.is_empty() => Ok(None),
+        Err(_) => Err(LengthWrong),
+    }
+}
+
+/// What is wrong with the ids of this message, one of which is: the first by `ids`. The position is that of the id, or of the message
+/// where the id is missing. The message was read to its end before.
+#[cold]
+#[inline(never)]
+pub(crate) fn wrong<const N: usize>(mut holder: Reader<'_>, ids: &[Id; N]) -> Malformed {
+    let (of, start) = (holder.of(), holder.position());
+    // Of an id that repeats the last counts.
+    let mut found = [(start, 0); N];
+    while !holder.is_empty() {
+        let Ok(key) = holder.key() else { break };
+        let from = holder;
+        if holder.pass(key).is_err() {
+            break;
+        }
+        if let Some((_, place)) = ids.iter().zip(&mut found).find(|(id, _)| id.key == key) {
+            let mut value = from;
+            let bytes = value.bytes(key).map_or(0, <[u8]>::len);
+            *place = (if bytes == 0 { start } else { holder.position().saturating_sub(bytes) }, bytes);
+        }
+    }
+    let wrong =
+        ids.iter().zip(found).find_map(|(id, (position, bytes))| Some((id, position, id.reason(bytes)?)));
+    let (id, position, reason) = wrong.expect("the caller has found an id that is wrong");
+    Malformed::new(position, reason, of, field_number(id.key))
+}
