@@ -46,7 +46,14 @@ impl Reason {
     /// The reason as a metric label.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Malformed(_) | Self::MalformedJson(_) => "malformed",
+            Self::Malformed(malformed) => match malformed.reason() {
+                sluice_otlp::Reason::NotTraces | sluice_otlp::Reason::Superseded => "not_traces",
+                _ => "malformed",
+            },
+            Self::MalformedJson(malformed) => match malformed.reason() {
+                sluice_otlp_json::Reason::NotTraces | sluice_otlp_json::Reason::Superseded => "not_traces",
+                _ => "malformed",
+            },
             Self::MessageTooLong => "message_too_long",
             Self::RowTooLarge => "row_too_large",
             Self::MessageTooLarge => "message_too_large",
@@ -61,6 +68,27 @@ impl Reason {
             Self::MessageTooLong | Self::RowTooLarge | Self::MessageTooLarge => None,
         }
     }
+
+    /// What would read the message, where it is in the other format.
+    fn advice(&self, value: &[u8]) -> Option<&'static str> {
+        match self {
+            Self::Malformed(_) if begins_like_json(value) => {
+                Some("it looks like JSON, which source.kafka.format: OtlpJson reads")
+            }
+            Self::MalformedJson(_) if sluice_otlp::validate(value).is_ok() => {
+                Some("it is OTLP in protobuf, which source.kafka.format: OtlpProto reads")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether this may be an object of JSON: a brace, and the quote of its first name or another brace. In protobuf the brace would begin a
+/// group, which OTLP has none of.
+fn begins_like_json(value: &[u8]) -> bool {
+    let value = value.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(value);
+    let Some(inside) = value.trim_ascii_start().strip_prefix(b"{") else { return false };
+    matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}'))
 }
 
 /// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
@@ -154,7 +182,10 @@ impl Rejected {
             digest: Digest::of(message.payload()),
             label: reason.label(),
             position: reason.position(),
-            text: reason.to_string(),
+            text: match reason.advice(message.payload().unwrap_or_default()) {
+                Some(advice) => format!("{reason}; {advice}"),
+                None => reason.to_string(),
+            },
         }
     }
 }
@@ -242,6 +273,26 @@ fn advice(refused: &Refused) -> &'static str {
 mod tests {
     use super::*;
     use crate::signals::metrics::reference;
+
+    #[test]
+    fn a_message_in_the_other_format_names_that_format() {
+        let protobuf = |value: &[u8]| {
+            let reason = Reason::Malformed(sluice_otlp::validate(value).unwrap_err());
+            reason.advice(value).is_some_and(|advice| advice.contains("OtlpJson"))
+        };
+        for json in ["{\"resourceSpans\":[]}", "{}", "\u{feff} {\n \"a\":1}", "\n{ \"resourceSpans\": ["] {
+            assert!(protobuf(json.as_bytes()), "{json}");
+        }
+        for other in [&b"{"[..], b"text", b"[{}]", b"\x0a\x7f", b"{\x01\"", b"\x00\x00\x00\x00\x01{}"] {
+            assert!(!protobuf(other), "{}", other.escape_ascii());
+        }
+        let json = |value: &[u8]| {
+            let reason = Reason::MalformedJson(sluice_otlp_json::validate(value).unwrap_err());
+            reason.advice(value).is_some_and(|advice| advice.contains("OtlpProto"))
+        };
+        assert!(json(b"\x0a\x00"));
+        assert!(!json(b"{") && !json(b"\x0a\x7f") && !json(br#"{"resourceLogs":[]}"#));
+    }
 
     #[test]
     fn the_advice_for_a_batch_is_a_config_that_is_accepted() {

@@ -337,7 +337,7 @@ impl Worker {
             return;
         }
         self.refetches.forget(id);
-        self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
+        self.parts.metrics.messages.reject(batch.label());
         batch.log(id, position, &self.parts.sizing);
         self.stop(reading);
     }
@@ -450,7 +450,7 @@ impl Worker {
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
                     block.add_message(message.offset(), spans, end_nanos_max);
-                    self.count(spans, payload.bytes.len());
+                    self.parts.metrics.messages.count(spans, message.payload());
                     self.took(reading, message);
                     return Taken::Yes;
                 }
@@ -479,12 +479,6 @@ impl Worker {
             // It is tried again before the next message.
             self.out_of_room = true;
         }
-    }
-
-    fn count(&self, spans: u64, message_bytes: usize) {
-        self.parts.metrics.spans.inc_by(spans);
-        self.parts.metrics.messages.inc();
-        self.parts.metrics.message_bytes.inc_by(message_bytes as u64);
     }
 
     fn report(&self, report: Report) {

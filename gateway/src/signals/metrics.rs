@@ -3,14 +3,17 @@
 //! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
 
 mod guarantee;
+mod messages;
 mod refused;
 mod spool;
 
 pub use guarantee::GuaranteeMetrics;
+pub use messages::MessageMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 
 use crate::reading::reject::ROW_REFUSED;
+use messages::REJECTED;
 use prometheus::{
     Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
     IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -38,14 +41,8 @@ pub struct WorkerSeconds {
 pub struct Metrics {
     registry: Registry,
     families: Vec<Family>,
-    /// Spans that were read and encoded.
-    pub spans: IntCounter,
-    /// Messages that were read.
-    pub messages: IntCounter,
-    /// Bytes of messages, decompressed.
-    pub message_bytes: IntCounter,
-    /// Messages that could not be read, by reason.
-    pub rejected: IntCounterVec,
+    /// Messages that were read, or could not be.
+    pub messages: MessageMetrics,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
@@ -238,9 +235,6 @@ impl MemoryParts {
 /// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
 const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
-/// Why a message is rejected: the labels of [`Reason`](crate::reading::reject::Reason).
-const REJECTED: [&str; 4] = ["malformed", "message_too_long", "row_too_large", "message_too_large"];
-
 impl Metrics {
     /// Makes all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
@@ -266,10 +260,7 @@ impl Metrics {
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
-            spans: make.counter("spans_total", "Spans read and encoded."),
-            messages: make.counter("messages_total", "Messages read."),
-            message_bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
-            rejected: make.counters("messages_rejected_total", "Messages that cannot be read.", &["reason"]),
+            messages: MessageMetrics::new(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",
@@ -476,11 +467,18 @@ mod tests {
             // One that is added does not compile before it is here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
-                Reason::MessageTooLong => REJECTED[1],
-                Reason::RowTooLarge => REJECTED[2],
-                Reason::MessageTooLarge => REJECTED[3],
+                Reason::MessageTooLong => REJECTED[2],
+                Reason::RowTooLarge => REJECTED[3],
+                Reason::MessageTooLarge => REJECTED[4],
             };
             assert_eq!(reason.label(), expected);
+        }
+        let metrics = br#"{"resourceMetrics":[]}"#;
+        for no_traces in [
+            Reason::Malformed(sluice_otlp::validate(b"\x12\x00").unwrap_err()),
+            Reason::MalformedJson(sluice_otlp_json::validate(metrics).unwrap_err()),
+        ] {
+            assert_eq!(no_traces.label(), REJECTED[1]);
         }
         let text = reference::metrics().text().unwrap();
         let is_there = |name: &str, reason: &str| {
@@ -488,6 +486,7 @@ mod tests {
             assert!(text.contains(&line), "{line}");
         };
         for reason in REJECTED {
+            is_there("messages_rejected", reason);
             is_there("dead_letters", reason);
             is_there("messages_skipped", reason);
         }

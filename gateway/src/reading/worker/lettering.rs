@@ -120,7 +120,7 @@ impl Worker {
         reason: &reject::Reason,
     ) -> Taken {
         let rejected = Rejected::of(message, reason);
-        self.parts.metrics.rejected.with_label_values(&[rejected.label]).inc();
+        self.parts.metrics.messages.reject(rejected.label);
         let stage = self.post(&rejected, message);
         let has_room = matches!(stage, Stage::UnderWay(_));
         reading.state = State::Lettering(Box::new(Lettering::new(rejected, stage)));

@@ -99,7 +99,7 @@ impl Worker {
         if let Some(reason) = self.malformed(message) {
             let rejected = Rejected::of(message, &reason);
             if let stage @ Stage::UnderWay(_) = self.post(&rejected, message) {
-                self.parts.metrics.rejected.with_label_values(&[rejected.label]).inc();
+                self.parts.metrics.messages.reject(rejected.label);
                 first.ahead.letters.push_back(Lettering::new(rejected, stage));
                 return;
             }

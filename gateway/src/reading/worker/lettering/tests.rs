@@ -31,8 +31,13 @@ use tokio::sync::mpsc;
 /// A mock takes milliseconds; a letter that was refused waits ten seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A span without anything.
-const GOOD: &[u8] = &[0x0a, 4, 0x12, 2, 0x12, 0];
+/// A span of its ids alone.
+#[rustfmt::skip]
+const GOOD: &[u8] = &[
+    0x0a, 32, 0x12, 30, 0x12, 28,
+    0x0a, 16, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    0x12, 8, 2, 2, 2, 2, 2, 2, 2, 2,
+];
 
 const BAD: &[u8] = b"{}";
 

@@ -1,0 +1,117 @@
+//! Metrics of the messages that workers take from Kafka.
+
+use super::Maker;
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Why a message is rejected: the labels of [`Reason`](crate::reading::reject::Reason).
+pub const REJECTED: [&str; 5] =
+    ["malformed", "not_traces", "message_too_long", "row_too_large", "message_too_large"];
+
+/// Why a message that can be read has no spans.
+const WITHOUT_SPANS: [&str; 3] = [NO_VALUE, EMPTY_VALUE, NO_SPANS];
+
+/// Kafka has no value of it: what marks a key as deleted in a compacted topic.
+const NO_VALUE: &str = "no_value";
+
+/// Its value has no bytes.
+const EMPTY_VALUE: &str = "empty_value";
+
+/// It is a request, and nobody has put spans into it.
+const NO_SPANS: &str = "no_spans";
+
+/// Handles of these metrics.
+#[derive(Debug, Clone)]
+pub struct MessageMetrics {
+    spans: IntCounter,
+    read: IntCounter,
+    bytes: IntCounter,
+    without_spans: IntCounterVec,
+    rejected: IntCounterVec,
+    rejected_at: IntGauge,
+}
+
+impl MessageMetrics {
+    /// Makes and registers them.
+    pub(super) fn new(make: &Maker) -> Self {
+        Self {
+            spans: make.counter("spans_total", "Spans read and encoded."),
+            read: make.counter("messages_total", "Messages read."),
+            bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
+            without_spans: make.by_reason(
+                "messages_without_spans_total",
+                "Messages read that have no spans, by why: no value in Kafka, a value of no bytes, or a request without spans.",
+                &WITHOUT_SPANS,
+            ),
+            rejected: make.by_reason("messages_rejected_total", "Messages that cannot be read.", &REJECTED),
+            rejected_at: make.gauge(
+                "message_rejected_timestamp_seconds",
+                "When a message was last rejected, in seconds since 1970; 0 before the first.",
+            ),
+        }
+    }
+
+    /// Counts a message that was read, and gave so many spans.
+    pub fn count(&self, spans: u64, value: Option<&[u8]>) {
+        self.spans.inc_by(spans);
+        self.read.inc();
+        self.bytes.inc_by(value.map_or(0, |bytes| bytes.len() as u64));
+        if spans == 0 {
+            let reason = match value {
+                None => NO_VALUE,
+                Some([]) => EMPTY_VALUE,
+                Some(_) => NO_SPANS,
+            };
+            self.without_spans.with_label_values(&[reason]).inc();
+        }
+    }
+
+    /// Counts a message, or a batch, that cannot be read.
+    pub fn reject(&self, reason: &str) {
+        self.rejected.with_label_values(&[reason]).inc();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.rejected_at.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::signals::metrics::reference;
+
+    fn lines(text: &str, of: &str) -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(of) && !line.ends_with(" 0"));
+        lines.map(|line| line.trim_start_matches("sluice_gateway_").to_owned()).collect()
+    }
+
+    #[test]
+    fn messages_without_spans_are_counted_by_why() {
+        let metrics = reference::metrics();
+        for (spans, value) in
+            [(0, None), (0, Some(&b""[..])), (0, Some(b"{}")), (0, Some(b"\x0a\x00")), (3, Some(b"spans"))]
+        {
+            metrics.messages.count(spans, value);
+        }
+        let text = metrics.text().unwrap();
+        assert_eq!(
+            lines(&text, "sluice_gateway_messages_without_spans_total"),
+            [
+                "messages_without_spans_total{reason=\"empty_value\"} 1",
+                "messages_without_spans_total{reason=\"no_spans\"} 2",
+                "messages_without_spans_total{reason=\"no_value\"} 1"
+            ]
+        );
+        assert_eq!(lines(&text, "sluice_gateway_messages_total"), ["messages_total 5"]);
+        assert_eq!(lines(&text, "sluice_gateway_message_bytes_total"), ["message_bytes_total 9"]);
+    }
+
+    #[test]
+    fn a_rejected_message_leaves_its_time() {
+        let metrics = reference::metrics();
+        let at = || lines(&metrics.text().unwrap(), "sluice_gateway_message_rejected_timestamp_seconds");
+        assert!(at().is_empty());
+        metrics.messages.reject("not_traces");
+        assert_eq!(at().len(), 1);
+        let counted = lines(&metrics.text().unwrap(), "sluice_gateway_messages_rejected_total");
+        assert_eq!(counted, ["messages_rejected_total{reason=\"not_traces\"} 1"]);
+    }
+}
