@@ -193,7 +193,7 @@ pub mod condition {
     pub const RECONCILING: &str = "Reconciling";
     /// True when nothing will change until someone changes something.
     pub const STALLED: &str = "Stalled";
-    /// Kafka answers, and every topic exists.
+    /// Kafka answers, every topic exists, and gateways do not reject all that they read of them.
     pub const SOURCE_REACHABLE: &str = "SourceReachable";
     /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts fail since.
     pub const SINK_REACHABLE: &str = "SinkReachable";
@@ -328,6 +328,12 @@ pub mod reason {
     pub const DRAIN_FAILED: &str = "DrainFailed";
     /// Volumes that are empty and to be deleted stay: the API server does not let their claims go.
     pub const NOT_DELETED: &str = "NotDeleted";
+
+    // SourceReachable
+    /// Gateways have rejected messages in the last 15 minutes: some of them while the condition is true, all while it is false.
+    pub const MESSAGES_REJECTED: &str = "MessagesRejected";
+    /// No message that gateways have read has a span; the condition is true, since OTLP allows it.
+    pub const MESSAGES_WITHOUT_SPANS: &str = "MessagesWithoutSpans";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.

@@ -10,6 +10,7 @@
 
 pub mod exposition;
 pub mod gateway;
+pub mod messages;
 pub mod told;
 
 use crate::kafka::{

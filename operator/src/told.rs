@@ -4,10 +4,14 @@
 use crate::{
     gateways::{self, Gateway},
     memory::Key,
-    sample::told::{Told, inserts as inserts_of, messages_lost, read, together},
+    sample::{
+        messages,
+        told::{Told, inserts as inserts_of, messages_lost, read, together},
+    },
     scaling,
 };
 use sluice_plan::{
+    observed::MessagesSeen,
     scale::Moment,
     sink::{self, SinkSeen, Watched},
 };
@@ -26,6 +30,8 @@ pub struct Said {
     pub told: Told,
     /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
     pub messages_lost: BTreeMap<u32, i64>,
+    /// What they have counted of messages; `None` when none of them said it.
+    pub messages: Option<MessagesSeen>,
     /// Whether what they insert comes through.
     pub sink: SinkSeen,
 }
@@ -81,6 +87,8 @@ impl Telling {
             .iter()
             .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
         let messages_lost = lost.collect();
+        let texts = answers.iter().filter_map(|answer| answer.text.as_deref().ok());
+        let messages = texts.filter_map(messages::read).reduce(MessagesSeen::and);
         let mut inserts = self.inserts(key, &ready);
         for answer in &answers {
             if let (Some(watched), Some(now)) =
@@ -89,7 +97,8 @@ impl Telling {
                 *watched = watched.look(now);
             }
         }
-        let said = Said { told: together(&told), messages_lost, sink: sink::together(inserts.values()) };
+        let sink = sink::together(inserts.values());
+        let said = Said { told: together(&told), messages_lost, messages, sink };
         if !answers.is_empty() {
             let known = Known { at: Moment(now), by: ready, said: said.clone(), inserts };
             self.known().insert(key.clone(), known);

@@ -1,7 +1,7 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of messages was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 55] = [
+pub const ALL: [State; 57] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -51,6 +51,8 @@ pub const ALL: [State; 55] = [
     // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.
     ("left-alone-unready", "Progressing", "InProgress"),
     ("malformed", "Degraded", "Failed"),
+    ("messages-rejected", "Healthy", "Current"),
+    ("messages-without-spans", "Healthy", "Current"),
     ("not-asked", "Progressing", "InProgress"),
     ("not-expandable", "Degraded", "Failed"),
     ("outdated", "Progressing", "InProgress"),

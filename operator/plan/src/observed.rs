@@ -6,6 +6,7 @@ mod gateway;
 mod hindrance;
 mod holder;
 mod memory;
+mod messages;
 mod schema;
 mod secret;
 mod source;
@@ -18,6 +19,7 @@ pub use gateway::GatewaySeen;
 pub use hindrance::Hindrance;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
+pub use messages::{MessagesSeen, Unreadable};
 pub(crate) use schema::is_said_by_the_job;
 pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
@@ -62,6 +64,8 @@ pub struct Observed {
     /// Messages that each gateway says Kafka deleted before they were read, since it was started, by its number; of those alone that
     /// have said it.
     pub messages_lost: BTreeMap<u32, i64>,
+    /// What gateways have counted of the messages that they took from Kafka; `None` when none said it.
+    pub messages: Option<MessagesSeen>,
     /// Whether what gateways insert comes through.
     pub sink: SinkSeen,
     /// What scaling came to.

@@ -5,6 +5,7 @@
 
 mod hindered;
 mod loss;
+mod messages;
 mod progress;
 mod removal;
 mod scaling;
@@ -98,7 +99,7 @@ fn verdicts(
         progress.ready(),
         progress.reconciling(),
         progress.stalled(),
-        verdict::source_reachable(pipeline, observed),
+        verdict::source_reachable(pipeline, observed, now),
         verdict::sink_reachable(pipeline, observed),
         verdict::schema_ready(pipeline, observed),
         match Intent::of(pipeline) {

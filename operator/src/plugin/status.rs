@@ -15,6 +15,9 @@ use std::fmt;
 const TO_BE_MENDED: [&str; 3] =
     [condition::SOURCE_REACHABLE, condition::SINK_REACHABLE, condition::SCHEMA_READY];
 
+/// Reasons with which Kafka is reachable, and what it holds is for a person to look at.
+const OF_MESSAGES: [&str; 2] = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
+
 /// Reasons with which a condition is false for a moment, and by itself well again.
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
 
@@ -187,6 +190,11 @@ impl Seen<'_> {
                 found.push(format!("{kind} is false ({reason}): {words}"));
             }
         }
+        if let Some((_, words)) =
+            self.words(condition::SOURCE_REACHABLE, "True").filter(|(reason, _)| OF_MESSAGES.contains(reason))
+        {
+            found.push(words.to_owned());
+        }
         if let Some((reason, words)) = self.words(condition::READY, "False")
             && FOR_A_PERSON.contains(&reason)
             && !found.iter().any(|line| line.ends_with(words))
@@ -309,6 +317,14 @@ mod tests {
                 "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
             ]
         );
+    }
+
+    #[test]
+    fn messages_that_gateways_reject_are_for_a_person_beside_a_pipeline_that_is_ready() {
+        let words = "gateways reject some of the messages (malformed)";
+        let rejected = condition("SourceReachable", "True", "MessagesRejected", words);
+        let story = Story::of(&pipeline(&well(&[rejected])));
+        assert_eq!((story.ready, story.to_do), (true, vec![words.to_owned()]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sluice_plan::scale::{Moment, PodSample};
 use std::collections::BTreeSet;
 
 const WORKER_SECONDS: &str = "sluice_gateway_worker_seconds_total";
-const MESSAGES: &str = "sluice_gateway_messages_total";
+pub(super) const MESSAGES: &str = "sluice_gateway_messages_total";
 const MESSAGE_BYTES: &str = "sluice_gateway_message_bytes_total";
 pub(super) const INSERT_FAILURES: &str = "sluice_gateway_insert_failures_total";
 const MEMORY_USED: &str = "sluice_gateway_memory_used_bytes";

@@ -86,6 +86,40 @@ async fn lost_messages_are_told_when_they_are_found_and_when_there_are_more() {
 }
 
 #[tokio::test]
+async fn messages_that_gateways_reject_stand_in_a_condition() {
+    let (mut bench, pods) = saying(ONCE).await;
+    assert_eq!(
+        bench.condition("prod", "SourceReachable"),
+        "Unknown NotProbed",
+        "older gateways do not say it"
+    );
+    let far_ahead = 4_000_000_000_u64;
+    for (without_spans, rejected_at, expected) in [
+        (0, 0, "True Ok"),
+        (10_u64, 0, "True MessagesWithoutSpans"),
+        (0, 1_000_000_000, "True Ok"),
+        (0, far_ahead, "True MessagesRejected"),
+        (10, far_ahead, "False MessagesRejected"),
+    ] {
+        pods.each(|gateway| {
+            gateway.messages = 10;
+            gateway.more = format!(
+                "{ONCE}sluice_gateway_messages_without_spans_total{{reason=\"no_value\"}} {without_spans}\n\
+                 sluice_gateway_messages_rejected_total{{reason=\"malformed\"}} 3\n\
+                 sluice_gateway_message_rejected_timestamp_seconds {rejected_at}\n"
+            );
+        });
+        bench.restart();
+        bench.reconcile("prod").await.unwrap();
+        assert_eq!(bench.condition("prod", "SourceReachable"), expected);
+        assert_eq!(bench.condition("prod", "Ready"), "True Running", "gateways go on");
+    }
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+}
+
+#[tokio::test]
 async fn partitions_that_are_added_are_told() {
     let (bench, _pods) = saying(ONCE).await;
     bench.server.take_events();

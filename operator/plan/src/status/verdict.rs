@@ -6,7 +6,7 @@ use crate::{
     scale::{Hold, Limit},
     secrets::mounted,
     sink::SinkSeen,
-    status::scaling::joined,
+    status::{messages, scaling::joined},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -60,8 +60,8 @@ impl Verdict {
     }
 }
 
-/// Whether Kafka answers and has every topic.
-pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+/// Whether Kafka answers and has every topic, and gateways can read what the topics hold.
+pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Verdict {
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, true) {
         return Verdict::no(unusable.reason, unusable.message);
     }
@@ -84,7 +84,9 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed) ->
         }
     }
     if missing.is_empty() {
-        Verdict::yes(reason::OK, format!("{partitions} partitions in {} topics", topics.len()))
+        messages::unreadable(pipeline, observed, now).unwrap_or_else(|| {
+            Verdict::yes(reason::OK, format!("{partitions} partitions in {} topics", topics.len()))
+        })
     } else {
         Verdict::no(reason::TOPIC_MISSING, format!("Kafka has no topic {}", missing.join(", ")))
     }

@@ -71,6 +71,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         queue: None,
         has_empty_queue: false,
         messages_lost: BTreeMap::new(),
+        messages: None,
         sink: SinkSeen::NotKnown,
         scaling: ScalingSeen::default(),
         rival: None,

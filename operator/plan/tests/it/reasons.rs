@@ -21,7 +21,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 54] = [
+const REASONS: [&str; 56] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -39,6 +39,8 @@ const REASONS: [&str; 54] = [
     "JobRunning",
     "Malformed",
     "Managed",
+    "MessagesRejected",
+    "MessagesWithoutSpans",
     "NotDeleted",
     "NotExpandable",
     "NotManaged",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build, plan, rollout, sink::SinkSeen, status,
+    WorkloadSeen, build, observed::MessagesSeen, plan, rollout, sink::SinkSeen, status,
 };
 
 fn now(second: u8) -> Time {
@@ -352,6 +352,33 @@ fn a_sink_that_takes_nothing_is_said_to_be_away_whatever_the_job_saw() {
     assert_eq!(of(&pipeline, SinkSeen::Well).0, "True/Ok");
     let rests = Observed { workload: None, ..well.clone() };
     assert_eq!(condition(&said(&pipeline, &rests), "SinkReachable").reason, "Ok", "nobody inserts");
+}
+
+#[test]
+fn what_gateways_cannot_read_is_said_and_remembered_while_none_answers() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let at = |second| now(second).0.as_second();
+    let seen = |read, without_spans, rejected_at| {
+        Some(MessagesSeen { read, without_spans, reasons: ["malformed".to_owned()].into(), rejected_at })
+    };
+    let of = |pipeline: &TracePipeline, messages| {
+        let status = said(pipeline, &Observed { messages, ..well.clone() });
+        let readable = condition(&status, "SourceReachable");
+        (format!("{}/{}", readable.status, readable.reason), readable.message.clone(), status)
+    };
+    assert_eq!(of(&pipeline, None).0, "True/Ok");
+    assert_eq!(of(&pipeline, seen(9, 1, None)).0, "True/Ok");
+    assert_eq!(of(&pipeline, seen(9, 9, None)).0, "True/MessagesWithoutSpans");
+    let (some, message, status) = of(&pipeline, seen(9, 1, Some(at(0))));
+    assert_eq!(some, "True/MessagesRejected");
+    assert!(message.contains("(malformed)") && message.contains("dead-letter demo list"), "{message}");
+    assert_eq!(summary_of(&status), "True/Running", "gateways go on");
+    let (rejected, all, none_is_read) = of(&pipeline, seen(0, 0, Some(at(0))));
+    assert_eq!(rejected, "False/MessagesRejected");
+    assert!(all.contains("the format OtlpProto?"), "{all}");
+    assert_eq!(summary_of(&none_is_read), "True/Running");
+    pipeline.status = Some(status.clone());
+    assert_eq!(of(&pipeline, None).2, status, "gateways are away");
 }
 
 /// Only what keeps rows out keeps a pipeline from being ready.
