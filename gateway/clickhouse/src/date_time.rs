@@ -4,7 +4,7 @@
 //! 2262-04-11, which is what `DateTime64(9)` and an `i64` of nanoseconds hold.
 //!
 //! ```text
-//! 2026-11-21T10:00:00[.123456789][Z|+01:00]      a space instead of T, and no zone (then UTC), are taken too
+//! 2026-11-21T10:00:00[.123456789][Z|+01:00]      t and z, a space instead of T, and no zone (then UTC), are taken too
 //! ```
 
 /// 1900-01-01 00:00:00 UTC, the earliest that the server prints as it is (ClickHouse documentation, `DateTime64`).
@@ -16,7 +16,8 @@ const FRACTION_DIGITS: usize = 9;
 /// Nanoseconds since 1970; `None` when the text is not a time or out of range.
 pub fn unix_nanos(text: &[u8]) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
-    let (clock, rest) = rest.strip_prefix(b"T").or_else(|| rest.strip_prefix(b" "))?.split_at_checked(8)?;
+    let (b'T' | b't' | b' ', rest) = rest.split_first()? else { return None };
+    let (clock, rest) = rest.split_at_checked(8)?;
     let days = days(numbers(date, b'-')?)?;
     let seconds_of_day = seconds_of_day(numbers(clock, b':')?)?;
     let (nanos, rest) = fraction(rest)?;
@@ -91,6 +92,8 @@ mod tests {
             ("1970-01-01T00:00:00Z", Some(0)),
             ("2023-11-14T22:13:20Z", Some(1_700_000_000_000_000_000)),
             ("2023-11-14 22:13:20.5", Some(1_700_000_000_500_000_000)),
+            ("2023-11-14t22:13:20z", Some(1_700_000_000_000_000_000)),
+            ("2023-11-14_22:13:20Z", None),
             ("2023-11-14T23:13:20.1234567891+01:00", Some(1_700_000_000_123_456_789)),
             ("2023-11-14T12:43:20-09:30", Some(1_700_000_000_000_000_000)),
             ("1969-12-31T23:59:59.999999999Z", Some(-1)),

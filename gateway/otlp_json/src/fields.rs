@@ -8,6 +8,9 @@ use sluice_otlp::OtlpMessage;
 /// `Span.trace_id` on the wire.
 pub(crate) const TRACE_ID: u8 = bytes(1, Kind::RequiredId(16)).key;
 
+/// `AnyValue.double_value` on the wire.
+pub(crate) const DOUBLE_VALUE: u8 = eight_bytes(4, Kind::Double).key;
+
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field {
@@ -31,7 +34,7 @@ pub(crate) enum Kind {
     Enumeration(&'static [&'static str]),
     /// A `fixed64`.
     Fixed64,
-    /// An `int64`.
+    /// The `int64` of an `AnyValue`. A number that is none is a double there.
     Int64,
     /// A `double`.
     Double,

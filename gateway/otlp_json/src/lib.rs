@@ -33,12 +33,14 @@
 //! | `bytesValue` | base64 of the standard or the URL alphabet, with or without padding |
 //! | 64-bit integers, times | decimal string or number |
 //! | any integer | also with fraction or exponent if it is whole (`1e3`, `"1.0"`): read as a double, so exact to 2^53 |
-//! | an integer that does not fit its type, or is not whole | malformed |
+//! | `intValue` that does not fit 64 bits, or is not whole | a double: SDKs in JavaScript write every whole number so, `1e300` too |
+//! | any other integer that does not fit its type, or is not whole | malformed |
 //! | `kind`, `code` | number (any of 32 bits) or name (`SPAN_KIND_SERVER`); an unknown name is malformed |
 //! | doubles | number, number in a string, `"NaN"`, `"Infinity"`, `"-Infinity"`; beyond the range of a double: malformed |
 //! | bools | `true`, `false` |
 //! | a surrogate without its other half (`\ud83d`) | U+FFFD: SDKs in JavaScript cut strings between the halves |
 //! | bytes that are not UTF-8, anywhere | malformed, as JSON has to be UTF-8 |
+//! | a control character in a string that is not escaped | malformed, as RFC 8259 has it |
 //! | a byte order mark in front | passed over |
 //! | no bytes at all | no spans, as in protobuf |
 //! | anything behind the object, a second one too | malformed: one message is one document |

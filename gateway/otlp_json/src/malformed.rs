@@ -37,6 +37,9 @@ pub enum Reason {
     /// Bytes that are not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
+    /// A control character in a string that is not escaped.
+    #[error("a control character in a string, which JSON wants escaped")]
+    ControlCharacter,
     /// Not JSON, or something behind it.
     #[error("not JSON")]
     NotJson,
@@ -62,7 +65,9 @@ pub enum Reason {
     #[error("a span without traceId or spanId")]
     IdMissing,
     /// An object that has members, but no `resourceSpans`.
-    #[error("an object without resourceSpans is no trace message; metrics, logs and parts of a message are none")]
+    #[error(
+        "an object without resourceSpans is no trace message; metrics, logs and parts of a message are none"
+    )]
     NotTraces,
     /// Spans in a member that OTLP has given up.
     #[error("OTLP has given instrumentationLibrarySpans up; spans are read from scopeSpans")]

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use sluice_otlp::OtlpMessage;
 use std::fmt;
 
-use crate::fields::{Field, Kind, TRACE_ID, field};
+use crate::fields::{DOUBLE_VALUE, Field, Kind, TRACE_ID, field};
 use crate::malformed::Reason;
 use crate::number::Number;
 use crate::text::{base64_bytes, read_base64, read_hex, replace_surrogates};
@@ -110,7 +110,14 @@ impl Output<'_> {
     fn number<E: Error>(&mut self, Field { key, kind }: Field, number: Number) -> Result<(), E> {
         let fits = match kind {
             Kind::Fixed64 => number.unsigned().map(|number| self.wire.fixed64(key, number)),
-            Kind::Int64 => number.signed().map(|number| self.wire.varint(key, number.cast_unsigned())),
+            Kind::Int64 => {
+                match number.signed() {
+                    Some(number) => self.wire.varint(key, number.cast_unsigned()),
+                    // JavaScript knows doubles alone, and its SDKs call whole ones integers, however large.
+                    None => self.wire.fixed64(DOUBLE_VALUE, number.double().to_bits()),
+                }
+                Some(())
+            }
             Kind::Double => {
                 self.wire.fixed64(key, number.double().to_bits());
                 Some(())
@@ -304,7 +311,9 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let key = self.field.key;
         match self.field.kind {
-            Kind::List(of) => while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {},
+            Kind::List(of) => {
+                while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {}
+            }
             Kind::Superseded if list.next_element::<IgnoredAny>()?.is_none() => {}
             Kind::Superseded => return Err(self.output.fail(Reason::Superseded)),
             _ => return Err(self.output.fail(Reason::TypeWrong)),

@@ -10,7 +10,7 @@
 //! | id of n bytes, base64 of n bytes | 8 + 2n, 8 + 4n/3 | 5 + n |
 //! | enumeration | 7 (`"kind":1`: 8), 15 when above 2^28 or negative as written here in 5 bytes: 9 | 2; 6 |
 //! | `fixed64`, `double` | 15 (`"timeUnixNano":1`) | 9 |
-//! | `int64` | 11 (`"intValue":1`), 12 when negative | 2; 11 |
+//! | `int64` | 11 (`"intValue":1`), 12 when negative; as a double 13 (`0.5`, `1e9` is whole) | 2; 11; 9 |
 //! | `bool` | 15 | 2 |
 //! | message | 6 + J | 5 + W ≤ 3 + J |
 //! | list of n messages | 7 + (n + 1) + ΣJ | Σ(5 + W), see below |

@@ -25,8 +25,9 @@ fn repeated(before: &str, piece: &str, after: &str) -> String {
 
 #[test]
 fn the_reader_is_total_and_linear() {
-    let span =
-        |fields: &str| format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{{{IDS},{fields}}}]}}]}}]}}");
+    let span = |fields: &str| {
+        format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{{{IDS},{fields}}}]}}]}}]}}")
+    };
     let known = "\"resourceSpans\":[]}";
     in_time("unknown names", &repeated("{", "\"a\":1,", known), Ok(0));
     in_time("unknown names alone", &repeated("{", "\"a\":1,", "\"a\":1}"), Err(Reason::NotTraces));

@@ -87,15 +87,37 @@ fn what_is_no_trace_is_malformed() {
     ] {
         assert_eq!(reason(other), Err(Reason::NotTraces), "{other}");
     }
-    for empty in ["{}", r#"{"resourceSpans":[]}"#, r#"{"resourceSpans":null,"other":1}"#, r#"{"resource_spans":[{}]}"#] {
+    for empty in
+        ["{}", r#"{"resourceSpans":[]}"#, r#"{"resourceSpans":null,"other":1}"#, r#"{"resource_spans":[{}]}"#]
+    {
         assert_eq!(reason(empty), Ok(0), "{empty}");
     }
-    let old = |value: &str| reason(&format!(r#"{{"resourceSpans":[{{"instrumentationLibrarySpans":{value}}}]}}"#));
+    let old =
+        |value: &str| reason(&format!(r#"{{"resourceSpans":[{{"instrumentationLibrarySpans":{value}}}]}}"#));
     assert_eq!(old(r#"[{"spans":[{}]}]"#), Err(Reason::Superseded));
     assert_eq!(old(r#"{"spans":[]}"#), Err(Reason::TypeWrong));
     assert_eq!((old("[]"), old("null")), (Ok(0), Ok(0)));
     let snake = r#"{"resourceSpans":[{"instrumentation_library_spans":[{}]}]}"#;
     assert_eq!(reason(snake), Err(Reason::Superseded));
+}
+
+#[test]
+fn control_characters_are_escaped_in_strings_and_blanks_between_them() {
+    let name = |text: &str| span(text).map(|span| span.name).map_err(|malformed| malformed.reason());
+    assert_eq!(name("\n\t\"name\" :\r\n \"a\\n\\u0000\""), Ok("a\n\0".to_owned()));
+    assert_eq!(
+        name("\"name\":\"\\\\\",\n\"kind\":1"),
+        Ok("\\".to_owned()),
+        "an escape that is escaped ends there"
+    );
+    for control in (0..0x20).filter_map(char::from_u32) {
+        let in_value = format!("\"name\":\"a{control}b\"");
+        let in_name = format!("\"na{control}me\":\"lost\"");
+        let unread = format!("\"other\":[{{\"x\":\"{control}\"}}]");
+        for text in [in_value, in_name, unread] {
+            assert_eq!(name(&text), Err(Reason::ControlCharacter), "{text:?}");
+        }
+    }
 }
 
 #[test]
@@ -172,6 +194,11 @@ fn every_member_of_a_value_is_read() {
     assert_eq!(value(r#"{"intValue":-0}"#), int(0));
     assert_eq!(value(r#"{"intValue":1e3}"#), int(1000));
     assert_eq!(value(r#"{"intValue":"-1.0"}"#), int(-1));
+    assert_eq!(value(r#"{"intValue":1e300}"#), double(1e300));
+    assert_eq!(value(r#"{"intValue":9223372036854775808}"#), double(9_223_372_036_854_775_808.0));
+    assert_eq!(value(r#"{"intValue":"-1e19"}"#), double(-1e19));
+    assert_eq!(value(r#"{"intValue":0.5}"#), double(0.5));
+    assert_eq!(value(r#"{"intValue":0.5,"stringValue":"s"}"#), Ok(Some(text("s"))));
     assert_eq!(value(r#"{"doubleValue":1}"#), double(1.0));
     // The nearest double: quick readers of decimals miss this one by a bit.
     assert_eq!(value(r#"{"doubleValue":1.0519095297047799e-213}"#), double(1.051_909_529_704_779_9e-213));
@@ -254,7 +281,9 @@ fn the_document_is_one_object_of_utf8() {
         (b"{\n\n\"a\":?}", Reason::NotJson, 8),
         (b"{\"a\":\"\xFF\"}", Reason::NotUtf8, 6),
         (b"{\"a\":\"\xED\xA0\x80\"}", Reason::NotUtf8, 6),
-        (b"{\"a\":\"\n\"}", Reason::NotJson, 6),
+        (b"{\"a\":\"\n\"}", Reason::ControlCharacter, 6),
+        (b"{\"a\":\n\"\\\"\t\"}", Reason::ControlCharacter, 9),
+        (b"{\"resourceSpans\0\":[]}", Reason::ControlCharacter, 15),
         (b"{\"resourceSpans\":{}}", Reason::TypeWrong, 19),
         (b"{\"resourceSpans\":[1]}", Reason::TypeWrong, 19),
         (b"\x0A\x02\x0A\x00", Reason::NotJson, 2), // protobuf
@@ -301,7 +330,7 @@ fn what_cannot_be_read_is_malformed_where_it_ends() {
         assert_eq!(malformed(wrong).0, Reason::TypeWrong, "{wrong}");
     }
     for (any_value, reason) in [
-        (r#"{"intValue":9223372036854775808}"#, Reason::NumberDoesNotFit),
+        (r#"{"intValue":1e999}"#, Reason::NotJson),
         (r#"{"intValue":"x"}"#, Reason::NotANumber),
         (r#"{"boolValue":"true"}"#, Reason::TypeWrong),
         (r#"{"boolValue":1}"#, Reason::TypeWrong),
@@ -329,6 +358,7 @@ fn the_smallest_texts_are_not_shorter_than_their_wire() {
         r#""events":[{"timeUnixNano":1}]"#.to_owned(),
         format!(r#""links":[{}{{}}]"#, "{},".repeat(100)),
         format!(r#""attributes":[{}{{}}]"#, r#"{"value":{"intValue":-1}},"#.repeat(1000)),
+        format!(r#""attributes":[{}{{}}]"#, r#"{"value":{"intValue":0.5}},"#.repeat(1000)),
         format!(r#""attributes":[{}{{}}]"#, format!(r#"{{"key":"{}"}},"#, "k".repeat(117)).repeat(1000)),
     ] {
         assert!(span(&fields).is_ok(), "{fields}");
