@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  walk --> span_row --> attributes --> json_text, value_text --> row buffer
+//!              |--> utf8: strings that are none
 //!              |--> resources: those that were seen a moment ago, as they stand in the row
 //!              `--> raw_limit: how much one message may write
 //! ```
@@ -20,4 +21,5 @@ pub mod raw_limit;
 pub mod attributes;
 
 mod json_text;
+mod utf8;
 pub(crate) mod value_text;

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | [`otlp_walk`] | a Kafka message | spans or `Malformed`, and work in proportion to the bytes |
 //! | [`otlp_json`] | a Kafka message in JSON | a message that the walk reads, not longer than the text, or `Malformed` |
-//! | [`otlp_rows`] | a Kafka message | its rows whole or not at all, and no more bytes than it may write; each can be read, its paths are unique |
+//! | [`otlp_rows`] | a Kafka message | its rows whole or not at all, and no more bytes than it may write; each can be read, its paths are unique, its strings are UTF-8 |
 //! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
 //! | [`frame_round_trip`] | rows | the frames made of them hold them, and the LZ4 blocks keep the format's rules |
 //! | [`native_block`] | a block's rows, or a Kafka message | columns that hold the same values as the rows, or a reason; rows of a message are rows |
@@ -29,6 +29,7 @@ mod rows {
     pub mod raw_limit;
     pub mod resources;
     pub mod span_row;
+    pub mod utf8;
     pub mod value_text;
 }
 

@@ -1,5 +1,5 @@
-//! A row of `otel_traces` in `RowBinary`, read as strictly as the server does and one thing more: no object has a path twice, which
-//! the server would refuse the whole INSERT for.
+//! A row of `otel_traces` in `RowBinary`, read as strictly as the server does and two things more: no object has a path twice, which
+//! the server would refuse the whole INSERT for, and strings are UTF-8, which its readers ask for.
 
 use std::collections::HashSet;
 
@@ -75,7 +75,9 @@ fn length(bytes: &mut Bytes<'_>) -> usize {
 }
 
 fn text<'a>(bytes: &mut Bytes<'a>) -> &'a [u8] {
-    bytes.text().expect("a row has a string here")
+    let text = bytes.text().expect("a row has a string here");
+    assert!(std::str::from_utf8(text).is_ok(), "{} is not UTF-8", text.escape_ascii());
+    text
 }
 
 fn map(bytes: &mut Bytes<'_>) {
@@ -97,6 +99,11 @@ fn object(bytes: &mut Bytes<'_>) {
 /// A tagged value: objects in arrays are looked into, all else is passed over.
 fn value(bytes: &mut Bytes<'_>) {
     match bytes.0 {
+        // String.
+        [0x15, string @ ..] => {
+            *bytes = Bytes(string);
+            text(bytes);
+        }
         // Array(JSON(...)).
         [0x1e, 0x30, limits @ ..] => {
             *bytes = behind_limits(limits);

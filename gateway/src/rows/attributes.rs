@@ -10,7 +10,7 @@
 //! | `Map` of text | [`map`] |
 //! | typed groups | [`nested`] |
 //!
-//! In all of them the first of two equal keys wins.
+//! In all of them the first of two equal keys wins; in `JSON`, of two equal paths.
 //!
 //! Limits: whoever calls says how long the buffer may become, which is what the row may still have. Every writer asks for room before
 //! it writes a key and its value ([`sluice_clickhouse::room`]); the row is given up when there is none. Scratch that a huge

@@ -4,12 +4,9 @@
 //! The depth is bounded by the walk, which refuses messages that nest deeper than protobuf's own limit. Escapes may make six
 //! bytes of one, and a byte that is not UTF-8 is three: the text is given up before the piece with which no row could hold it.
 
-use crate::rows::{attributes::Error, value_text};
+use crate::rows::{attributes::Error, utf8::REPLACEMENT, value_text};
 use sluice_clickhouse::room;
 use sluice_otlp::{KeyValue, Value};
-
-/// Stands for bytes that are not UTF-8 (the Unicode Standard, U+FFFD).
-const REPLACEMENT: &str = "\u{fffd}";
 
 /// Appends the JSON text of a value, of at most `bytes`. Bytes are base64; NaN and infinities are strings, as in OTLP's JSON
 /// encoding; bytes that are not UTF-8 become replacement characters, since JSON has no others.
@@ -88,7 +85,7 @@ impl Text<'_> {
         for chunk in text.utf8_chunks() {
             self.escaped(chunk.valid().as_bytes())?;
             if !chunk.invalid().is_empty() {
-                room::append(self.out, REPLACEMENT.as_bytes(), self.limit)?;
+                room::append(self.out, REPLACEMENT, self.limit)?;
             }
         }
         self.out.push(b'"');

@@ -36,6 +36,7 @@ mod words;
 use crate::rows::attributes::{self, AttributeWriter, Elements, Set};
 use crate::rows::raw_limit::{RawLimit, RawLimitPassed};
 use crate::rows::resources::{self, EncodedResources};
+use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
     frame::frame_bytes_max,
@@ -45,7 +46,7 @@ use sluice_clickhouse::{
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
-use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
+use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, is_utf8};
 
 /// Attribute that keeps a span's start when the row's timestamp is not it.
 pub const ORIGINAL_START: &[u8] = b"sluice.start_time_unix_nano";
@@ -217,9 +218,9 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         let Scratch { columns, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
         if !resources.recall(resource.message, shared) {
-            let name = service_name(resource)?;
+            let name = mended(service_name(resource)?, ROW_LEN_MAX)?;
             room::make(shared, name.len(), ROW_LEN_MAX)?;
-            put_string(shared, name);
+            put_string(shared, &name);
             let set = Set { columns: &columns.resource, attributes: &resource.attributes, extra: None };
             writer.write(shared, &set, ROW_LEN_MAX)?;
             resources.keep(resource.message, shared);
@@ -231,14 +232,38 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
         let Scratch { shared, scope_at, .. } = &mut *self.scratch;
         shared.truncate(*scope_at);
-        room::make(shared, scope.name.len() + scope.version.len(), ROW_LEN_MAX)?;
-        put_string(shared, scope.name);
-        put_string(shared, scope.version);
+        for text in [scope.name, scope.version] {
+            let text = mended(text, ROW_LEN_MAX.saturating_sub(shared.len()))?;
+            room::make(shared, text.len(), ROW_LEN_MAX)?;
+            put_string(shared, &text);
+        }
         // The table has no column for them, but a message is malformed wherever it is.
         Ok(scope.attributes.check()?)
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
+        if is_utf8(span.name) && is_utf8(span.trace_state) && is_utf8(span.status_message) {
+            self.row(span)
+        } else {
+            self.mended_row(span)
+        }
+    }
+}
+
+impl<S: FrameStore> SpanRows<'_, S> {
+    /// The row of a span whose own strings are not all UTF-8.
+    #[cold]
+    fn mended_row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
+        let name = mended(span.name, ROW_LEN_MAX)?;
+        let trace_state = mended(span.trace_state, ROW_LEN_MAX.saturating_sub(name.len()))?;
+        let bytes_left = ROW_LEN_MAX.saturating_sub(name.len() + trace_state.len());
+        let status_message = mended(span.status_message, bytes_left)?;
+        let (name, trace_state, status_message) = (&*name, &*trace_state, &*status_message);
+        self.row(&Span { name, trace_state, status_message, ..*span })
+    }
+
+    /// The row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
+    fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
         let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
         let row = self.rows.row();
         let start_at = row.len();
@@ -323,11 +348,12 @@ fn put_events<E>(
         room::make(row, size_of::<i64>(), limit)?;
         put_datetime64(row, nanos);
         let bytes_left = limit.saturating_sub(row.len() + names.len() + elements.bytes());
-        room::make(names, event.name.len(), names.len().saturating_add(bytes_left))?;
-        put_string(names, event.name);
+        let name = mended(event.name, bytes_left)?;
+        room::make(names, name.len(), names.len().saturating_add(bytes_left))?;
+        put_string(names, &name);
         let extra = original.map(|value| (ORIGINAL_TIME, value));
         let set = Set { columns, attributes: &event.attributes, extra };
-        writer.write_element(elements, &set, bytes_left.saturating_sub(event.name.len()))?;
+        writer.write_element(elements, &set, bytes_left.saturating_sub(name.len()))?;
     }
     room::make(row, names.len(), limit)?;
     put_len(row, span.events.len());
@@ -350,11 +376,12 @@ fn put_only_event<E>(
     for event in &span.events {
         let event = event?;
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
-        room::make(row, event.name.len(), limit)?;
+        let name = mended(event.name, limit.saturating_sub(row.len()))?;
+        room::make(row, name.len(), limit)?;
         put_len(row, 1);
         put_datetime64(row, nanos);
         put_len(row, 1);
-        put_string(row, event.name);
+        put_string(row, &name);
         let extra = original.map(|value| (ORIGINAL_TIME, value));
         let set = Set { columns, attributes: &event.attributes, extra };
         writer.write_only_element(row, elements, &set, limit)?;
@@ -380,9 +407,9 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     }
     put_len(row, len);
     for link in &span.links {
-        let trace_state = link?.trace_state;
+        let trace_state = mended(link?.trace_state, limit.saturating_sub(row.len()))?;
         room::make(row, trace_state.len(), limit)?;
-        put_string(row, trace_state);
+        put_string(row, &trace_state);
     }
     for link in &span.links {
         let bytes_left = limit.saturating_sub(row.len() + elements.bytes());

@@ -2,7 +2,7 @@
 //!
 //! | `AnyValue` | text |
 //! | --- | --- |
-//! | string | its bytes as they are |
+//! | string | as it is, in UTF-8 ([`crate::rows::utf8`]) |
 //! | bool, int | `true`, `false`, decimal digits |
 //! | double | the shortest digits that give the same number, as ECMAScript writes them: `0.5`, `1e+21`; `NaN`, `Infinity`, `-Infinity` |
 //! | bytes | base64 (RFC 4648, padded) |
@@ -12,7 +12,7 @@
 //! These are the texts of the OpenTelemetry Collector (`pcommon.Value.AsString`), but for NaN and infinities, for which it
 //! writes an error text, and for the order of a list's keys, which it sorts.
 
-use crate::rows::{attributes::Error, json_text};
+use crate::rows::{attributes::Error, json_text, utf8};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sluice_clickhouse::room;
 use sluice_otlp::Value;
@@ -32,7 +32,7 @@ pub fn put(out: &mut Vec<u8>, value: Value<'_>, bytes: usize) -> Result<(), Erro
     let limit = out.len().saturating_add(bytes);
     match value {
         Value::Empty => {}
-        Value::String(text) => room::append(out, text, limit)?,
+        Value::String(text) => utf8::append(out, text, limit)?,
         Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
         Value::Int(value) => put_int(out, value),
         Value::Double(value) => put_double(out, value),

@@ -1,7 +1,7 @@
 //! The bytes of rows whose spans are odd: one test for each line of gateway/VALUES.md that
 //! `rows.rs` does not have.
 
-use crate::encodes::{Case, attribute, encoded, message, resource, span};
+use crate::encodes::{Case, attribute, encoded, encoded_for, message, resource, span};
 use crate::rows::{PLAIN_REST, any, bare, bytes, text};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, any_value::Value},
@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::{
     },
 };
 use prost::Message as _;
+use sluice_clickhouse::column::{Layout, TableColumns};
 use sluice_gateway::reading::{encode::Encoded, reject::Reason};
 
 const TIMESTAMP: u64 = 1_700_000_000_000_000_000;
@@ -137,33 +138,84 @@ fn the_first_of_equal_keys_wins_whatever_its_type() {
 }
 
 #[test]
-fn bytes_that_are_not_text_pass_as_they_are() {
+fn bytes_that_are_not_text_are_replaced() {
     let mut odd = span(vec![attribute("k??", text("v??"))]);
     (odd.name, odd.trace_state) = ("n??".into(), "t??".into());
     odd.status = Some(Status { code: 2, message: "m??".into() });
     odd.events = vec![Event { time_unix_nano: 1, name: "e??".into(), ..Event::default() }];
-    let mut message = message(resource(vec![attribute("service.name", text("s??"))]), vec![odd]);
-    while let Some(at) = message.windows(2).position(|pair| pair == b"??") {
-        message[at..at + 2].copy_from_slice(b"\xff\xfe");
-    }
+    let message = broken(message(resource(vec![attribute("service.name", text("s??"))]), vec![odd]));
     let expected = bytes(&[
         &TIMESTAMP.to_le_bytes(),
         b"\x20000102030405060708090a0b0c0d0e0f",
-        b"\x100001020304050607\x00",              // SpanId, ParentSpanId
-        b"\x03t\xff\xfe",                         // TraceState
-        b"\x03n\xff\xfe",                         // SpanName
-        b"\x06Server",                            // SpanKind
-        b"\x03s\xff\xfe",                         // ServiceName
-        b"\x01\x0cservice.name\x15\x03s\xff\xfe", // ResourceAttributes
-        b"\x05scope\x011",                        // ScopeName, ScopeVersion
-        b"\x01\x03k\xff\xfe\x15\x03v\xff\xfe",    // SpanAttributes
-        b"\x05\0\0\0\0\0\0\0",                    // Duration
-        b"\x05Error\x03m\xff\xfe",                // StatusCode, StatusMessage
-        b"\x01\x01\0\0\0\0\0\0\0",                // Events.Timestamp
-        b"\x01\x03e\xff\xfe\x01\x00",             // Events.Name, Events.Attributes
-        b"\0\0\0\0",                              // Links
+        b"\x100001020304050607\x00",        // SpanId, ParentSpanId
+        b"\x07t??",                         // TraceState
+        b"\x07n??",                         // SpanName
+        b"\x06Server",                      // SpanKind
+        b"\x07s??",                         // ServiceName
+        b"\x01\x0cservice.name\x15\x07s??", // ResourceAttributes
+        b"\x05scope\x011",                  // ScopeName, ScopeVersion
+        b"\x01\x07k??\x15\x07v??",          // SpanAttributes
+        b"\x05\0\0\0\0\0\0\0",              // Duration
+        b"\x05Error\x07m??",                // StatusCode, StatusMessage
+        b"\x01\x01\0\0\0\0\0\0\0",          // Events.Timestamp
+        b"\x01\x07e??\x01\x00",             // Events.Name, Events.Attributes
+        b"\0\0\0\0",                        // Links
     ]);
-    assert_eq!(encoded(&message), expected);
+    assert_eq!(encoded(&message), with_replacements(&expected));
+}
+
+/// The bytes with U+FFFD for every question mark.
+fn with_replacements(bytes: &[u8]) -> Vec<u8> {
+    bytes
+        .iter()
+        .flat_map(|byte| if *byte == b'?' { "\u{fffd}".as_bytes().to_vec() } else { vec![*byte] })
+        .collect()
+}
+
+/// The message with a byte that is no text for every question mark.
+fn broken(mut message: Vec<u8>) -> Vec<u8> {
+    message.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
+    message
+}
+
+#[test]
+fn strings_in_values_are_replaced_and_equal_keys_are_found_after_that() {
+    let nested = list(vec![attribute("m??", text("w??")), attribute("m\u{fffd}\u{fffd}", text("late"))]);
+    let attributes = vec![
+        attribute("k\u{fffd}\u{fffd}", text("first")),
+        attribute("k??", text("late")),
+        attribute("a", Some(any(array(vec![any(Value::StringValue("x??".into()))])))),
+        attribute("l??", Some(any(nested))),
+    ];
+    let json = b"\x03\x07k??\x15\x05first\x01a\x1e\x23\x15\x01\x00\x07x??\x0fl??.m??\x15\x07w??";
+    let map = b"\x03\x07k??\x05first\x01a\x0b[\"x??\"]\x07l??\x26{\"m??\":\"w??\",\"m??\":\"late\"}";
+    for (layout, expected) in [(Layout::Json, &json[..]), (Layout::Map, map)] {
+        let row = encoded_for(
+            TableColumns::of_layout(layout),
+            &broken(message(resource(vec![]), vec![span(attributes.clone())])),
+        );
+        let expected = with_replacements(expected);
+        let found = row.windows(expected.len()).any(|part| part == expected);
+        assert!(found, "{layout:?}: {}", row.escape_ascii());
+    }
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        let columns = TableColumns::of_layout(layout);
+        let replaced = with_replacements(b"?");
+        let all = encoded_for(columns, &broken(message(resource(vec![]), vec![span(attributes.clone())])));
+        let is_replaced = all.windows(3).filter(|bytes| *bytes == replaced).count();
+        assert!(is_replaced >= 8 && !all.contains(&0xff), "{layout:?}");
+    }
+}
+
+#[test]
+fn a_string_that_grows_beyond_the_row_rejects_its_message() {
+    // Three bytes for each.
+    let long = "?".repeat(4 << 20);
+    let named = Span { name: long.clone(), ..span(vec![]) };
+    for odd in [span(vec![attribute("k", text(&long))]), span(vec![attribute(&long, text("v"))]), named] {
+        let message = broken(message(resource(vec![]), vec![odd]));
+        assert_eq!(Case::new(64 << 20).add(&message), Encoded::Rejected(Reason::RowTooLarge));
+    }
 }
 
 /// `SpanAttributes`, and Duration with what follows, of a span from `start` to `end`.

@@ -2,7 +2,7 @@
 //!
 //! | `AnyValue` | JSON value |
 //! | --- | --- |
-//! | string | String, its bytes as they are |
+//! | string | String, in UTF-8 ([`crate::rows::utf8`]) |
 //! | bool, int, double | Bool, Int64, Float64 (NaN and infinities kept) |
 //! | bytes | String, base64 (RFC 4648, padded), as OTLP's own JSON encoding has it |
 //! | array of one scalar type | Array(Nullable(T)) |
@@ -11,7 +11,7 @@
 //! | key-value list | its members under dotted paths |
 //! | empty | absent; an element of an array is null |
 //!
-//! Paths are unique by construction. Of two equal keys the first wins; a literal key `a.b` wins over `b` in a list `a`,
+//! Paths are unique by construction. Of two equal paths the first wins, so that lists under equal keys are joined; a literal key `a.b` wins over `b` in a list `a`,
 //! wherever it stands: lists are therefore written after everything else. What is left out is read all the same, so that a message is
 //! malformed or not whatever the table is like.
 //!
@@ -25,7 +25,7 @@
 //! the member or element with which it would pass its limit.
 
 use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
-use crate::rows::{json_text, value_text};
+use crate::rows::{json_text, utf8::mended, value_text};
 use sluice_clickhouse::{
     json::{
         JsonObject, put_empty_object, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null,
@@ -147,7 +147,7 @@ impl Members<'_> {
             match value {
                 Value::Empty => {}
                 Value::KeyValues(_) if depth < DEPTH_MAX => lists = true,
-                value => self.member(key, value, depth)?,
+                value => self.unusual_member(key, value, depth)?,
             }
         }
         if lists { self.write_lists(attributes, depth) } else { Ok(()) }
@@ -157,16 +157,35 @@ impl Members<'_> {
         for attribute in attributes {
             let KeyValue { key, value: Value::KeyValues(list) } = attribute? else { continue };
             let before = self.scratch.prefix.len();
-            // A path that is longer than the row has no member that fits it.
-            room::make(&mut self.scratch.prefix, key.len() + 1, self.limit)?;
-            if depth > self.root {
-                self.scratch.prefix.push(b'.');
-            }
-            self.scratch.prefix.extend_from_slice(key);
+            self.push_prefix(key, depth)?;
             self.write(&list, depth + 1)?;
             self.scratch.prefix.truncate(before);
         }
         Ok(())
+    }
+
+    /// Makes the prefix that of a list's members.
+    fn push_prefix(&mut self, key: &[u8], depth: usize) -> Result<(), NoRoom> {
+        let key = mended(key, self.limit)?;
+        // A path that is longer than the row has no member that fits it.
+        room::make(&mut self.scratch.prefix, key.len() + 1, self.limit)?;
+        if depth > self.root {
+            self.scratch.prefix.push(b'.');
+        }
+        self.scratch.prefix.extend_from_slice(&key);
+        Ok(())
+    }
+
+    /// A member whose strings may be none, or whose value is no scalar.
+    fn unusual_member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
+        let key = mended(key, self.bytes_left())?;
+        match value {
+            Value::String(text) => {
+                let text = mended(text, self.bytes_left().saturating_sub(key.len()))?;
+                self.member(&key, Value::String(&text), depth)
+            }
+            value => self.member(&key, value, depth),
+        }
     }
 
     /// A scalar under its own key, which is what nearly all members are: without prefix, and with no rule to ask for.
@@ -286,7 +305,7 @@ impl Members<'_> {
             }
             return Ok(());
         }
-        let bytes = self.bytes_left();
+        let bytes = self.bytes_left().saturating_sub(key.len());
         self.scratch.text.clear();
         value_text::put(&mut self.scratch.text, value, bytes)?;
         self.room(key.len() + self.scratch.text.len())?;
@@ -346,8 +365,14 @@ impl Members<'_> {
         put_array_header(self.object.buffer(), kind, shape.len, self.elements);
         for element in &array {
             let element = element?;
-            self.room(value_bytes(&element))?;
-            self.element(kind, element, depth)?;
+            if let Value::String(text) = element {
+                let text = mended(text, self.bytes_left())?;
+                self.room(text.len())?;
+                self.element(kind, Value::String(&text), depth)?;
+            } else {
+                self.room(value_bytes(&element))?;
+                self.element(kind, element, depth)?;
+            }
         }
         Ok(())
     }

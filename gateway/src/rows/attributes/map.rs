@@ -11,7 +11,7 @@
 //! Limits: a row is given up before the key and value with which it would pass its limit.
 
 use super::{Error, Set, all_stored, scalar_bytes};
-use crate::rows::value_text;
+use crate::rows::{utf8::mended, value_text};
 use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
     json_paths::JsonPaths,
@@ -87,8 +87,9 @@ fn put_members(
         }
         let Some(attribute) = attributes_left.next() else { break };
         let KeyValue { key, value } = attribute?;
+        let key = mended(key, limit.saturating_sub(map.buffer().len()))?;
         room::make(map.buffer(), key.len(), limit)?;
-        if map.path(key) {
+        if map.path(&key) {
             text.clear();
             value_text::put(text, value, limit.saturating_sub(map.buffer().len()))?;
             room::make(map.buffer(), text.len(), limit)?;

@@ -14,7 +14,7 @@
 //! Limits: a set is given up before the key and value with which it would have more bytes than the row may still have.
 
 use super::{Error, Set, scalar_bytes, value_bytes};
-use crate::rows::{json_text, value_text};
+use crate::rows::{json_text, utf8::mended, value_text};
 use sluice_clickhouse::{
     column::Group,
     groups::Groups,
@@ -33,10 +33,16 @@ pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: us
         }
         let Some(attribute) = attributes_left.next() else { break };
         let KeyValue { key, value } = attribute?;
+        let key = mended(key, bytes.saturating_sub(groups.bytes()))?;
+        let key = &*key;
         groups.make_room(key.len() + value_bytes(&value), bytes)?;
         match value {
             Value::Empty => {}
-            Value::String(value) => groups.string(key, value),
+            Value::String(value) => {
+                let value = mended(value, bytes.saturating_sub(groups.bytes() + key.len()))?;
+                groups.make_room(key.len() + value.len(), bytes)?;
+                groups.string(key, &value);
+            }
             Value::Bool(value) => groups.bool(key, value),
             Value::Int(value) => groups.int(key, value),
             Value::Double(value) => groups.double(key, value),
@@ -64,7 +70,7 @@ fn put_json(
 ) -> Result<(), Error> {
     let prefix = if matches!(value, Value::Array(_)) { Group::SLICE_PREFIX } else { Group::MAP_PREFIX };
     text.clear();
-    json_text::put(text, value, bytes.saturating_sub(groups.bytes()))?;
+    json_text::put(text, value, bytes.saturating_sub(groups.bytes() + key.len()))?;
     groups.make_room(key.len() + text.len(), bytes)?;
     groups.complex(prefix, key, text);
     Ok(())

@@ -21,16 +21,17 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
     let mut value = span("value that is not text", vec![attribute("k", text("??value"))]);
     value.span_id = b"not txt2".to_vec();
     let replaced = vec![attribute("k", array(vec![Some(text("??value"))]))];
-    let (key, value_hex) = ("FFFE6B6579", "FFFE76616C7565");
+    // Two replacement characters, then `key` and `value`.
+    let (key, value_hex) = ("EFBFBDEFBFBD6B6579", "EFBFBDEFBFBD76616C7565");
     vec![
         Case::new("bytes that are not text", with_invalid_utf8(message(odd)))
             .found_by("SpanId = '6e6f742074657874'")
             .only_in_protobuf()
             .everywhere(&[
-                ("hex(SpanName)", "FFFE6E616D65"),
-                ("hex(TraceState)", "FFFE"),
-                ("hex(StatusMessage)", "FFFE"),
-                ("hex(Events.Name[1])", "FFFE"),
+                ("hex(SpanName)", "EFBFBDEFBFBD6E616D65"),
+                ("hex(TraceState)", "EFBFBDEFBFBD"),
+                ("hex(StatusMessage)", "EFBFBDEFBFBD"),
+                ("hex(Events.Name[1])", "EFBFBDEFBFBD"),
             ])
             .json(&[("hex(JSONAllPaths(SpanAttributes)[1])", key)])
             .map(&[("arrayMap(x -> hex(x), mapKeys(SpanAttributes))", &format!("['{key}']"))])
@@ -40,7 +41,7 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
             .json(&[("hex(assumeNotNull(SpanAttributes.k.:String))", value_hex)])
             .map(&[("hex(SpanAttributes['k'])", value_hex)])
             .nested(&[("hex(SpanAttributesString.Value[1])", value_hex)]),
-        // In JSON text, two replacement characters.
+        // In JSON text and in an array.
         Case::new(
             "text of what is not text",
             with_invalid_utf8(message(span("text of what is not text", replaced))),

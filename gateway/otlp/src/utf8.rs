@@ -1,0 +1,74 @@
+//! Whether a string is UTF-8, as proto3 demands of every `string`.
+//!
+//! Not every producer keeps to that (one that cuts strings by bytes does not), and readers of protobuf differ in whether they refuse it. The
+//! walk gives such strings to its sink, which decides.
+//!
+//! Cost: nearly all strings are ASCII and have 8 to 64 bytes, which are looked at in words that may overlap: 8 to 16 instructions.
+
+/// The top bits of eight bytes, none of which is set in ASCII.
+const TOP_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Whether a string is UTF-8.
+#[inline(always)]
+pub fn is_utf8(text: &[u8]) -> bool {
+    is_ascii(text) || is_other_utf8(text)
+}
+
+#[cold]
+#[inline(never)]
+fn is_other_utf8(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok()
+}
+
+/// Whether all bytes are ASCII.
+#[inline(always)]
+pub(crate) fn is_ascii(text: &[u8]) -> bool {
+    let bits = if text.len() > 64 {
+        return text.is_ascii();
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<32>(), text.last_chunk::<32>()) {
+        words(first) | words(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<16>(), text.last_chunk::<16>()) {
+        words(first) | words(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        words(first) | words(last)
+    } else {
+        text.iter().fold(0, |bits, byte| bits | u64::from(*byte))
+    };
+    bits & TOP_BITS == 0
+}
+
+/// All words of so many bytes, a multiple of 8, in one.
+#[inline(always)]
+fn words<const N: usize>(bytes: &[u8; N]) -> u64 {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().fold(0, |bits, word| bits | u64::from_ne_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_byte_that_is_not_ascii_is_found_wherever_it_stands() {
+        for length in 0..200 {
+            let text = vec![b'a'; length];
+            assert!(is_ascii(&text) && is_utf8(&text), "{length}");
+            for at in 0..length {
+                let text: Vec<u8> = (0..length).map(|place| if place == at { 0x80 } else { b'a' }).collect();
+                assert!(!is_ascii(&text) && !is_utf8(&text), "{at} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_characters_are_utf8_and_their_pieces_are_not() {
+        for text in ["é", "long enough for two words: 😀", "\u{80}\u{7ff}\u{800}\u{ffff}\u{10ffff}"] {
+            assert!(is_utf8(text.as_bytes()), "{text}");
+            let (_, cut_short) = text.as_bytes().split_last().unwrap();
+            assert!(!is_utf8(cut_short), "{text}");
+        }
+        for broken in [&b"\xed\xa0\x80"[..], b"\xc0\x80", b"\xf4\x90\x80\x80"] {
+            assert!(!is_utf8(broken), "{}", broken.escape_ascii());
+        }
+    }
+}
