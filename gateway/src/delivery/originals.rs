@@ -122,8 +122,8 @@ mod tests {
             let goes = Goes(gone.clone());
             Ok(Box::new(move |_: &PartitionId, offset: i64| {
                 let _alive = &goes;
-                let brokers = "away".to_owned();
-                if offset < 0 { Err(ReadError::Cluster { brokers }) } else { Ok(None) }
+                let topic = "away".to_owned();
+                if offset < 0 { Err(ReadError::Missing { topic, partition: None }) } else { Ok(None) }
             }) as Client)
         };
         (Originals::start_with(open, idle_wait).unwrap(), opened, gone_in)
