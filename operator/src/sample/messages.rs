@@ -2,7 +2,7 @@
 
 use super::{exposition::lines, gateway::MESSAGES};
 use sluice_plan::observed::MessagesSeen;
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 const WITHOUT_SPANS: &str = "sluice_gateway_messages_without_spans_total";
 const REJECTED: &str = "sluice_gateway_messages_rejected_total";
@@ -21,9 +21,7 @@ pub fn read(text: &str) -> Option<MessagesSeen> {
             MESSAGES => read = line.whole(),
             WITHOUT_SPANS => without_spans = without_spans.saturating_add(line.whole().unwrap_or(0)),
             REJECTED if line.value > 0.0 && reasons.len() < REASONS_MAX => {
-                reasons.extend(
-                    line.label("reason").filter(|reason| is_word(reason)).map(|reason| reason.into_owned()),
-                );
+                reasons.extend(line.label("reason").filter(|reason| is_word(reason)).map(Cow::into_owned));
             }
             REJECTED_AT => rejected_at = line.whole(),
             _ => {}
