@@ -94,8 +94,8 @@ impl Standing {
         let (asked, wait) = oneshot::channel();
         self.known().wanted.push((shard, asked));
         self.ask.notify_one();
-        // Dropped once it was tried, or when nobody asks any more.
-        let _ = wait.await;
+        // Ends with an error, once it was tried or when nobody asks any more: the other end was dropped.
+        wait.await.ok();
     }
 
     /// Whether materialized views hang below this shard's table.

@@ -103,7 +103,8 @@ fn of_events() -> Case {
 pub fn fields() -> Vec<Case> {
     vec![
         Case::span("ids, a span id of 3 bytes", |span| span.span_id = vec![1, 2, 3]).rejected("malformed"),
-        Case::span("ids, a parent of 20 bytes", |span| span.parent_span_id = vec![0xab; 20]).rejected("malformed"),
+        Case::span("ids, a parent of 20 bytes", |span| span.parent_span_id = vec![0xab; 20])
+            .rejected("malformed"),
         Case::span("ids, a linked trace of 1 byte", |span| {
             span.links = vec![Link { trace_id: vec![0xab], ..Link::default() }];
         })
@@ -188,8 +189,7 @@ pub fn parts() -> Vec<Case> {
     let mut unknown = span("parts, unknown fields", vec![]).encode_to_vec();
     unknown.extend(field(2_000, b"new"));
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
-    let unknown =
-        [field(999, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
+    let unknown = [field(999, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
     let undeclared = "arrayConcat(JSONAllPaths(SpanAttributes), JSONDynamicPaths(ResourceAttributes))";
     let shop = ("{'service.name':'shop'}", "String {'service.name':'shop'}");
     vec![
