@@ -200,9 +200,8 @@ async fn answers(
             let (api, version) = (request.api, request.version);
             let passage = Passage { leg: Leg::Answered, request, broker: shared.broker };
             match shared.gate.pass(passage).await {
-                Verdict::Pass => {}
                 Verdict::Unnamed if api == METADATA => frame = without_cluster(&frame, version),
-                Verdict::Unnamed => {}
+                Verdict::Pass | Verdict::Unnamed => {}
                 Verdict::Drop => continue,
                 Verdict::Reset => return Ok(()),
             }
