@@ -296,8 +296,8 @@ async fn what_a_larger_batch_limit_lets_be_read_is_inserted_though_a_batch_behin
     let topic = Topic::create_with(test, 1, &[("max.message.bytes", MESSAGE_BYTES_MAX)]).await;
     let scene = Scene::of(topic, test).await;
     for kib in [0, 1_500, 0, 3_000, 0] {
-        let text = "v".repeat(kib << 10);
-        scene.topic.produce(0, &message(vec![span(vec![attribute("text", string(&text))])]));
+        let value = "v".repeat(kib << 10);
+        scene.topic.produce(0, &message(vec![span(vec![attribute("text", string(&value))])]));
     }
     for (batch_mib, memory_mib, inserted) in [(1, 192, 1), (2, 256, 3), (4, 320, 5)] {
         let mut gateway = scene.start("gateway-0", |config| {
