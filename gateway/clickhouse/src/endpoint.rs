@@ -121,7 +121,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The header `Authorization` with both (RFC 7617, in UTF-8). `ClickHouse`'s own headers would lose spaces at a password's ends.
+    /// The header `Authorization` with both (RFC 7617, in UTF-8). `ClickHouse`'s own headers would lose spaces at a password's ends. Without a
+    /// name the user is `default`, as in those headers; this one `ClickHouse` would refuse.
     ///
     /// # Errors
     /// [`UserError`] for a user with a colon in its name.
@@ -129,7 +130,8 @@ impl Credentials {
         if self.user.contains(':') {
             return Err(UserError { user: self.user.clone() });
         }
-        let pair = STANDARD.encode(format!("{}:{}", self.user, self.password));
+        let user = if self.user.is_empty() { "default" } else { &self.user };
+        let pair = STANDARD.encode(format!("{user}:{}", self.password));
         let mut value =
             HeaderValue::from_str(&format!("Basic {pair}")).expect("base64 is letters, digits and signs");
         // Keeps it out of every debug text.
@@ -165,6 +167,7 @@ mod tests {
         // RFC 7617, section 2.
         assert_eq!(of("Aladdin", "open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         assert_eq!(of("a", " b\n").unwrap(), "Basic YTogYgo=");
+        assert_eq!(of("", "").unwrap(), of("default", "").unwrap());
         assert!(of("a", "b").unwrap().is_sensitive());
         assert!(of("a:b", "c").unwrap_err().to_string().contains("a:b"));
     }
