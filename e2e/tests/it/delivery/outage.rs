@@ -112,15 +112,13 @@ impl Waits {
     }
 }
 
-/// While the sink is away, a worker that has nothing to do waits for it, though messages are read as they come. How long it works before its
-/// memory is full depends on the machine, so what is asked is whom it waited for.
+/// While the sink is away, a worker that has nothing to do waits for it, though messages are read as they come. For how long it has something
+/// to do depends on the machine: on busy cores it waits for a core in the middle of its work. So what is asked is whom it waited for.
 fn assert_waited_for_the_sink(before: Waits, after: Waits) -> Result<()> {
     let (source, sink) = (after.source - before.source, after.sink - before.sink);
-    // Each gateway has a worker at least.
-    let away = OUTAGE.as_secs_f64() * f64::from(after.gateways);
     ensure!(
-        sink > 0.25 * away && source < 0.1 * sink,
-        "within {away} s of gateways their workers waited {source:.1} s for messages and {sink:.1} s for the sink"
+        sink > 1.0 && source < 0.1 * sink,
+        "while the sink was away, workers waited {source:.1} s for messages and {sink:.1} s for the sink"
     );
     Ok(())
 }
