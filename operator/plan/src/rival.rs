@@ -11,7 +11,9 @@ use sluice_crds::TracePipeline;
 /// Brokers are the same when one address is: that two addresses lead to one cluster cannot be known here.
 pub fn rival<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a TracePipeline>) -> Option<String> {
     let own = Member::of(pipeline)?;
-    let before = all.filter_map(Member::of).filter(|other| other.shares_with(&own) && other.is_before(&own));
+    // Among all of them may be a newer version of this one, which has the group meanwhile.
+    let others = all.filter_map(Member::of).filter(|other| !other.is_named_as(&own));
+    let before = others.filter(|other| other.shares_with(&own) && other.is_before(&own));
     let first = before.reduce(|first, other| if other.is_before(&first) { other } else { first });
     first.map(|other| format!("{}/{}", other.age.1, other.age.2))
 }
@@ -41,6 +43,10 @@ impl<'a> Member<'a> {
             has_it_at: having.map_or(&[][..], |status| &status.bootstrap_servers[..]),
             age: (created, meta.namespace.as_deref()?, meta.name.as_deref()?),
         })
+    }
+
+    fn is_named_as(&self, other: &Self) -> bool {
+        (self.age.1, self.age.2) == (other.age.1, other.age.2)
     }
 
     fn shares_with(&self, other: &Self) -> bool {

@@ -385,6 +385,13 @@ fn whoever_has_a_group_keeps_it_from_an_older_pipeline_that_is_edited_to_it() {
 }
 
 #[test]
+fn a_newer_version_of_a_pipeline_takes_no_group_from_it() {
+    let before = member("young", 2, "g", &["b:1"]);
+    let now = that_runs(before.clone(), "g", &["b:1"]);
+    assert_eq!(rival(&before, [&now].into_iter()), None);
+}
+
+#[test]
 fn a_plan_says_whose_group_it_has_and_a_pipeline_that_waits_goes_on_saying_so() {
     let mut pipeline = member("old", 1, "g", &["a:1"]);
     pipeline.status = Some(said(&pipeline, &observed(&pipeline, 12)));
