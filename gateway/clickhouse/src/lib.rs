@@ -73,6 +73,7 @@ pub mod native;
 pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;
+#[cfg(feature = "client")]
 pub mod rehearsal;
 pub mod room;
 pub mod row_ends;
