@@ -377,7 +377,7 @@ impl Assignment {
         let Begins { generation, ranges, taken, lost } = match self.arrivals.begin(&id, beginning, stats) {
             arrivals::Outcome::Begins(begins) => *begins,
             arrivals::Outcome::Halted(generation) => {
-                // What it was told of is another generation's, or nobody's.
+                // Releases the spooled ranges that were reserved for this generation.
                 self.orders_waiting.push_back(Order::Forget { id, generation, is_leaving: false });
                 return;
             }

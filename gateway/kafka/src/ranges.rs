@@ -277,7 +277,7 @@ impl Ranges {
         } else {
             self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset)
         };
-        // What was promised beyond is taken back before anybody hears of it.
+        // Lower the horizon before it is committed.
         self.horizon = self.horizon.min(horizon);
         let plan = Plan {
             offset,

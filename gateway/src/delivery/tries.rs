@@ -168,7 +168,7 @@ pub struct Tries {
     sent: Duration,
     /// When the first try began of which nobody knows whether it stored the block.
     doubt_since: Option<Duration>,
-    /// When the last such try ended.
+    /// When the last try ended that left the block in doubt.
     unsure: Option<Duration>,
     /// When the table was last seen to be as rows are encoded for.
     described: Option<Duration>,
@@ -303,9 +303,9 @@ impl Tries {
         Next::SendAgain { after: self.wait_for_answer(at), replica: Replica::Another, may_double: false }
     }
 
-    /// Whether the servers must say anew what the budget rests on before a block in doubt is sent again: they have not of late, and others
-    /// may have written any number of blocks since; or not since the last try that left doubt, which may have been lost because a server
-    /// was restarted as one that does not know the token.
+    /// Whether the servers must be asked again before a block in doubt is sent again. An old answer does not count the blocks that others have
+    /// written since. An answer from before the last try that left doubt does not tell of a restart, after which the server may have another
+    /// version or time zone and not find the token.
     pub fn must_look(&self, at: &At) -> bool {
         let is_outdated = |heard: Duration| {
             at.now.saturating_sub(heard) > OUTDATED_AFTER || self.unsure.is_some_and(|unsure| heard < unsure)

@@ -93,7 +93,7 @@ pub struct Enqueue {
     sending: Vec<(Weak<BlockFrames>, Enqueuing)>,
     /// Only copies that nobody else has to send once the group has stored the commit behind them: by generation and end of the range.
     uncommitted: BTreeMap<PartitionId, BTreeMap<(Generation, i64), BlockId>>,
-    /// Settled, and not reported: the poll thread had no room.
+    /// Settled, but not reported yet: the report channel was full.
     unreported: VecDeque<Report>,
     spool: Spool,
     reports: AsyncSender<Report>,
@@ -159,7 +159,7 @@ impl Enqueue {
         self.unreported.push_back(Report::Settled { id, generation, range });
     }
 
-    /// Reports what is settled, as far as there is room; the rest with the next look.
+    /// Reports settled blocks until the channel is full; the next look reports the rest.
     fn report(&mut self) {
         while let Some(report) = self.unreported.pop_front() {
             match self.reports.try_send(report) {

@@ -185,7 +185,7 @@ impl Left {
         kept
     }
 
-    /// A generation is over. If it never began, it takes nothing of what it was [told](Self::kept) of.
+    /// A generation has ended. If it never began, the ranges that [`Self::kept`] reserved for it are free again.
     pub fn give_back(&self, id: &PartitionId, generation: Generation) {
         let mut kinds = self.lock();
         if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation <= generation) {
