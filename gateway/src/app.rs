@@ -34,6 +34,7 @@ use crate::{
         metrics::Metrics,
     },
     table::{
+        row_expiry::RowExpiry,
         sink::{self, Sink},
         table_watch::{TableChanged, TableWatch},
     },
@@ -118,8 +119,19 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     status.closes_by(age_max.clone());
     let metrics = &metrics;
     let rule = Rule { version, ..Rule::of(&config.sink.clickhouse.insert) };
-    let parts =
-        Parts { config, rule, columns, metrics, account, pool: &pool, io: &io, age_max, behind, spool };
+    let parts = Parts {
+        config,
+        rule,
+        columns,
+        expiry: Arc::default(),
+        metrics,
+        account,
+        pool: &pool,
+        io: &io,
+        age_max,
+        behind,
+        spool,
+    };
     let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -243,6 +255,7 @@ struct Parts<'a> {
     config: &'a GatewayConfig,
     rule: Rule,
     columns: TableColumns,
+    expiry: Arc<RowExpiry>,
     metrics: &'a Arc<Metrics>,
     account: RowAccount,
     pool: &'a Arc<Pool>,
@@ -406,7 +419,8 @@ impl Parts<'_> {
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
     fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<Standing> {
         let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), shards.len(), []));
-        let mut watch = guarantee::Watch::new(shards, standing.clone(), consumer);
+        let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
+        let mut watch = watch.with_expiry(self.expiry.clone());
         let clock = Clock::start();
         self.io.block_on(watch.look(clock.now()));
         standing.tell(clock.now());
@@ -445,6 +459,7 @@ impl Parts<'_> {
             sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,
             columns: self.columns.clone(),
+            expiry: self.expiry.clone(),
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
             account: self.account.clone(),
             metrics: self.metrics.clone(),

@@ -17,6 +17,9 @@ pub const EXIT_DIFFERS: u8 = 1;
 /// Exit code for spans that are missing or doubled, and for a table that differs (sysexits.h, `EX_DATAERR`).
 pub const EXIT_FINDINGS: u8 = 65;
 
+/// Exit code of `audit` for spans whose rows it does not see, of which none is lost for certain (sysexits.h, `EX_NOINPUT`).
+pub const EXIT_UNSEEN: u8 = 66;
+
 /// Exit code of `ddl apply` when some of the servers did not answer and the others are done: to be run again (sysexits.h,
 /// `EX_TEMPFAIL`).
 pub const EXIT_AGAIN: u8 = 75;
@@ -37,6 +40,7 @@ Exit codes:
       `dead-letter replay`: letters were not replayed
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
+  66  `audit` found spans without a row, and none that is lost for certain: the table's TTL deleted them, or the audit cannot see them
   69  Kafka or ClickHouse cannot be reached, or refuses
   75  `ddl apply`: some servers did not answer; the others are done";
 

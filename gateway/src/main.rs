@@ -5,7 +5,7 @@ use sluice_gateway::{
     app,
     args::{
         Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, DrainArguments,
-        EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, Letters,
+        EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, EXIT_UNSEEN, Letters,
     },
     commands::{
         audit::{self, Progress},
@@ -136,7 +136,11 @@ fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
         report.to_string()
     };
     let written = say(&text);
-    Ok(if report.is_clean() { written } else { ExitCode::from(EXIT_FINDINGS) })
+    Ok(match (report.is_clean(), report.is_complete()) {
+        (true, true) => written,
+        (true, false) => ExitCode::from(EXIT_UNSEEN),
+        (false, _) => ExitCode::from(EXIT_FINDINGS),
+    })
 }
 
 fn run_drain(arguments: &DrainArguments) -> Result<ExitCode, Failure> {

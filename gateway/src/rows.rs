@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  walk --> span_row --> attributes --> json_text, value_text --> row buffer
+//!              |--> span_times: when it was, and how long it took
 //!              |--> utf8: strings that are none
 //!              |--> resources: those that were seen a moment ago, as they stand in the row
 //!              `--> raw_limit: how much one message may write
@@ -13,6 +14,8 @@
 //! Nothing here knows Kafka, ClickHouse's servers, or the rest of the gateway: the fuzz targets compile these files without it.
 
 pub mod span_row;
+
+pub mod span_times;
 
 mod resources;
 

@@ -7,10 +7,13 @@
 //! | --- | --- | --- |
 //! | [`sink`] | whoever talks to ClickHouse | how are its servers reached, and does the table fit? |
 //! | [`schema`] | `ddl`, `check` | how should it be made, and what differs? |
+//! | [`row_expiry`] | workers, `audit` | how old may a row be before the table's TTL deletes it? |
 //! | [`table_watch`] | inserts that were refused | is it still what blocks were encoded for? |
 
 pub mod sink;
 
 pub mod schema;
+
+pub mod row_expiry;
 
 pub mod table_watch;

@@ -37,6 +37,10 @@ const NOT_IMPLEMENTED: u16 = 48;
 const DESCRIBED: [&str; 7] =
     ["name", "type", "default_type", "default_expression", "comment", "codec_expression", "ttl_expression"];
 
+/// The table's engine, and that engine with everything behind it.
+const ENGINE: [&str; 2] =
+    ["MergeTree", "MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = 10000"];
+
 /// A sink that listens.
 struct Sink {
     columns: TableColumns,
@@ -125,6 +129,11 @@ impl Sink {
         } else if asked("version()") {
             put_header(&mut out, &["version()"], "String");
             put_string(&mut out, VERSION.as_bytes());
+        } else if asked("engine_full") {
+            put_header(&mut out, &["engine", "engine_full"], "String");
+            for text in ENGINE {
+                put_string(&mut out, text.as_bytes());
+            }
         } else if asked("EXISTS") {
             put_header(&mut out, &["result"], "UInt8");
             out.push(1);

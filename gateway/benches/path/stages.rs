@@ -253,7 +253,12 @@ impl Worker {
             while let Offer::Close(closed) = cutter.offer(offset, message.len() as u64) {
                 self.seal(&closed, &mut rows, &mut bytes);
             }
-            let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS, now_nanos: u64::MAX };
+            let payload = Payload {
+                bytes: message,
+                timestamp_nanos: TIMESTAMP_NANOS,
+                now_nanos: u64::MAX,
+                expired_before_nanos: i64::MIN,
+            };
             match sluice_gateway::reading::encode::encode(
                 &self.pool,
                 &mut Reader::OtlpProto,
@@ -261,7 +266,9 @@ impl Worker {
                 &mut self.block,
                 payload,
             ) {
-                Encoded::Whole { spans, end_nanos_max } => self.block.add_message(0, spans, end_nanos_max),
+                Encoded::Whole { spans, end_nanos_max, .. } => {
+                    self.block.add_message(0, spans, end_nanos_max)
+                }
                 other => panic!("the generator's messages can be read and fit a block: {other:?}"),
             }
             let mut closed = cutter.take(offset, Some(message));

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::probe::{Probe, ProbeError, TableEngine};
 use crate::settings::PINNED;
 use crate::sql::literal;
+use crate::ttl::RowTtl;
 
 /// Views below a table that are looked at, those below the views' own tables among them. Chosen: far above what anyone has; a
 /// loop of views ends here.
@@ -280,7 +281,7 @@ impl Probe {
             Ok(engine) => engine,
             // A table that we may not see cannot be judged.
             Err(ProbeError::UnknownTable { .. }) => {
-                TableEngine { name: String::new(), deduplication_window_blocks: 0 }
+                TableEngine { name: String::new(), deduplication_window_blocks: 0, ttl: RowTtl::None }
             }
             Err(error) => return Err(error),
         };

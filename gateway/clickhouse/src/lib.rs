@@ -78,6 +78,8 @@ pub mod rehearsal;
 pub mod room;
 pub mod row_ends;
 pub mod row_frames;
+#[cfg(feature = "client")]
+pub mod row_policy;
 pub mod rowbinary;
 pub mod settings;
 pub mod sql;
@@ -86,4 +88,5 @@ pub mod table;
 mod test_rows;
 #[cfg(feature = "client")]
 pub mod tls;
+pub mod ttl;
 pub mod typed_value;

@@ -22,6 +22,7 @@ use crate::exception::code_of;
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
+use crate::ttl::RowTtl;
 
 /// How long a question may take. Chosen: all of them read metadata; a server that takes longer is not well.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,6 +122,8 @@ pub struct TableEngine {
     pub name: String,
     /// Blocks whose tokens the table remembers. 0: a retry is stored a second time.
     pub deduplication_window_blocks: u64,
+    /// When it deletes rows.
+    pub ttl: RowTtl,
 }
 
 /// A row of `DESCRIBE TABLE`; the library wants every column named.
@@ -260,7 +263,8 @@ impl Probe {
             None => 0,
             Some(setting) => self.setting_of(&row, setting).await?,
         };
-        Ok(TableEngine { name: row.engine, deduplication_window_blocks })
+        let ttl = RowTtl::in_engine(&row.engine_full);
+        Ok(TableEngine { name: row.engine, deduplication_window_blocks, ttl })
     }
 
     /// The value of a setting of the table: its own, or else the server's.

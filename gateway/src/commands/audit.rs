@@ -8,8 +8,10 @@
 //! A span's key is its trace id, its span id and its row's timestamp. A key that is in Kafka k times must have k rows. What the
 //! group has not committed yet may have its rows or not.
 //!
-//! What it cannot know: rows that a TTL or a person deleted look missing, and spans that a producer sent once inside of the audited
-//! range and once outside look doubled.
+//! A span without a row is not missing where the table's TTL has deleted it, or where the audit cannot tell: [`absence`].
+//!
+//! What it cannot know: rows that a person deleted look missing, and spans that a producer sent once inside of the audited range and
+//! once outside look doubled.
 //!
 //! Owner: one thread, which reads, asks and judges in turn. Memory: 64 MiB for the [`filter`], 24 MiB for a block, about 60 MB for a
 //! chunk and its question, librdkafka's fetch, and what is in question: 250 MB in all, whatever the range. It is more than a
@@ -19,6 +21,7 @@
 //! of those 1 million rows: 2.1 CPU-seconds of ClickHouse in four questions (`system.query_log`) of 90 to 115 MB each; 177 MB
 //! resident and 7.5 CPU-seconds here, in a build that is not optimised.
 
+mod absence;
 mod chunk;
 mod comparison;
 mod filter;
@@ -33,6 +36,7 @@ pub use progress::Progress;
 pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals};
 
 use crate::table::sink;
+use absence::Absence;
 use chunk::Chunk;
 use comparison::{Comparison, QUESTIONED_MAX};
 use filter::FILTER_BYTES;
@@ -131,6 +135,7 @@ pub fn audit(
     let lookups = shards.iter().map(sink::Sink::lookups).collect::<Result<_, _>>().map_err(Error::Lookup)?;
     let sink = shards.first().expect("the config names at least one shard");
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
+    let absence = runtime.block_on(absence_in(&shards)).map_err(Error::Sink)?;
     let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
     let mut parts = Vec::new();
@@ -144,7 +149,8 @@ pub fn audit(
         runtime,
         lookups,
         spans: SpanReader::new(kafka, columns),
-        comparison: Comparison::new(FILTER_BYTES, QUESTIONED_MAX),
+        comparison: Comparison::new(FILTER_BYTES, QUESTIONED_MAX, absence.at(now_nanos())),
+        absence,
         findings: Findings::new(request.limit),
         reports: parts.iter().map(Part::report).collect(),
         bell: Bell::new(offsets, tell),
@@ -154,6 +160,16 @@ pub fn audit(
         auditor.recount(&reader, &parts)?;
     }
     Ok(auditor.finish(config.source.kafka.consumer_group.clone(), sink.table_name()))
+}
+
+/// Why rows of the table may not be seen, as all shards say.
+async fn absence_in(shards: &[sink::Sink]) -> Result<Absence, sink::Error> {
+    let (mut ttls, mut hides_rows) = (Vec::with_capacity(shards.len()), false);
+    for shard in shards {
+        ttls.push(shard.engine().await?.ttl);
+        hides_rows |= shard.hides_rows().await?;
+    }
+    Ok(Absence::new(&ttls, hides_rows))
 }
 
 /// A partition that is audited.
@@ -218,8 +234,15 @@ fn parts_of(
 }
 
 fn now_millis() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn now_nanos() -> u64 {
+    u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 struct Auditor<F> {
@@ -227,6 +250,7 @@ struct Auditor<F> {
     /// Of each shard, one for each of its endpoints.
     lookups: Vec<Vec<Lookup>>,
     spans: SpanReader,
+    absence: Absence,
     comparison: Comparison,
     findings: Findings,
     reports: Vec<PartitionReport>,
@@ -239,6 +263,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
         self.bell.begin("comparing");
         self.each_chunk(reader, parts, |auditor, chunk, at, range| {
             let rows = auditor.count(&chunk.keys)?;
+            auditor.comparison.judge_by(auditor.absence.at(now_nanos()));
             auditor.reports[at].ranges.push(range);
             let report = (&mut auditor.reports[at], &mut auditor.findings);
             auditor.comparison.judge(chunk, &rows, at, report);
@@ -310,9 +335,18 @@ impl<F: FnMut(&Progress)> Auditor<F> {
     }
 
     fn finish(mut self, group: String, table: String) -> Report {
+        self.comparison.judge_by(self.absence.at(now_nanos()));
         let inexact_keys = self.comparison.decide(&mut self.reports, &mut self.findings);
         let mut totals = Totals::default();
         self.reports.iter().for_each(|report| totals += report.totals());
-        Report { group, table, partitions: self.reports, totals, findings: self.findings, inexact_keys }
+        Report {
+            group,
+            table,
+            partitions: self.reports,
+            totals,
+            findings: self.findings,
+            inexact_keys,
+            unseen_reasons: self.absence.reasons(),
+        }
     }
 }

@@ -20,8 +20,10 @@ use crate::{
     reading::{reader::Reader, reject::Reason},
     rows::{
         raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit},
-        span_row::{RowError, Scratch, SpanRows, fallback_nanos},
+        span_row::{RowError, Scratch, SpanRows},
+        span_times::{TimeCounts, message_nanos},
     },
+    table::row_expiry::RowExpiry,
 };
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_kafka::Message;
@@ -37,6 +39,8 @@ pub enum Encoded {
         spans: u64,
         /// The latest end of a span that has ended; 0 without one.
         end_nanos_max: u64,
+        /// Rows whose times are not what they should be.
+        times: TimeCounts,
     },
     /// The pool has no chunk; none of them is in the block.
     NoRoom,
@@ -55,15 +59,19 @@ pub struct Payload<'a> {
     pub timestamp_nanos: i64,
     /// When it is read, in ns since 1970; nothing but freshness depends on it.
     pub now_nanos: u64,
+    /// Rows of an earlier `Timestamp`, in ns since 1970, are counted as expired.
+    pub expired_before_nanos: i64,
 }
 
 impl<'a> Payload<'a> {
-    /// The value of a message that is read now.
-    pub fn of(message: &'a impl Message) -> Self {
+    /// The value of a message that is read now, for a table whose rows expire like this.
+    pub fn of(message: &'a impl Message, expiry: &RowExpiry) -> Self {
+        let now_nanos = now_nanos();
         Self {
             bytes: message.payload().unwrap_or_default(),
-            timestamp_nanos: fallback_nanos(message.timestamp().to_millis()),
-            now_nanos: now_nanos(),
+            timestamp_nanos: message_nanos(message.timestamp().to_millis()),
+            now_nanos,
+            expired_before_nanos: expiry.before_nanos(now_nanos),
         }
     }
 }
@@ -128,11 +136,13 @@ fn rows_of<'a>(
 ) -> SpanRows<'a, ChunkStore<'a>> {
     let store = block.chunks.store(pool, Purpose::Fill);
     let limit = RawLimit::of_message(message.bytes.len());
-    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit).read_at(message.now_nanos)
+    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit)
+        .read_at(message.now_nanos)
+        .expired_before(message.expired_before_nanos)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {
-    Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max() }
+    Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max(), times: rows.time_counts() }
 }
 
 fn not_encoded(error: &RowError<StoreError>) -> Encoded {

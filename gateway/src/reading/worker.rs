@@ -44,6 +44,7 @@ use crate::{
         account::RowAccount,
         metrics::{Metrics, WorkerSeconds},
     },
+    table::row_expiry::RowExpiry,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use lettering::Letters;
@@ -98,6 +99,8 @@ pub struct Parts {
     pub on_missing: OnMissing,
     /// How attributes lie in the table.
     pub columns: TableColumns,
+    /// How old its rows become.
+    pub expiry: Arc<RowExpiry>,
     /// Row buffers, and so open blocks, at the most.
     pub row_buffers_max: usize,
     /// Where every row is.
@@ -426,7 +429,7 @@ impl Worker {
 
     /// Puts the rows of a message into the partition's block.
     fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
-        let payload = Payload::of(message);
+        let payload = Payload::of(message, &self.parts.expiry);
         loop {
             if self.seal_closing(reading).is_err() {
                 return Taken::NoRoom;
@@ -448,9 +451,10 @@ impl Worker {
             }
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
-                Encoded::Whole { spans, end_nanos_max } => {
+                Encoded::Whole { spans, end_nanos_max, times } => {
                     block.add_message(message.offset(), spans, end_nanos_max);
                     self.parts.metrics.messages.count(spans, message.payload());
+                    self.parts.metrics.times.count(&times);
                     self.took(reading, message);
                     return Taken::Yes;
                 }

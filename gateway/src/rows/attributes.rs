@@ -20,7 +20,7 @@ pub mod json;
 pub mod map;
 pub mod nested;
 
-use crate::rows::value_text;
+use crate::rows::{span_times::Original, value_text};
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
@@ -58,8 +58,8 @@ pub struct Set<'a> {
     pub columns: &'a AttributeColumns,
     /// The attributes.
     pub attributes: &'a Attributes<'a>,
-    /// Key and value of one more, which is written last, unless the attributes have its key.
-    pub extra: Option<(&'a [u8], u64)>,
+    /// Times that the row does not show. They are written last, unless the attributes have their keys.
+    pub originals: &'a [Original],
 }
 
 /// Bytes that a value takes in a buffer, but for what stands around it; of arrays and lists none: these ask for room themselves.

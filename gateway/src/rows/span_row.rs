@@ -5,17 +5,12 @@
 //!
 //! | column | from |
 //! | --- | --- |
-//! | Timestamp | `start_time_unix_nano`; see below |
+//! | Timestamp, Duration | [`crate::rows::span_times`] |
 //! | `TraceId`, `SpanId`, `ParentSpanId` | lower-case hex |
 //! | `SpanKind` | `Unspecified`, `Internal`, `Server`, `Client`, `Producer`, `Consumer` |
 //! | `ServiceName` | resource attribute `service.name` when it is a string |
 //! | `ResourceAttributes`, `SpanAttributes`, `Events.Attributes`, `Links.Attributes` | [`crate::rows::attributes`] |
-//! | Duration | end − start in ns, 0 when the end lies before the start |
 //! | `StatusCode` | `Unset`, `Ok`, `Error` |
-//!
-//! A timestamp of zero, or one that `DateTime64(9)` cannot hold, would put the row into a partition of its own; the row
-//! gets the Kafka message's timestamp (never the clock's, so that a second reading gives the same row) and the
-//! original is kept in the attribute [`ORIGINAL_START`], or [`ORIGINAL_TIME`] for an event.
 //!
 //! What one `ResourceSpans` and one `ScopeSpans` have in common is encoded once and copied per row; a resource that was
 //! seen a moment ago ([`crate::rows::resources`]) is not even encoded. Per span there is no allocation, no clock and no lock.
@@ -36,6 +31,7 @@ mod words;
 use crate::rows::attributes::{self, AttributeWriter, Elements, Set};
 use crate::rows::raw_limit::{RawLimit, RawLimitPassed};
 use crate::rows::resources::{self, EncodedResources};
+use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
@@ -48,17 +44,7 @@ use sluice_clickhouse::{
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, is_utf8};
 
-/// Attribute that keeps a span's start when the row's timestamp is not it.
-pub const ORIGINAL_START: &[u8] = b"sluice.start_time_unix_nano";
-
-/// Attribute that keeps an event's time when the row's is not it.
-pub const ORIGINAL_TIME: &[u8] = b"sluice.time_unix_nano";
-
-/// The largest time that `DateTime64(9)` holds without overflow in queries: 2262-04-11 23:47:16 UTC, the largest
-/// `i64` of nanoseconds (ClickHouse documentation, `DateTime64`).
-const TIME_MAX: u64 = i64::MAX.unsigned_abs();
-
-/// The same as a length.
+/// [`ROW_BYTES_MAX`] as a length.
 #[expect(clippy::cast_possible_truncation, reason = "4 MiB fit every address space")]
 const ROW_LEN_MAX: usize = ROW_BYTES_MAX as usize;
 
@@ -172,12 +158,15 @@ pub struct SpanRows<'a, S> {
     rows: &'a mut RowFrames,
     store: S,
     /// Kafka's timestamp of the message in ns, for spans without a usable one.
-    fallback_nanos: i64,
+    message_nanos: i64,
     /// What the message may still write: rows, and what the spans of a resource share.
     raw: RawLimit,
     /// Spans that end later have ended at no time that anybody can measure freshness from.
     now_nanos: u64,
+    /// Rows with an earlier `Timestamp` were expired by the table's TTL before they were encoded.
+    expired_before_nanos: i64,
     end_nanos_max: u64,
+    counts: TimeCounts,
 }
 
 impl<'a, S: FrameStore> SpanRows<'a, S> {
@@ -186,17 +175,34 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         scratch: &'a mut Scratch,
         rows: &'a mut RowFrames,
         store: S,
-        fallback_nanos: i64,
+        message_nanos: i64,
         raw: RawLimit,
     ) -> Self {
         scratch.let_go();
-        Self { scratch, rows, store, fallback_nanos, raw, now_nanos: u64::MAX, end_nanos_max: 0 }
+        Self {
+            scratch,
+            rows,
+            store,
+            message_nanos,
+            raw,
+            now_nanos: u64::MAX,
+            expired_before_nanos: i64::MIN,
+            end_nanos_max: 0,
+            counts: TimeCounts::default(),
+        }
     }
 
     /// Leaves spans that end later than now out of [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
     #[must_use]
     pub fn read_at(mut self, now_nanos: u64) -> Self {
         self.now_nanos = now_nanos;
+        self
+    }
+
+    /// Counts rows whose `Timestamp` is earlier: the table's TTL has expired them.
+    #[must_use]
+    pub fn expired_before(mut self, nanos: i64) -> Self {
+        self.expired_before_nanos = nanos;
         self
     }
 
@@ -208,6 +214,11 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
     /// The latest end of a span that has ended, for the freshness of the block; 0 without one.
     pub fn end_nanos_max(&self) -> u64 {
         self.end_nanos_max
+    }
+
+    /// Rows whose times are not what they should be.
+    pub fn time_counts(&self) -> TimeCounts {
+        self.counts
     }
 }
 
@@ -221,7 +232,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             let name = mended(service_name(resource)?, ROW_LEN_MAX)?;
             room::make(shared, name.len(), ROW_LEN_MAX)?;
             put_string(shared, &name);
-            let set = Set { columns: &columns.resource, attributes: &resource.attributes, extra: None };
+            let set = Set { columns: &columns.resource, attributes: &resource.attributes, originals: &[] };
             writer.write(shared, &set, ROW_LEN_MAX)?;
             resources.keep(resource.message, shared);
         }
@@ -268,20 +279,22 @@ impl<S: FrameStore> SpanRows<'_, S> {
         let row = self.rows.row();
         let start_at = row.len();
         let limit = start_at + ROW_LEN_MAX;
-        let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
+        let times = SpanTimes::of(span.start_time_unix_nano, span.end_time_unix_nano, self.message_nanos);
+        let mut kept = [NO_ORIGINAL; 2];
+        let originals = if times.are_replaced() { keep(&times, &mut kept, &mut self.counts) } else { &[] };
+        self.counts.expired += u64::from(times.start_nanos < self.expired_before_nanos);
         room::make(row, FIXED_BYTES + plain_bytes(span) + shared.len(), limit)?;
-        put_datetime64(row, nanos);
+        put_datetime64(row, times.start_nanos);
         ids::put(row, span);
         put_seldom(row, span.trace_state);
         put_string(row, span.name);
         words::put(row, words::kind(span.kind));
         row.extend_from_slice(shared);
-        let extra = original.map(|value| (ORIGINAL_START, value));
-        writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, extra }, limit)?;
+        writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, originals }, limit)?;
         if !span.status_message.is_empty() {
             room::make(row, span.status_message.len(), limit)?;
         }
-        put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
+        put_u64(row, times.duration_nanos);
         words::put(row, words::status(span.status_code));
         put_seldom(row, span.status_message);
         if span.events.is_empty() {
@@ -289,7 +302,7 @@ impl<S: FrameStore> SpanRows<'_, S> {
             Elements::put_none(row, &columns.event);
         } else {
             let scratch = Nested { columns: &columns.event, names: event_names, elements, writer, limit };
-            put_events(row, span, self.fallback_nanos, scratch)?;
+            self.counts.events_replaced += put_events(row, span, self.message_nanos, scratch)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);
@@ -328,31 +341,33 @@ struct Nested<'a> {
     limit: usize,
 }
 
-/// `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length.
+/// `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length. How many times were replaced.
 fn put_events<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
-    fallback_nanos: i64,
+    message_nanos: i64,
     scratch: Nested<'_>,
-) -> Result<(), RowError<E>> {
+) -> Result<u64, RowError<E>> {
     if span.events.len() == 1 {
-        return put_only_event(row, span, fallback_nanos, scratch);
+        return put_only_event(row, span, message_nanos, scratch);
     }
     let Nested { columns, names, elements, writer, limit } = scratch;
     names.clear();
     elements.clear();
+    let mut replaced = 0;
     put_len(row, span.events.len());
     for event in &span.events {
         let event = event?;
-        let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
+        let (nanos, original) = usable(event.time_unix_nano, message_nanos);
+        replaced += u64::from(original.is_some());
         room::make(row, size_of::<i64>(), limit)?;
         put_datetime64(row, nanos);
         let bytes_left = limit.saturating_sub(row.len() + names.len() + elements.bytes());
         let name = mended(event.name, bytes_left)?;
         room::make(names, name.len(), names.len().saturating_add(bytes_left))?;
         put_string(names, &name);
-        let extra = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, extra };
+        let original = original.map(|value| (ORIGINAL_TIME, value));
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
         writer.write_element(elements, &set, bytes_left.saturating_sub(name.len()))?;
     }
     room::make(row, names.len(), limit)?;
@@ -361,7 +376,8 @@ fn put_events<E>(
     if names.len() > room::KEPT_BYTES_MAX {
         room::let_go(names);
     }
-    Ok(elements.put(row, columns, (span.events.len(), limit))?)
+    elements.put(row, columns, (span.events.len(), limit))?;
+    Ok(replaced)
 }
 
 /// Arrays of one element stand in the row in the order of the event's fields, so that nothing needs to be kept aside.
@@ -369,24 +385,26 @@ fn put_events<E>(
 fn put_only_event<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
-    fallback_nanos: i64,
+    message_nanos: i64,
     scratch: Nested<'_>,
-) -> Result<(), RowError<E>> {
+) -> Result<u64, RowError<E>> {
     let Nested { columns, elements, writer, limit, .. } = scratch;
+    let mut replaced = 0;
     for event in &span.events {
         let event = event?;
-        let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
+        let (nanos, original) = usable(event.time_unix_nano, message_nanos);
+        replaced += u64::from(original.is_some());
         let name = mended(event.name, limit.saturating_sub(row.len()))?;
         room::make(row, name.len(), limit)?;
         put_len(row, 1);
         put_datetime64(row, nanos);
         put_len(row, 1);
         put_string(row, &name);
-        let extra = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, extra };
+        let original = original.map(|value| (ORIGINAL_TIME, value));
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
         writer.write_only_element(row, elements, &set, limit)?;
     }
-    Ok(())
+    Ok(replaced)
 }
 
 /// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links
@@ -413,26 +431,25 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     }
     for link in &span.links {
         let bytes_left = limit.saturating_sub(row.len() + elements.bytes());
-        let set = Set { columns, attributes: &link?.attributes, extra: None };
+        let set = Set { columns, attributes: &link?.attributes, originals: &[] };
         writer.write_element(elements, &set, bytes_left)?;
     }
     Ok(elements.put(row, columns, (len, limit))?)
 }
 
-/// The time of rows whose spans have no usable one: the timestamp of their Kafka message, in ms, in ns. A message may have none, which
-/// makes 1970, or any number that its producer wrote: what `DateTime64(9)` cannot hold becomes the nearest time that it can.
-pub(crate) fn fallback_nanos(message_millis: Option<i64>) -> i64 {
-    const LATEST: i64 = i64::MAX - 1;
-    const { assert!(LATEST.unsigned_abs() < TIME_MAX, "it is usable itself") };
-    message_millis.unwrap_or(0).saturating_mul(1_000_000).clamp(0, LATEST)
-}
+/// Stands where no original is kept.
+const NO_ORIGINAL: Original = (b"", 0);
 
-/// The time for the row, and the original when it is another one.
-pub(crate) fn usable(nanos: u64, fallback_nanos: i64) -> (i64, Option<u64>) {
-    match i64::try_from(nanos) {
-        Ok(fits) if nanos > 0 && nanos < TIME_MAX => (fits, None),
-        _ => (fallback_nanos, Some(nanos)),
+/// What a row's attributes keep of times that it does not show; counts them.
+#[cold]
+fn keep<'a>(times: &SpanTimes, kept: &'a mut [Original; 2], counts: &mut TimeCounts) -> &'a [Original] {
+    counts.count(times);
+    let mut len = 0;
+    for (slot, original) in kept.iter_mut().zip(times.originals()) {
+        *slot = original;
+        len += 1;
     }
+    &kept[..len]
 }
 
 fn service_name<'a>(resource: &Resource<'a>) -> Result<&'a [u8], Malformed> {
@@ -467,16 +484,6 @@ mod tests {
         let mut rows = RowFrames::new();
         drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, RawLimit::of_message(0)));
         assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
-    }
-
-    #[test]
-    fn the_timestamp_of_a_message_becomes_a_time_that_the_column_holds() {
-        assert_eq!(fallback_nanos(None), 0);
-        assert_eq!(fallback_nanos(Some(1_600_000_000_000)), 1_600_000_000_000_000_000);
-        for (millis, nanos) in [(i64::MIN, 0), (-1, 0), (i64::MAX, i64::MAX - 1), (1 << 60, i64::MAX - 1)] {
-            assert_eq!(fallback_nanos(Some(millis)), nanos);
-            assert!(nanos == 0 || usable(nanos.unsigned_abs(), 7) == (nanos, None), "{millis}");
-        }
     }
 
     #[test]

@@ -6,11 +6,13 @@ mod guarantee;
 mod messages;
 mod refused;
 mod spool;
+mod times;
 
 pub use guarantee::GuaranteeMetrics;
 pub use messages::MessageMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
+pub use times::TimeMetrics;
 
 use crate::reading::reject::ROW_REFUSED;
 use messages::REJECTED;
@@ -43,6 +45,8 @@ pub struct Metrics {
     families: Vec<Family>,
     /// Messages that were read, or could not be.
     pub messages: MessageMetrics,
+    /// Rows whose times are not what they should be.
+    pub times: TimeMetrics,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
@@ -261,6 +265,7 @@ impl Metrics {
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
             messages: MessageMetrics::new(&make),
+            times: TimeMetrics::new(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",

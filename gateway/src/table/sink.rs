@@ -10,7 +10,7 @@ use sluice_clickhouse::{
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetError, TargetSpec},
     lookup::{Lookup, LookupError},
-    probe::{Probe, ProbeError},
+    probe::{Probe, ProbeError, TableEngine},
     table::{self, Mismatch, TableFit},
     tls::{Tls, TlsError, TlsFiles},
 };
@@ -267,6 +267,24 @@ impl Sink {
             return Err(Error::Engine { table, engine: engine.name, why });
         }
         table::check(&described).map_err(|mismatches| Error::Table { table, mismatches })
+    }
+
+    /// The table's engine, by the first server that answers.
+    pub async fn engine(&self) -> Result<TableEngine, Error> {
+        self.ask(|probe| async move { probe.engine(&self.table).await }).await
+    }
+
+    /// Whether row policies hide rows from the user at any server that answers.
+    pub async fn hides_rows(&self) -> Result<bool, Error> {
+        let (mut hides, mut is_answered, mut away) = (false, false, None);
+        for probe in &self.probes {
+            match probe.hides_rows(&self.table).await {
+                Ok(hidden) => (hides, is_answered) = (hides | hidden, true),
+                Err(error) if error.is_unanswered() => away = Some(error),
+                Err(error) => return Err(Error::Probe(error)),
+            }
+        }
+        away.filter(|_| !is_answered).map_or(Ok(hides), |error| Err(Error::Probe(error)))
     }
 
     /// What keeps every INSERT of these columns from succeeding, as each server says: settings that the user may not set, and the grant. Nothing

@@ -24,7 +24,7 @@ use sluice_gateway::{
         reader::Reader,
         reject::Reason,
     },
-    rows::span_row::Scratch,
+    rows::{span_row::Scratch, span_times::TimeCounts},
     signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
@@ -40,6 +40,7 @@ pub struct Case {
     reader: Reader,
     scratch: Scratch,
     block: OpenBlock,
+    expired_before_nanos: i64,
 }
 
 impl Case {
@@ -57,6 +58,7 @@ impl Case {
             reader: Reader::OtlpProto,
             scratch: Scratch::new(columns),
             block,
+            expired_before_nanos: i64::MIN,
         }
     }
 
@@ -65,10 +67,20 @@ impl Case {
         Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::new(64 << 20) }
     }
 
+    /// The same, for a table whose TTL has expired rows that are older than this.
+    pub fn expiring(self, before_nanos: u64) -> Self {
+        Self { expired_before_nanos: before_nanos.cast_signed(), ..self }
+    }
+
     pub fn add(&mut self, message: &[u8]) -> Encoded {
-        let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS, now_nanos: u64::MAX };
+        let payload = Payload {
+            bytes: message,
+            timestamp_nanos: Self::TIMESTAMP_NANOS,
+            now_nanos: u64::MAX,
+            expired_before_nanos: self.expired_before_nanos,
+        };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
-        if let Encoded::Whole { spans, end_nanos_max } = encoded {
+        if let Encoded::Whole { spans, end_nanos_max, .. } = encoded {
             self.block.add_message(0, spans, end_nanos_max);
         }
         encoded
@@ -182,7 +194,7 @@ fn the_row_buffers_are_what_the_budget_counts() {
 #[test]
 fn an_empty_message_has_no_rows() {
     let mut case = Case::new(64 << 20);
-    assert_eq!(case.add(b""), Encoded::Whole { spans: 0, end_nanos_max: 0 });
+    assert_eq!(case.add(b""), Encoded::Whole { spans: 0, end_nanos_max: 0, times: TimeCounts::default() });
     assert_eq!(case.rows(), (0, vec![]));
 }
 
@@ -293,7 +305,8 @@ fn a_row_has_all_of_its_attributes_or_there_is_none() {
         };
         // Without a usable start the row would have one attribute more.
         let attributes = (0..count).map(attribute).collect();
-        let span = Span { start_time_unix_nano: 1, ..span(attributes) };
+        let start = Case::TIMESTAMP_NANOS.unsigned_abs();
+        let span = Span { start_time_unix_nano: start, ..span(attributes) };
         let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
         TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
             .encode_to_vec()

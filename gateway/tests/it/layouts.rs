@@ -69,14 +69,14 @@ fn groups_of_events_and_links_are_pairs_side_by_side() {
     let mut busy = span(vec![]);
     let event = |attributes| Event { attributes, ..Event::default() };
     busy.events = vec![event(vec![attribute("n", text("1"))]), event(vec![])];
-    busy.events.iter_mut().for_each(|event| event.time_unix_nano = 1);
+    busy.events.iter_mut().for_each(|event| event.time_unix_nano = START);
     busy.links =
         vec![Link { attributes: vec![attribute("l", Some(any(Value::BoolValue(true))))], ..Link::default() }];
     let rest = bytes(&[
         b"\x05\0\0\0\0\0\0\0\x05Unset\0",
         b"\x02",
-        &1_u64.to_le_bytes(),
-        &1_u64.to_le_bytes(),        // Events.Timestamp
+        &START.to_le_bytes(),
+        &START.to_le_bytes(),        // Events.Timestamp
         b"\x02\0\0",                 // Events.Name
         b"\x02\0\0\x02\0\0\x02\0\0", // Events.AttributesBool, Double, Int: nothing in two events
         b"\x02\x01\x01n\x011\0",     // Events.AttributesString

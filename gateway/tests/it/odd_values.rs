@@ -12,7 +12,10 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 use sluice_clickhouse::column::{Layout, TableColumns};
-use sluice_gateway::reading::{encode::Encoded, reject::Reason};
+use sluice_gateway::{
+    reading::{encode::Encoded, reject::Reason},
+    rows::span_times::TimeCounts,
+};
 
 const TIMESTAMP: u64 = 1_700_000_000_000_000_000;
 
@@ -142,7 +145,7 @@ fn bytes_that_are_not_text_are_replaced() {
     let mut odd = span(vec![attribute("k??", text("v??"))]);
     (odd.name, odd.trace_state) = ("n??".into(), "t??".into());
     odd.status = Some(Status { code: 2, message: "m??".into() });
-    odd.events = vec![Event { time_unix_nano: 1, name: "e??".into(), ..Event::default() }];
+    odd.events = vec![Event { time_unix_nano: TIMESTAMP, name: "e??".into(), ..Event::default() }];
     let message = broken(message(resource(vec![attribute("service.name", text("s??"))]), vec![odd]));
     let expected = bytes(&[
         &TIMESTAMP.to_le_bytes(),
@@ -157,9 +160,10 @@ fn bytes_that_are_not_text_are_replaced() {
         b"\x01\x07k??\x15\x07v??",          // SpanAttributes
         b"\x05\0\0\0\0\0\0\0",              // Duration
         b"\x05Error\x07m??",                // StatusCode, StatusMessage
-        b"\x01\x01\0\0\0\0\0\0\0",          // Events.Timestamp
-        b"\x01\x07e??\x01\x00",             // Events.Name, Events.Attributes
-        b"\0\0\0\0",                        // Links
+        b"\x01",
+        &TIMESTAMP.to_le_bytes(), // Events.Timestamp
+        b"\x01\x07e??\x01\x00",   // Events.Name, Events.Attributes
+        b"\0\0\0\0",              // Links
     ]);
     assert_eq!(encoded(&message), with_replacements(&expected));
 }
@@ -228,20 +232,56 @@ fn assert_times(start: u64, end: u64, (timestamp, attributes, duration): (u64, &
 }
 
 #[test]
-fn durations_are_never_negative_and_may_be_huge() {
-    let last = i64::MAX.unsigned_abs() - 1;
+fn durations_are_never_negative_and_have_a_limit() {
+    const TEN_YEARS: u64 = 315_360_000_000_000_000;
     assert_times(TIMESTAMP, TIMESTAMP - 1, (TIMESTAMP, b"\x00", 0));
     assert_times(TIMESTAMP, 0, (TIMESTAMP, b"\x00", 0));
-    assert_times(1, u64::MAX, (1, b"\x00", u64::MAX - 1));
-    assert_times(last, u64::MAX, (last, b"\x00", u64::MAX - last));
-    let kept = b"\x01\x1bsluice.start_time_unix_nano\x04\0\0\0\0\0\0\0\0";
-    assert_times(0, u64::MAX, (Case::TIMESTAMP_NANOS.unsigned_abs(), kept, u64::MAX));
+    assert_times(TIMESTAMP, TIMESTAMP + TEN_YEARS, (TIMESTAMP, b"\x00", TEN_YEARS));
+    let end = TIMESTAMP + TEN_YEARS + 1;
+    let kept = bytes(&[b"\x01\x19sluice.end_time_unix_nano\x04", &end.to_le_bytes()]);
+    assert_times(TIMESTAMP, end, (TIMESTAMP, &kept, 0));
+}
+
+#[test]
+fn a_clock_that_counts_from_boot_gives_the_timestamp_of_the_message() {
+    const BOOT: u64 = 44_511_913_730_532;
+    let start = bytes(&[b"\x01\x1bsluice.start_time_unix_nano\x04", &BOOT.to_le_bytes()]);
+    assert_times(BOOT, BOOT + 9, (Case::TIMESTAMP_NANOS.unsigned_abs(), &start, 9));
+    let both = bytes(&[
+        b"\x02\x1bsluice.start_time_unix_nano\x04",
+        &[0; 8],
+        b"\x19sluice.end_time_unix_nano\x04",
+        &TIMESTAMP.to_le_bytes(),
+    ]);
+    assert_times(0, TIMESTAMP, (Case::TIMESTAMP_NANOS.unsigned_abs(), &both, 0));
+}
+
+#[test]
+fn rows_with_replaced_times_are_counted() {
+    let clocks = [(TIMESTAMP, TIMESTAMP), (0, TIMESTAMP), (5, 6), (TIMESTAMP, u64::MAX)];
+    let spans = clocks.map(|(start_time_unix_nano, end_time_unix_nano)| Span {
+        start_time_unix_nano,
+        end_time_unix_nano,
+        events: vec![Event::default(), Event { time_unix_nano: TIMESTAMP, ..Event::default() }],
+        ..span(vec![])
+    });
+    let message = message(resource(vec![]), spans.to_vec());
+    let Encoded::Whole { spans: 4, times, .. } = Case::new(64 << 20).add(&message) else {
+        panic!("a message of four spans");
+    };
+    let expected = TimeCounts { starts_replaced: 2, durations_replaced: 2, events_replaced: 4, expired: 0 };
+    assert_eq!(times, expected);
+    let Encoded::Whole { times, .. } = Case::new(64 << 20).expiring(TIMESTAMP).add(&message) else {
+        panic!("a message of four spans");
+    };
+    // Two have the timestamp of the message, which is older.
+    assert_eq!(times, TimeCounts { expired: 2, ..expected });
 }
 
 #[test]
 fn an_attribute_of_the_senders_own_is_kept_rather_than_the_original_time() {
     let mut odd = span(vec![attribute("sluice.start_time_unix_nano", text("own"))]);
-    (odd.start_time_unix_nano, odd.end_time_unix_nano) = (0, 5);
+    (odd.start_time_unix_nano, odd.end_time_unix_nano) = (1, 6);
     let row = encoded(&message(resource(vec![]), vec![odd]));
     let kept = b"\x01\x1bsluice.start_time_unix_nano\x15\x03own";
     assert_eq!(row, bare(Case::TIMESTAMP_NANOS.unsigned_abs(), b"\x00\x00", kept, PLAIN_REST));
@@ -250,13 +290,14 @@ fn an_attribute_of_the_senders_own_is_kept_rather_than_the_original_time() {
 #[test]
 fn an_unusable_time_of_an_event_becomes_the_messages_and_is_kept() {
     let mut odd = span(vec![]);
-    odd.events = [0, 7, u64::MAX].map(|time_unix_nano| Event { time_unix_nano, ..Event::default() }).to_vec();
+    odd.events =
+        [0, TIMESTAMP, u64::MAX].map(|time_unix_nano| Event { time_unix_nano, ..Event::default() }).to_vec();
     let row = encoded(&message(resource(vec![]), vec![odd]));
     let rest = bytes(&[
         b"\x05\0\0\0\0\0\0\0\x05Unset\x00",
         b"\x03", // Events.Timestamp
         &Case::TIMESTAMP_NANOS.to_le_bytes(),
-        &7u64.to_le_bytes(),
+        &TIMESTAMP.to_le_bytes(),
         &Case::TIMESTAMP_NANOS.to_le_bytes(),
         b"\x03\0\0\0", // Events.Name
         b"\x03",       // Events.Attributes

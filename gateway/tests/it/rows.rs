@@ -110,7 +110,7 @@ fn what_nests_too_deep_is_text() {
 
 #[test]
 fn an_unusable_time_becomes_the_messages_and_is_kept() {
-    for original in [0, u64::MAX, i64::MAX.unsigned_abs() + 1] {
+    for original in [0, 1, u64::MAX, i64::MAX.unsigned_abs() + 1] {
         let mut late = span(vec![]);
         (late.start_time_unix_nano, late.end_time_unix_nano) = (original, original);
         let row = encoded(&message(resource(vec![]), vec![late]));
@@ -125,12 +125,12 @@ fn events_and_links_are_arrays_side_by_side() {
     let mut busy = span(vec![]);
     busy.events = vec![
         Event {
-            time_unix_nano: 10,
+            time_unix_nano: 1_700_000_000_000_000_010,
             name: "one".into(),
             attributes: vec![attribute("n", text("1"))],
             ..Event::default()
         },
-        Event { time_unix_nano: 20, name: "two".into(), ..Event::default() },
+        Event { time_unix_nano: 1_700_000_000_000_000_020, name: "two".into(), ..Event::default() },
     ];
     busy.links = vec![Link {
         trace_id: vec![0xab; 16],
@@ -144,14 +144,14 @@ fn events_and_links_are_arrays_side_by_side() {
     let rest = bytes(&[
         b"\x05\0\0\0\0\0\0\0\x05Error\x06broken",
         b"\x02",
-        &10u64.to_le_bytes(),
-        &20u64.to_le_bytes(),                        // Events.Timestamp
-        b"\x02\x03one\x03two",                       // Events.Name
-        b"\x02\x01\x01n\x15\x011\x00",               // Events.Attributes
-        b"\x01\x20abababababababababababababababab", // Links.TraceId
-        b"\x01\x10cdcdcdcdcdcdcdcd",                 // Links.SpanId
-        b"\x01\x01s",                                // Links.TraceState
-        b"\x01\x01\x01l\x15\x012",                   // Links.Attributes
+        &1_700_000_000_000_000_010_u64.to_le_bytes(),
+        &1_700_000_000_000_000_020_u64.to_le_bytes(), // Events.Timestamp
+        b"\x02\x03one\x03two",                        // Events.Name
+        b"\x02\x01\x01n\x15\x011\x00",                // Events.Attributes
+        b"\x01\x20abababababababababababababababab",  // Links.TraceId
+        b"\x01\x10cdcdcdcdcdcdcdcd",                  // Links.SpanId
+        b"\x01\x01s",                                 // Links.TraceState
+        b"\x01\x01\x01l\x15\x012",                    // Links.Attributes
     ]);
     assert_eq!(row, bare(1_700_000_000_000_000_000, b"\x00\x00", b"\x00", &rest));
 }

@@ -1,7 +1,7 @@
 //! What a user is told who may do little.
 //!
-//! The stack's user `writer` may insert into tables of these tests and nothing else; its profile allows queries ten seconds; its password ends
-//! with a space.
+//! The stack's user `writer` may insert into tables of these tests, and read a table of which a row policy shows it no row; its profile
+//! allows queries ten seconds; its password ends with a space.
 
 use crate::server::Database;
 use sluice_gateway::{
@@ -73,6 +73,19 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
     let text = obstacles[0].to_string();
     assert!(text.ends_with(&format!("GRANT INSERT ON {}.otel_traces TO writer", others.name)), "{text}");
     others.drop().await;
+}
+
+#[tokio::test]
+async fn a_row_policy_is_seen_by_the_user_whom_it_concerns() {
+    let database = Database::named("sluice_live_row_policy".to_owned()).await;
+    let (all_rights, _) = database.with_table().await;
+    let few_rights = sink(&database, Duration::secs(5));
+    // The plan of an empty table has no filter; nothing is hidden either.
+    assert!(!few_rights.hides_rows().await.unwrap());
+    database.execute(&format!("INSERT INTO {}.otel_traces (Timestamp) SELECT now64(9)", database.name)).await;
+    assert!(few_rights.hides_rows().await.unwrap());
+    assert!(!all_rights.hides_rows().await.unwrap());
+    database.drop().await;
 }
 
 #[tokio::test]

@@ -42,9 +42,13 @@ pub struct Database {
 
 impl Database {
     pub async fn new(test: &str) -> Self {
+        Self::named(format!("sluice_live_{test}_{}", std::process::id())).await
+    }
+
+    /// The one of this name, which the server's users are defined with. Only one test run at a time can have it.
+    pub async fn named(name: String) -> Self {
         let url = std::env::var("SLUICE_CLICKHOUSE").unwrap_or_else(|_| "http://127.0.0.1:8123".to_owned());
         let client = Client::default().with_url(&url).with_user("default");
-        let name = format!("sluice_live_{test}_{}", std::process::id());
         let database = Self { name, url, client };
         database.execute(&format!("CREATE DATABASE {}", database.name)).await;
         database
@@ -191,7 +195,12 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
     let mut scratch = Scratch::new(columns.clone());
     let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
-    let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000, now_nanos: u64::MAX };
+    let payload = Payload {
+        bytes: message,
+        timestamp_nanos: 1_600_000_000_000_000_000,
+        now_nanos: u64::MAX,
+        expired_before_nanos: i64::MIN,
+    };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
     let id = PartitionId { topic: "spans".into(), partition: 0 };

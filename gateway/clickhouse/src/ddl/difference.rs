@@ -27,6 +27,7 @@ use crate::ddl::{
 use crate::json_type::{JsonType, PathRule, altered};
 use crate::sql::identifier;
 use crate::table::{DefaultKind, DescribedColumn, Mismatch, check, described_columns};
+use crate::ttl::{self, RowTtl};
 use crate::typed_value::TypedValue;
 
 /// What a server has.
@@ -268,45 +269,14 @@ fn of_order(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
 
 fn of_ttl(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     let wanted = spec.ttl?;
-    let found = ttl_in(&table.engine_full);
-    if found.and_then(ttl_seconds) == Some(wanted.as_secs()) {
+    let age = RowTtl::in_engine(&table.engine_full).age();
+    if age.is_some_and(|age| age.as_secs() == wanted.as_secs()) {
         return None;
     }
     let expression = ttl_expression(Duration::from_secs(wanted.as_secs()), "Timestamp");
     let would = format!("{} MODIFY TTL {expression}, which drops what is older", spec.alter());
-    let found = found.unwrap_or("none").to_owned();
+    let found = ttl::expression(&table.engine_full).unwrap_or("none").to_owned();
     Some(by_hand("TTL".into(), expression, found, would))
-}
-
-/// `toDateTime(Timestamp) + toIntervalDay(3)` of `MergeTree … TTL toDateTime(Timestamp) + toIntervalDay(3) SETTINGS …`.
-fn ttl_in(engine_full: &str) -> Option<&str> {
-    let (_, rest) = engine_full.split_once(" TTL ")?;
-    Some(rest.rsplit_once(" SETTINGS ").map_or(rest, |(ttl, _)| ttl).trim())
-}
-
-/// Age, seconds, up to which `toDateTime(Timestamp) + age` holds for rows up to the year 2050: from there to the end of its 32 bits in
-/// February 2106.
-const AGE_OF_32_BITS_MAX: u64 = 1_770_359_295;
-
-/// The age in a TTL that is one, counted from `Timestamp`.
-fn ttl_seconds(ttl: &str) -> Option<u64> {
-    let (from, interval) = ttl.split_once(" + ")?;
-    let age = interval_seconds(interval)?;
-    match from {
-        "toDateTime64(Timestamp, 0)" | "Timestamp" => Some(age),
-        // In 32 bits a sum that is too large lies in the past.
-        "toDateTime(Timestamp)" if age < AGE_OF_32_BITS_MAX => Some(age),
-        // `toDate(Timestamp)` counts from midnight, so that rows go up to a day too early.
-        _ => None,
-    }
-}
-
-fn interval_seconds(interval: &str) -> Option<u64> {
-    let units = [("Second", 1), ("Minute", 60), ("Hour", 3_600), ("Day", 86_400), ("Week", 604_800)];
-    units.iter().find_map(|(unit, seconds)| {
-        let number = interval.strip_prefix(&format!("toInterval{unit}("))?.strip_suffix(')')?;
-        number.parse::<u64>().ok()?.checked_mul(*seconds)
-    })
 }
 
 /// The server prints types and keys with spaces of its own.

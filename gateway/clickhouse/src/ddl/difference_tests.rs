@@ -203,30 +203,6 @@ fn a_column_that_cannot_be_written_is_named_with_what_would_help() {
 }
 
 #[test]
-fn a_ttl_is_compared_by_its_length() {
-    for (engine, seconds) in [
-        (
-            "MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalSecond(259200) SETTINGS x = 1",
-            Some(259_200),
-        ),
-        ("MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalDay(3)", Some(259_200)),
-        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(3)", Some(259_200)),
-        // Rows of the afternoon expire on arrival.
-        ("MergeTree ORDER BY a TTL toDate(Timestamp) + toIntervalHour(12) SETTINGS x = 1", None),
-        // In 32 bits both lie in the past for some of the rows of the next decades, the second one for all.
-        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(21000)", None),
-        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(36500)", None),
-        ("MergeTree ORDER BY a TTL toDateTime64(Timestamp, 0) + toIntervalDay(36500)", Some(3_153_600_000)),
-        ("MergeTree ORDER BY a TTL Timestamp + toIntervalWeek(1)", Some(604_800)),
-        ("MergeTree ORDER BY a TTL Timestamp + toIntervalDay(3) DELETE WHERE a = 1", None),
-        ("MergeTree ORDER BY a TTL Other + toIntervalDay(3)", None),
-        ("MergeTree ORDER BY a", None),
-    ] {
-        assert_eq!(ttl_in(engine).and_then(ttl_seconds), seconds, "{engine}");
-    }
-}
-
-#[test]
 fn a_cloud_server_stores_every_table_of_the_family_alike() {
     let mut table = made(Layout::Json);
     table.engine = "SharedMergeTree".into();

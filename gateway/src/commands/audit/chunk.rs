@@ -42,6 +42,8 @@ pub struct Chunk {
     pub keys: SpanKeys,
     /// Their hashes, in the same order.
     pub hashes: Vec<KeyHash>,
+    /// The timestamps of their rows in ns since 1970, in the same order.
+    pub timestamps: Vec<i64>,
     /// Every span, in the order of the log.
     pub occurrences: Vec<Occurrence>,
     numbers: HashMap<KeyHash, u32>,
@@ -56,6 +58,7 @@ impl Chunk {
         let key = *self.numbers.entry(hash).or_insert(next);
         if key == next {
             self.hashes.push(hash);
+            self.timestamps.push(timestamp_nanos);
             self.keys.push(ids.0, ids.1, timestamp_nanos);
         }
         self.occurrences.push(Occurrence { key, row, offset });
@@ -70,6 +73,7 @@ impl Chunk {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.hashes.clear();
+        self.timestamps.clear();
         self.occurrences.clear();
         self.numbers.clear();
     }

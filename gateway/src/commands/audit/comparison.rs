@@ -5,7 +5,7 @@
 //! | rows of a key | seen in an earlier chunk | verdict |
 //! | --- | --- | --- |
 //! | as often as it is in the chunk | no | fine |
-//! | none | either | each of its spans is missing, or waits beyond the committed offset |
+//! | none | either | each of its spans is missing (or what [`Absence`](super::absence) makes of it), or waits beyond the committed offset |
 //! | anything else | | in question |
 //!
 //! What is in question depends on how often the key occurs in all of the audited range. Kafka is read once more, and only keys in
@@ -17,9 +17,10 @@
 //! audit says so.
 
 use super::{
+    absence::{AbsenceRule, Absent},
     chunk::{Chunk, KeyHash, Occurrence},
     filter::Filter,
-    report::{Finding, Findings, PartitionReport},
+    report::{Finding, Findings, PartitionReport, Totals},
 };
 use std::collections::HashMap;
 
@@ -36,6 +37,7 @@ struct Questioned {
     beyond: u64,
     /// Where the last of them is: index of the partition, and place in it.
     last: (usize, Occurrence),
+    timestamp_nanos: i64,
     trace_id: Box<[u8]>,
     span_id: Box<[u8]>,
 }
@@ -63,14 +65,22 @@ pub struct Comparison {
     filter: Filter,
     questioned: HashMap<KeyHash, Questioned>,
     questioned_max: usize,
+    /// What spans without a row are.
+    absence: AbsenceRule,
     /// Keys that were judged by their chunk alone.
     by_chunk: u64,
 }
 
 impl Comparison {
     /// Nothing was seen yet.
-    pub fn new(filter_bytes: usize, questioned_max: usize) -> Self {
-        Self { filter: Filter::new(filter_bytes), questioned: HashMap::new(), questioned_max, by_chunk: 0 }
+    pub fn new(filter_bytes: usize, questioned_max: usize, absence: AbsenceRule) -> Self {
+        let (filter, questioned) = (Filter::new(filter_bytes), HashMap::new());
+        Self { filter, questioned, questioned_max, absence, by_chunk: 0 }
+    }
+
+    /// From now on, spans without a row are judged by this rule: rows expire while an audit runs.
+    pub fn judge_by(&mut self, absence: AbsenceRule) {
+        self.absence = absence;
     }
 
     /// Judges a chunk of the partition with this index. `rows` are the table's, by key; the last of the partition's ranges is
@@ -93,19 +103,22 @@ impl Comparison {
             if verdicts[occurrence.key as usize] != Verdict::Absent {
                 continue;
             }
-            if is_behind(occurrence, committed) {
-                totals.missing += 1;
-                let ids = chunk.keys.ids(occurrence.key as usize);
-                findings.missing(|| finding(&partition.topic, partition.partition, occurrence, ids, (1, 0)));
-            } else {
+            if !is_behind(occurrence, committed) {
                 totals.waiting += 1;
+                continue;
+            }
+            let key = occurrence.key as usize;
+            if count_absent(totals, self.absence.of(chunk.timestamps[key]), 1) == Absent::Missing {
+                let ids = chunk.keys.ids(key);
+                findings.missing(|| finding(&partition.topic, partition.partition, occurrence, ids, (1, 0)));
             }
         }
         for (key, verdict) in verdicts.iter().enumerate() {
             if *verdict == Verdict::ByChunk {
                 self.by_chunk += 1;
                 let Times { behind, beyond, last } = times[key];
-                let counted = Counted { behind, beyond, rows: rows[key] };
+                let absent = self.absence.of(chunk.timestamps[key]);
+                let counted = Counted { behind, beyond, rows: rows[key], absent };
                 settle(partition, findings, &last, chunk.keys.ids(key), counted);
             }
         }
@@ -129,6 +142,7 @@ impl Comparison {
                     behind: 0,
                     beyond: 0,
                     last: (at, times.last),
+                    timestamp_nanos: chunk.timestamps[key],
                     trace_id: trace_id.into(),
                     span_id: span_id.into(),
                 };
@@ -163,9 +177,10 @@ impl Comparison {
     pub fn decide(self, partitions: &mut [PartitionReport], findings: &mut Findings) -> u64 {
         let mut questioned: Vec<Questioned> = self.questioned.into_values().collect();
         questioned.sort_unstable_by_key(|q| (q.last.0, q.last.1.offset, q.last.1.row));
-        for Questioned { rows, behind, beyond, last: (at, last), trace_id, span_id } in questioned {
-            let counted = Counted { behind, beyond, rows };
-            settle(&mut partitions[at], findings, &last, (&trace_id, &span_id), counted);
+        for key in questioned {
+            let Questioned { rows, behind, beyond, last: (at, last), timestamp_nanos, .. } = key;
+            let counted = Counted { behind, beyond, rows, absent: self.absence.of(timestamp_nanos) };
+            settle(&mut partitions[at], findings, &last, (&key.trace_id, &key.span_id), counted);
         }
         self.by_chunk
     }
@@ -177,6 +192,8 @@ struct Counted {
     behind: u64,
     beyond: u64,
     rows: u64,
+    /// What those of its spans are that have no row.
+    absent: Absent,
 }
 
 /// Takes down what a key's numbers mean, in the range of its last span.
@@ -185,11 +202,11 @@ fn settle(
     findings: &mut Findings,
     last: &Occurrence,
     ids: (&[u8], &[u8]),
-    Counted { behind, beyond, rows }: Counted,
+    Counted { behind, beyond, rows, absent }: Counted,
 ) {
     let found = || finding(&partition.topic, partition.partition, last, ids, (behind + beyond, rows));
     let (missing, doubled) = (behind.saturating_sub(rows), rows.saturating_sub(behind + beyond));
-    if missing > 0 {
+    if missing > 0 && absent == Absent::Missing {
         findings.missing(found);
     }
     if doubled > 0 {
@@ -197,9 +214,19 @@ fn settle(
     }
     let index = partition.ranges.partition_point(|range| range.next <= last.offset);
     let totals = &mut partition.ranges[index].totals;
-    totals.missing += missing;
+    count_absent(totals, absent, missing);
     totals.doubled += doubled;
     totals.waiting += (behind + beyond).saturating_sub(rows).min(beyond);
+}
+
+/// Counts spans without a row as what they are, which is returned.
+fn count_absent(totals: &mut Totals, absent: Absent, spans: u64) -> Absent {
+    match absent {
+        Absent::Missing => totals.missing += spans,
+        Absent::Expired => totals.expired += spans,
+        Absent::Unseen => totals.unseen += spans,
+    }
+    absent
 }
 
 fn times(chunk: &Chunk, committed: Option<i64>) -> Vec<Times> {

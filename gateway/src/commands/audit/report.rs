@@ -15,6 +15,10 @@ pub struct Totals {
     pub rows: u64,
     /// Spans in front of the committed offset without a row: lost.
     pub missing: u64,
+    /// Those without a row that the table's TTL has expired: deleted, not lost.
+    pub expired: u64,
+    /// Those without a row where the audit cannot tell whether they are lost.
+    pub unseen: u64,
     /// Rows beyond the first of each span.
     pub doubled: u64,
     /// Spans beyond the committed offset without a row: not inserted yet.
@@ -33,6 +37,8 @@ impl AddAssign for Totals {
         self.spans += other.spans;
         self.rows += other.rows;
         self.missing += other.missing;
+        self.expired += other.expired;
+        self.unseen += other.unseen;
         self.doubled += other.doubled;
         self.waiting += other.waiting;
         self.rejected_messages += other.rejected_messages;
@@ -146,12 +152,19 @@ pub struct Report {
     pub findings: Findings,
     /// Keys of which only the part in one range was compared, for want of memory: 0 in an exact audit.
     pub inexact_keys: u64,
+    /// Why spans without a row are unseen and not missing.
+    pub unseen_reasons: Vec<String>,
 }
 
 impl Report {
-    /// Whether every span in front of the committed offsets has exactly its rows.
+    /// Whether no span in front of the committed offsets is known to lack its row, and none to have several.
     pub fn is_clean(&self) -> bool {
         self.totals.missing == 0 && self.totals.doubled == 0
+    }
+
+    /// Whether every span in front of the committed offsets has a row that the audit sees.
+    pub fn is_complete(&self) -> bool {
+        self.totals.missing == 0 && self.totals.expired == 0 && self.totals.unseen == 0
     }
 }
 
@@ -199,6 +212,7 @@ impl fmt::Display for Report {
             let keys = self.inexact_keys;
             writeln!(f, "not exact: {keys} spans were compared within one range only; audit a shorter time")?;
         }
+        fmt_absent(f, self)?;
         let Totals { missing, doubled, waiting, spans, .. } = self.totals;
         if self.is_clean() {
             writeln!(f, "nothing is missing or doubled: {spans} spans, {waiting} of them not inserted yet")
@@ -209,6 +223,25 @@ impl fmt::Display for Report {
             )
         }
     }
+}
+
+/// Spans without a row that are not missing.
+fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let Totals { expired, unseen, .. } = report.totals;
+    if expired > 0 {
+        writeln!(
+            f,
+            "expired: {expired} spans have no row any more, which the table's TTL deletes at their age"
+        )?;
+    }
+    if unseen > 0 {
+        let reasons = report.unseen_reasons.join("; ");
+        writeln!(
+            f,
+            "unseen: {unseen} spans have no row that the audit sees, and may be lost or not: {reasons}"
+        )?;
+    }
+    Ok(())
 }
 
 /// The partition, and those of its ranges that something is wrong in.

@@ -16,8 +16,9 @@ use crate::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
-    rows::span_row::{Scratch, usable},
+    rows::{span_row::Scratch, span_times::SpanTimes},
     signals::account::RowAccount,
+    table::row_expiry::RowExpiry,
 };
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{Kafka, budget::BLOCK_BYTES_MAX};
@@ -59,7 +60,7 @@ impl SpanReader {
         totals.messages += 1;
         let is_lettered = letters.has_message(partition, offset);
         totals.dead_lettered_messages += u64::from(is_lettered);
-        let payload = Payload::of(message);
+        let payload = Payload::of(message, &RowExpiry::default());
         if !self.gives_rows(payload) {
             totals.rejected_messages += 1;
             return;
@@ -116,9 +117,10 @@ impl SpanSink for KeySink<'_> {
             self.totals.dead_lettered_spans += 1;
             return Ok(());
         }
-        let (nanos, _) = usable(span.start_time_unix_nano, self.payload.timestamp_nanos);
+        let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
+        let SpanTimes { start_nanos, .. } = SpanTimes::of(start, end, self.payload.timestamp_nanos);
         self.totals.spans += 1;
-        self.chunk.add((self.offset, row), (span.trace_id, span.span_id), nanos);
+        self.chunk.add((self.offset, row), (span.trace_id, span.span_id), start_nanos);
         Ok(())
     }
 }

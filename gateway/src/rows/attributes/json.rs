@@ -84,10 +84,10 @@ impl JsonWriter {
         &mut self,
         out: &mut Vec<u8>,
         column: &JsonType,
-        &Set { attributes, extra, .. }: &Set<'_>,
+        &Set { attributes, originals, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
-        if attributes.is_empty() && extra.is_none() {
+        if attributes.is_empty() && originals.is_empty() {
             put_empty_object(out);
             return Ok(());
         }
@@ -98,10 +98,10 @@ impl JsonWriter {
         let elements = column.limits().in_array();
         let mut members = Members { object, rules, elements, root: 0, scratch, limit };
         let outcome = members.write(attributes, 0).and_then(|()| {
-            if let Some((path, value)) = extra {
+            for (path, nanos) in originals {
                 members.room(path.len())?;
                 if members.object.path(path) {
-                    members.object.uint(value);
+                    members.object.uint(*nanos);
                 }
             }
             all_stored(members.object.finish())

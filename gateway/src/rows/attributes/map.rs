@@ -42,10 +42,10 @@ impl MapWriter {
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
-        &Set { attributes, extra, .. }: &Set<'_>,
+        &Set { attributes, originals, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
-        if attributes.is_empty() && extra.is_none() {
+        if attributes.is_empty() && originals.is_empty() {
             put_empty_object(out);
             return Ok(());
         }
@@ -53,12 +53,13 @@ impl MapWriter {
         // A map has the bytes of an object, with strings for values.
         let mut map = JsonObject::begin(out, keys);
         let outcome = put_members(&mut map, text, attributes, limit).and_then(|()| {
-            let Some((key, value)) = extra else { return Ok(()) };
-            room::make(map.buffer(), key.len(), limit)?;
-            if map.path(key) {
-                text.clear();
-                value_text::put_uint(text, value);
-                put_string(map.buffer(), text);
+            for (key, nanos) in originals {
+                room::make(map.buffer(), key.len(), limit)?;
+                if map.path(key) {
+                    text.clear();
+                    value_text::put_uint(text, *nanos);
+                    put_string(map.buffer(), text);
+                }
             }
             Ok(())
         });

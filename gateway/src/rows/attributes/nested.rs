@@ -22,7 +22,7 @@ use sluice_clickhouse::{
 };
 use sluice_otlp::{KeyValue, Scalar, Value};
 
-/// Collects the attributes of one set, of at most `bytes`. `extra` comes last, as text: it may be larger than an `Int64`.
+/// Collects the attributes of one set, of at most `bytes`. Original times come last, as text: they may be larger than an `Int64`.
 pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
     groups.clear();
     let mut attributes_left = set.attributes.iter();
@@ -53,9 +53,9 @@ pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: us
             let_go(text);
         }
     }
-    if let Some((key, value)) = set.extra {
+    for (key, nanos) in set.originals {
         text.clear();
-        value_text::put_uint(text, value);
+        value_text::put_uint(text, *nanos);
         groups.make_room(key.len(), bytes)?;
         groups.string(key, text);
     }

@@ -6,6 +6,7 @@ use sluice_clickhouse::deduplication::Version;
 use sluice_clickhouse::{
     deduplication::{Forced, View},
     probe::TableEngine,
+    ttl::RowTtl,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -15,7 +16,11 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
     let is_replicated = engine.starts_with("Replicated");
     Deduplication {
         version: Version([26, 7, 2, 1]),
-        engine: TableEngine { name: engine.into(), deduplication_window_blocks: window_blocks },
+        engine: TableEngine {
+            name: engine.into(),
+            deduplication_window_blocks: window_blocks,
+            ttl: RowTtl::None,
+        },
         window_age: is_replicated.then_some(Duration::from_hours(1)),
         views: Vec::new(),
         forced: Vec::new(),

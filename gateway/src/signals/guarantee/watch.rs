@@ -5,10 +5,11 @@
 //! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
 
 use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
-use crate::table::sink::Sink;
+use crate::table::{row_expiry::RowExpiry, sink::Sink};
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
     probe::ProbeError,
+    ttl::RowTtl,
 };
 use sluice_kafka::{ConsumerStats, watchdog};
 use std::{
@@ -25,6 +26,8 @@ pub struct Watch {
     shards: Vec<OfShard>,
     standing: Arc<Standing>,
     consumer: Arc<ConsumerStats>,
+    /// Is told what the tables' TTLs are.
+    expiry: Arc<RowExpiry>,
     said: Option<String>,
 }
 
@@ -42,6 +45,8 @@ struct OfShard {
     version: Option<Version>,
     /// Time zones of the servers that have answered last, where the table's partitions depend on them.
     zones: BTreeSet<String>,
+    /// The TTLs of their tables.
+    ttls: Vec<RowTtl>,
     /// What was said last by a server that does not answer.
     error: Option<ProbeError>,
 }
@@ -49,7 +54,14 @@ struct OfShard {
 impl Watch {
     /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
     pub fn new(shards: Vec<Sink>, standing: Arc<Standing>, consumer: Arc<ConsumerStats>) -> Self {
-        Self { shards: shards.into_iter().map(OfShard::new).collect(), standing, consumer, said: None }
+        let shards = shards.into_iter().map(OfShard::new).collect();
+        Self { shards, standing, consumer, expiry: Arc::default(), said: None }
+    }
+
+    /// The same, which keeps `expiry` up to date as well.
+    #[must_use]
+    pub fn with_expiry(self, expiry: Arc<RowExpiry>) -> Self {
+        Self { expiry, ..self }
     }
 
     /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::delivery::tries`].
@@ -101,6 +113,7 @@ impl Watch {
         let Some(of) = self.shards.get_mut(shard) else { return };
         let Some(Answered { verdict, forgot }) = of.look(now).await else { return };
         self.standing.found(shard, verdict, forgot, now);
+        self.expiry.set(self.shards.iter().flat_map(|shard| &shard.ttls));
     }
 
     /// One line when what the sink allows changes.
@@ -122,7 +135,14 @@ impl Watch {
 
 impl OfShard {
     fn new(sink: Sink) -> Self {
-        Self { sink, rate: BlockRate::default(), version: None, zones: BTreeSet::new(), error: None }
+        Self {
+            sink,
+            rate: BlockRate::default(),
+            version: None,
+            zones: BTreeSet::new(),
+            ttls: Vec::new(),
+            error: None,
+        }
     }
 
     /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
@@ -150,6 +170,7 @@ impl OfShard {
         let version = answers.iter().map(|answer| answer.version).max();
         let is_upgraded = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
+        self.ttls = answers.iter().map(|answer| answer.engine.ttl.clone()).collect();
         let is_moved = self.moved(answers.into_iter().filter_map(|answer| answer.partition_zone).collect());
         let forgot = match (is_upgraded, is_moved) {
             (true, _) => Some(Reason::ServerUpgraded),

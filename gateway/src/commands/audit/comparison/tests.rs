@@ -1,7 +1,9 @@
+use super::super::absence::Absence;
 use super::super::report::{RangeReport, Report, Totals};
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use sluice_clickhouse::ttl::RowTtl;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A span of a small world: which key, and whether its row is as it should be is told elsewhere.
 type Key = u8;
@@ -88,7 +90,7 @@ fn one(messages: &[&[Key]], committed: i64) -> [Log; 1] {
 }
 
 fn comparison() -> Comparison {
-    Comparison::new(1 << 10, 1_000)
+    Comparison::new(1 << 10, 1_000, Absence::default().at(0))
 }
 
 #[test]
@@ -154,11 +156,30 @@ fn more_findings_than_are_listed_are_counted() {
         partitions: vec![partition],
         findings,
         inexact_keys: 0,
+        unseen_reasons: Vec::new(),
     };
     let text = report.to_string();
     assert_eq!(text.matches("missing  spans/0").count(), 2, "{text}");
     assert!(text.contains("and 3 more are missing"), "{text}");
     assert!(text.ends_with("5 missing and 0 doubled of 0 spans, 0 of them not inserted yet\n"), "{text}");
+}
+
+#[test]
+fn what_a_ttl_deleted_or_a_policy_hides_is_not_missing() {
+    // Every row has the timestamp 7; the key 1 is in Kafka twice and has one row.
+    let logs = one(&[&[1, 2], &[1, 3], &[4]], 2);
+    let table = BTreeMap::from([(1, 1)]);
+    let counted = |absence: AbsenceRule| {
+        let Outcome { totals, findings, .. } =
+            audit(&logs, &table, 1, Comparison::new(1 << 10, 1_000, absence));
+        assert_eq!(totals.waiting, 1, "the span of key 4 is not committed");
+        let has_findings = findings != Findings::new(1_000);
+        ([totals.missing, totals.expired, totals.unseen], has_findings)
+    };
+    assert_eq!(counted(Absence::default().at(0)), ([3, 0, 0], true));
+    let second = Absence::new(&[RowTtl::Age(Duration::from_nanos(1))], true);
+    assert_eq!(counted(second.at(9)), ([0, 3, 0], false));
+    assert_eq!(counted(second.at(8)), ([0, 0, 3], false));
 }
 
 fn logs() -> impl Strategy<Value = Vec<Log>> {
@@ -192,7 +213,7 @@ proptest! {
             expected.1 += rows.saturating_sub(behind + beyond);
             expected.2 += (behind + beyond).saturating_sub(rows).min(beyond);
         }
-        let outcome = audit(&logs, &rows, chunk_messages, Comparison::new(filter_bytes, 1_000));
+        let outcome = audit(&logs, &rows, chunk_messages, Comparison::new(filter_bytes, 1_000, Absence::default().at(0)));
         let Totals { missing, doubled, waiting, .. } = outcome.totals;
         prop_assert_eq!((missing, doubled, waiting), expected);
         prop_assert_eq!(outcome.inexact, 0);
@@ -201,8 +222,8 @@ proptest! {
     /// Without room for questions nothing is kept silent: what was not compared exactly is counted.
     #[test]
     fn an_audit_that_is_not_exact_says_so(logs in logs(), rows in prop::collection::btree_map(0u8..12, 1u64..5, 0..12)) {
-        let exact = audit(&logs, &rows, 2, Comparison::new(1_024, 1_000));
-        let rough = audit(&logs, &rows, 2, Comparison::new(1_024, 0));
+        let exact = audit(&logs, &rows, 2, Comparison::new(1_024, 1_000, Absence::default().at(0)));
+        let rough = audit(&logs, &rows, 2, Comparison::new(1_024, 0, Absence::default().at(0)));
         let numbers = |outcome: &Outcome| (outcome.totals.missing, outcome.totals.doubled, outcome.totals.waiting);
         prop_assert!(rough.inexact > 0 || numbers(&exact) == numbers(&rough));
     }

@@ -93,6 +93,7 @@ impl Bench {
             sizing: config.config().sizing(),
             on_missing,
             columns: TableColumns::of_layout(Layout::Map),
+            expiry: Arc::default(),
             row_buffers_max: 3,
             account: account.clone(),
             metrics: metrics.clone(),

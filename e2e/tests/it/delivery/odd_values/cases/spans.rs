@@ -58,31 +58,68 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
 /// That of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
 const MESSAGE_NANOS: &str = "1700000000000000000";
 
-/// A span with such times, and the original of a start that no row can have.
-fn at(name: &'static str, (start, end): (u64, u64), timestamp: &str, duration: u64) -> Case {
-    let is_kept = timestamp == MESSAGE_NANOS;
-    let kept = |before: &str, after: &str| {
-        if is_kept { format!("{before}{start}{after}") } else { String::new() }
-    };
+/// [`START`] as text.
+const START_TEXT: &str = "1720000000000000000";
+
+/// Times of a span, and what its row has of them.
+struct Times {
+    start: u64,
+    end: u64,
+    timestamp: &'static str,
+    duration: u64,
+    /// The attribute keeps the end.
+    keeps_end: bool,
+}
+
+/// A span with such times, and the originals of those that the row does not show.
+fn at(name: &'static str, times: Times) -> Case {
+    let Times { start, end, timestamp, duration, keeps_end } = times;
+    let start_kept = (timestamp == MESSAGE_NANOS).then(|| start.to_string());
+    let end_kept = keeps_end.then(|| end.to_string());
+    let kept = [("sluice.start_time_unix_nano", &start_kept), ("sluice.end_time_unix_nano", &end_kept)];
+    let pairs: Vec<String> = kept
+        .iter()
+        .filter_map(|(key, nanos)| nanos.as_ref().map(|nanos| format!("'{key}':'{nanos}'")))
+        .collect();
+    let (pairs, is_any) = (pairs.join(","), !pairs.is_empty());
+    let text = |key: &str| format!("ifNull(toString(SpanAttributes.{key}.:UInt64), '')");
+    let nested = if is_any { format!("String {{{pairs}}}") } else { String::new() };
     Case::span(name, |span| (span.start_time_unix_nano, span.end_time_unix_nano) = (start, end))
-        .everywhere(&[(TIMESTAMP, timestamp), ("Duration", &duration.to_string())])
-        .json(&[("ifNull(toString(SpanAttributes.sluice.start_time_unix_nano.:UInt64), '')", &kept("", ""))])
-        .map(&[("SpanAttributes", &format!("{{{}}}", kept("'sluice.start_time_unix_nano':'", "'")))])
-        .nested(&[(&groups("SpanAttributes"), &kept("String {'sluice.start_time_unix_nano':'", "'}"))])
+        .everywhere(&[
+            (TIMESTAMP, timestamp),
+            ("Duration", &duration.to_string()),
+            ("toString(addNanoseconds(Timestamp, Duration) >= Timestamp)", "1"),
+        ])
+        .json(
+            &kept
+                .map(|(key, nanos)| (text(key), nanos.clone().unwrap_or_default()))
+                .each_ref()
+                .map(|(expression, nanos)| (expression.as_str(), nanos.as_str())),
+        )
+        .map(&[("SpanAttributes", &format!("{{{pairs}}}"))])
+        .nested(&[(&groups("SpanAttributes"), &nested)])
 }
 
 pub fn times() -> Vec<Case> {
-    let past_the_end = i64::MAX.unsigned_abs();
-    let start = START.to_string();
+    const BOOT: u64 = 44_511_913_730_532;
+    const TEN_YEARS: u64 = 315_360_000_000_000_000;
+    const PAST_THE_END: u64 = i64::MAX.unsigned_abs();
+    let own = |start, end, timestamp, duration| Times { start, end, timestamp, duration, keeps_end: false };
+    let ended = |start, end, timestamp| Times { start, end, timestamp, duration: 0, keeps_end: true };
     vec![
-        at("time, end before start", (START, START - 1), &start, 0),
-        at("time, zero", (0, 5), MESSAGE_NANOS, 5),
-        at("time, both zero", (0, 0), MESSAGE_NANOS, 0),
-        at("time, no end", (START, 0), &start, 0),
-        at("time, one", (1, u64::MAX), "1", u64::MAX - 1),
-        at("time, the last", (past_the_end - 1, past_the_end + 8), "9223372036854775806", 9),
-        at("time, behind the last", (past_the_end, past_the_end), MESSAGE_NANOS, 0),
-        at("time, the largest", (u64::MAX, u64::MAX), MESSAGE_NANOS, 0),
+        at("time, end before start", own(START, START - 1, START_TEXT, 0)),
+        at("time, no end", own(START, 0, START_TEXT, 0)),
+        at("time, ten years", own(START, START + TEN_YEARS, START_TEXT, TEN_YEARS)),
+        at("time, more than ten years", ended(START, START + TEN_YEARS + 1, START_TEXT)),
+        at("time, the largest end", ended(START, u64::MAX, START_TEXT)),
+        at("time, zero", ended(0, START, MESSAGE_NANOS)),
+        at("time, both zero", own(0, 0, MESSAGE_NANOS, 0)),
+        at("time, from boot", own(BOOT, BOOT + 7, MESSAGE_NANOS, 7)),
+        at("time, start from boot", ended(BOOT, START, MESSAGE_NANOS)),
+        at("time, the last", own(PAST_THE_END - 2, PAST_THE_END - 1, "9223372036854775805", 1)),
+        at("time, beyond the last", ended(PAST_THE_END - 1, PAST_THE_END + 8, "9223372036854775806")),
+        at("time, behind the last", own(PAST_THE_END, PAST_THE_END, MESSAGE_NANOS, 0)),
+        at("time, the largest", own(u64::MAX, u64::MAX, MESSAGE_NANOS, 0)),
         of_events(),
     ]
 }

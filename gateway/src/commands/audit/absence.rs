@@ -1,0 +1,111 @@
+//! Why a span that was inserted may have no row that the audit sees. Pure.
+//!
+//! | of a span without a row | the span is |
+//! | --- | --- |
+//! | the table's TTL had expired the row when the span was compared | expired |
+//! | the table has a TTL that the audit cannot evaluate, or a row policy hides rows from the user | unseen |
+//! | none of these | missing |
+
+use crate::table::row_expiry::expired_before_nanos;
+use sluice_clickhouse::ttl::RowTtl;
+use std::time::Duration;
+
+/// What a span without a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// Lost.
+    Missing,
+    /// Deleted by the table's TTL.
+    Expired,
+    /// Perhaps there, perhaps deleted, perhaps lost.
+    Unseen,
+}
+
+/// What the tables of all shards say about rows that cannot be seen.
+#[derive(Debug, Clone, Default)]
+pub struct Absence {
+    /// The age at which rows are deleted; of several shards, the shortest.
+    age: Option<Duration>,
+    reasons: Vec<String>,
+}
+
+/// The same at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct AbsenceRule {
+    expired_before_nanos: i64,
+    has_reasons: bool,
+}
+
+impl Absence {
+    /// From the TTLs of the table on all shards, and whether a server hides rows from the user by a policy.
+    pub fn new(ttls: &[RowTtl], hides_rows: bool) -> Self {
+        let age = ttls.iter().filter_map(RowTtl::age).min();
+        let mut reasons = Vec::new();
+        for ttl in ttls {
+            if let RowTtl::Other(expression) = ttl {
+                reasons.push(format!("the table has the TTL {expression}, which the audit cannot evaluate"));
+            }
+        }
+        reasons.dedup();
+        if hides_rows {
+            reasons.push(
+                "a row policy hides rows from the user; audit with a user that no row policy concerns"
+                    .to_owned(),
+            );
+        }
+        Self { age, reasons }
+    }
+
+    /// Why spans are unseen, in sentences.
+    pub fn reasons(self) -> Vec<String> {
+        self.reasons
+    }
+
+    /// The rule at this time, in ns since 1970.
+    pub fn at(&self, now_nanos: u64) -> AbsenceRule {
+        let expired_before_nanos = self.age.map_or(i64::MIN, |age| expired_before_nanos(now_nanos, age));
+        AbsenceRule { expired_before_nanos, has_reasons: !self.reasons.is_empty() }
+    }
+}
+
+impl AbsenceRule {
+    /// What a span is whose row has this `Timestamp`, in ns since 1970, and is not there.
+    pub fn of(self, timestamp_nanos: i64) -> Absent {
+        if timestamp_nanos < self.expired_before_nanos {
+            Absent::Expired
+        } else if self.has_reasons {
+            Absent::Unseen
+        } else {
+            Absent::Missing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_780_000_000_000_000_000;
+    const NOW_NANOS: i64 = NOW.cast_signed();
+
+    #[test]
+    fn an_old_row_has_expired_and_a_young_one_is_missing() {
+        let hours = |hours| RowTtl::Age(Duration::from_hours(hours));
+        let rule = Absence::new(&[hours(2), RowTtl::None, hours(1)], false).at(NOW);
+        let hour = 3_600_000_000_000;
+        assert_eq!(rule.of(NOW_NANOS - hour - 1), Absent::Expired);
+        assert_eq!(rule.of(NOW_NANOS - hour), Absent::Missing);
+        assert_eq!(Absence::default().at(NOW).of(0), Absent::Missing);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_unseen_with_the_reason() {
+        let other = RowTtl::Other("toDate(Timestamp) + toIntervalHour(12)".into());
+        let absence = Absence::new(&[other.clone(), other], true);
+        assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
+        let reasons = absence.reasons();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons[0].contains("TTL toDate(Timestamp) + toIntervalHour(12), which"), "{reasons:?}");
+        assert!(reasons[1].starts_with("a row policy hides rows"), "{reasons:?}");
+    }
+}
