@@ -28,7 +28,7 @@ use crate::{
     },
     signals::{
         account::RowAccount,
-        admin,
+        admin, deduplicated,
         guarantee::{self, Standing},
         health::Status,
         metrics::Metrics,
@@ -419,12 +419,15 @@ impl Parts<'_> {
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
     fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<Standing> {
         let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), shards.len(), []));
+        let group = &self.config.source.kafka.consumer_group;
+        let deduplicated = deduplicated::Watch::new(&shards, group, self.metrics.clone());
         let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let mut watch = watch.with_expiry(self.expiry.clone());
         let clock = Clock::start();
         self.io.block_on(watch.look(clock.now()));
         standing.tell(clock.now());
         self.io.spawn(watch.run(move || clock.now()));
+        self.io.spawn(deduplicated.run());
         standing
     }
 

@@ -6,6 +6,7 @@
 //! | file | says |
 //! | --- | --- |
 //! | [`account`] | where every row is |
+//! | [`deduplicated`] | how many rows ClickHouse dropped by their tokens |
 //! | [`guarantee`] | whether rows are in the table once, or at least once, and why |
 //! | [`metrics`] | all numbers, made once |
 //! | [`remaining`] | what keeps this gateway from being taken away |
@@ -13,6 +14,7 @@
 //! | [`admin`] | the same over HTTP, and takes `drain` and `resume` |
 
 pub mod account;
+pub mod deduplicated;
 pub mod guarantee;
 
 pub mod metrics;

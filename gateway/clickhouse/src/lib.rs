@@ -40,6 +40,8 @@ pub mod column;
 mod date_time;
 pub mod ddl;
 #[cfg(feature = "client")]
+pub mod deduplicated;
+#[cfg(feature = "client")]
 pub mod deduplication;
 #[cfg(feature = "client")]
 mod definition;

@@ -266,7 +266,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
         tracing::warn!(
             partition = %id,
             ?fresh,
-            "what was in flight before is not known: rows of it may be doubled once"
+            "the committed offset has no plan of ranges, as after a reset of the group's offsets: rows that ClickHouse has under another token \
+             may be doubled once; rows that it has under the same token are dropped, also if they were deleted since"
         );
     }
     if let Some(overtaken) = found.overtaken {

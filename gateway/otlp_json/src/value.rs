@@ -29,6 +29,13 @@ pub(crate) struct SpanIds {
     own: bool,
 }
 
+/// Which names an object has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Names {
+    known: bool,
+    unknown: bool,
+}
+
 impl Output<'_> {
     #[cold]
     fn fail<E: Error>(&mut self, reason: Reason) -> E {
@@ -68,34 +75,31 @@ impl Output<'_> {
         self.wire.open(key, of).ok_or_else(|| self.fail(Reason::NestedTooDeep))
     }
 
-    fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<(), A::Error> {
+    /// The members of an object. Not split: it is called for every message, and what is inlined into it saves a call for every member.
+    fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<Names, A::Error> {
+        let mut names = Names::default();
         while let Some(found) = object.next_key_seed(Name(of))? {
-            self.value(found, &mut object)?;
+            match found {
+                Some(field) => {
+                    names.known = true;
+                    object.next_value_seed(Value { output: self, field })?;
+                }
+                None => {
+                    names.unknown = true;
+                    object.next_value::<IgnoredAny>()?;
+                }
+            }
         }
-        Ok(())
+        Ok(names)
     }
 
-    fn value<'de, A: MapAccess<'de>>(
-        &mut self,
-        found: Option<Field>,
-        object: &mut A,
-    ) -> Result<(), A::Error> {
-        match found {
-            Some(field) => object.next_value_seed(Value { output: self, field }),
-            None => object.next_value::<IgnoredAny>().map(drop),
+    /// The members of the outermost object. Unknown names may stand beside `resourceSpans`; alone they are those of another message,
+    /// which would be passed over whole.
+    fn root<'de, A: MapAccess<'de>>(&mut self, object: A) -> Result<(), A::Error> {
+        match self.fields(OtlpMessage::TracesData, object)? {
+            Names { known: false, unknown: true } => Err(self.fail(Reason::NotTraces)),
+            _ => Ok(()),
         }
-    }
-
-    /// The members of the outermost object. Names that nobody knows may stand beside `resourceSpans`; alone they are those of another
-    /// message, which would be passed over whole.
-    fn root<'de, A: MapAccess<'de>>(&mut self, mut object: A) -> Result<(), A::Error> {
-        let (mut is_empty, mut is_traces) = (true, false);
-        while let Some(found) = object.next_key_seed(Name(OtlpMessage::TracesData))? {
-            is_empty = false;
-            is_traces |= found.is_some();
-            self.value(found, &mut object)?;
-        }
-        if is_empty || is_traces { Ok(()) } else { Err(self.fail(Reason::NotTraces)) }
     }
 
     /// An id that a span must have.

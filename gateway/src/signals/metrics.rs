@@ -55,6 +55,8 @@ pub struct Metrics {
     pub messages_skipped: IntCounterVec,
     /// Rows that ClickHouse has acknowledged.
     pub rows_inserted: IntCounter,
+    /// Rows of these that ClickHouse dropped because it knows their token.
+    pub rows_deduplicated: IntCounter,
     /// Blocks that ClickHouse has acknowledged.
     pub blocks_inserted: IntCounter,
     /// Compressed bytes that ClickHouse has acknowledged.
@@ -280,6 +282,10 @@ impl Metrics {
                 "messages_skipped_total",
                 "Messages passed over without a dead letter, because deadLetter.onMissing is Skip.",
                 &REJECTED,
+            ),
+            rows_deduplicated: make.counter(
+                "rows_deduplicated_total",
+                "Rows of those that ClickHouse dropped because it knows the token of their block.",
             ),
             rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
             blocks_inserted: make

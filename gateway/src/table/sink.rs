@@ -5,6 +5,7 @@ use sluice_clickhouse::{
     client::InsertClient,
     column::TableColumns,
     ddl::TableSpec,
+    deduplicated::Deduplicated,
     deduplication::Deduplication,
     endpoint::{Credentials, Endpoint, EndpointError, UserError},
     fate::{Fate, Lost, Said},
@@ -353,6 +354,16 @@ impl Sink {
     /// Blocks that were ever inserted into the table, by the first server that says it.
     pub async fn blocks_written(&self) -> Option<u64> {
         self.ask(|probe| async move { probe.blocks_written(&self.table).await }).await.ok()
+    }
+
+    /// Rows that a server, by its place in the config, dropped since then under query ids that hold `query_id_part`.
+    pub async fn deduplicated(
+        &self,
+        place: usize,
+        query_id_part: &str,
+        since_seconds: Option<u32>,
+    ) -> Result<Deduplicated, ProbeError> {
+        self.probes[place].deduplicated(&self.table, query_id_part, since_seconds).await
     }
 
     /// Whether a block is in the table, as far as all replicas together tell. `None` when none of them answers, which says nothing of what they

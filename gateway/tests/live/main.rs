@@ -16,6 +16,7 @@ mod altered;
 mod broker;
 mod cut;
 mod dead_letters;
+mod deduplicated;
 mod drain;
 mod fate;
 mod few_rights;

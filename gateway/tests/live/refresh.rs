@@ -2,14 +2,14 @@
 
 use crate::{
     messages::{every_shape, message, span},
-    server::Database,
+    server::{Database, metrics},
 };
 use sluice_gateway::{
     delivery::tries::Described,
     signals::metrics::Metrics,
     table::table_watch::{TableChanged, TableWatch},
 };
-use sluice_gateway_config::{Layout, SchemaManagement, parse};
+use sluice_gateway_config::{Layout, SchemaManagement};
 use std::{
     sync::{Arc, Mutex},
     time::Instant,
@@ -17,11 +17,7 @@ use std::{
 
 /// A watch of the table as it is, and what it was told.
 async fn watched(database: &Database) -> (TableWatch, Arc<Metrics>, Arc<Mutex<Vec<TableChanged>>>) {
-    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
-                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
-                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
-    let checked = parse::from_yaml(config).unwrap().check().unwrap();
-    let metrics = Arc::new(Metrics::new(checked.budget()));
+    let metrics = metrics();
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = database.sink(Layout::Json);
     let columns = sink.check_table().await.unwrap().columns;

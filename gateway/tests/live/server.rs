@@ -20,15 +20,18 @@ use sluice_gateway::{
         reader::Reader,
     },
     rows::span_row::Scratch,
-    signals::account::RowAccount,
+    signals::{account::RowAccount, metrics::Metrics},
     table::sink::Sink,
 };
-use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement};
+use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Closed, Content, Cut, Fill},
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// How long the end of a query may take to be noted: the server writes its log once a second.
 const LOGGED: Duration = Duration::from_secs(30);
@@ -222,4 +225,13 @@ pub fn next_number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The metrics of a gateway that does not run.
+pub fn metrics() -> Arc<Metrics> {
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+    let checked = parse::from_yaml(config).unwrap().check().unwrap();
+    Arc::new(Metrics::new(checked.budget()))
 }

@@ -1,0 +1,86 @@
+//! Rows that ClickHouse dropped because it knows the token of their block.
+//!
+//! A token makes a retry harmless. It also drops rows that a person wants back: who deletes rows with `DELETE` and resets the group's offsets
+//! gets none of them, while every INSERT is answered as if it had stored them. So the servers are asked how many rows of this process they
+//! dropped.
+//!
+//! Owner: a task of its own. Limits: one question at a time, each server every [`LOOK_INTERVAL`]. What a server drops in the last half
+//! minute of the process is not counted, nor what it drops while the user may not read `system.part_log`.
+
+use crate::{
+    delivery::query_ids::QueryIds, signals::guarantee::LOOK_INTERVAL, signals::metrics::Metrics,
+    table::sink::Sink,
+};
+use std::sync::Arc;
+
+/// Asks the servers of every shard.
+pub struct Watch {
+    servers: Vec<Server>,
+    metrics: Arc<Metrics>,
+    /// What was said last of a server that does not tell.
+    said: String,
+}
+
+/// One server of one shard.
+struct Server {
+    sink: Sink,
+    /// Its place in the shard.
+    place: usize,
+    /// What the query ids of this process hold.
+    query_ids: String,
+    /// Up to when it was asked, in seconds since 1970 by its clock.
+    until_seconds: Option<u32>,
+}
+
+impl Watch {
+    /// Nothing is asked yet.
+    pub fn new(shards: &[Sink], consumer_group: &str, metrics: Arc<Metrics>) -> Self {
+        let servers = shards.iter().enumerate().flat_map(|(shard, sink)| {
+            let query_ids = QueryIds::of(consumer_group, sink.names(), shard).own();
+            (0..sink.servers()).map(move |place| Server {
+                sink: sink.clone(),
+                place,
+                query_ids: query_ids.clone(),
+                until_seconds: None,
+            })
+        });
+        Self { servers: servers.collect(), metrics, said: String::new() }
+    }
+
+    /// Asks again and again.
+    pub async fn run(mut self) {
+        loop {
+            self.look().await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Asks every server once, and counts.
+    pub async fn look(&mut self) {
+        let mut rows = 0;
+        for server in &mut self.servers {
+            let Server { sink, place, query_ids, until_seconds } = server;
+            match sink.deduplicated(*place, query_ids, *until_seconds).await {
+                Ok(found) => {
+                    *until_seconds = Some(found.until_seconds);
+                    rows += found.rows;
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    if error != self.said {
+                        tracing::info!(%error, "rows that ClickHouse drops by their token are not counted");
+                        self.said = error;
+                    }
+                }
+            }
+        }
+        self.metrics.rows_deduplicated.inc_by(rows);
+        if rows > 0 {
+            tracing::info!(
+                rows,
+                "ClickHouse dropped rows because it knows the tokens of their blocks: it stored them before. If they were deleted since, \
+                 they are not stored again; to have them stored: gateway/DELIVERY.md, \"To store rows again\""
+            );
+        }
+    }
+}
