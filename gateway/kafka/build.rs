@@ -1,6 +1,7 @@
 //! Compiles what stands between this program and librdkafka, and has this package's own tests linked with it: `src/batch_limit.c`,
 //! the limit of what it keeps of a batch; `src/foreign_text.c`, what others wrote as text; `src/own_fence.c`,
-//! requests of a member that has no id; `src/steady_wait.c`, waits that no jump of the machine's clock prolongs.
+//! requests of a member that has no id; `src/steady_wait.c`, waits that no jump of the machine's clock prolongs. They copy signatures and
+//! layouts of librdkafka, which `src/librdkafka_layouts.c` compares with its headers.
 
 /// Functions of librdkafka, and one that it calls, whose calls arrive in these files. The packages that link a program ask for this list.
 const WRAPPED: [&str; 16] = [
@@ -37,9 +38,24 @@ fn main() {
         .warnings_into_errors(true)
         .link_lib_modifier("+whole-archive")
         .compile("sluice_batch_limit");
+    compare_layouts();
     for name in WRAPPED {
         println!("cargo::rustc-link-arg=-Wl,--wrap={name}");
     }
     // For the packages that link a program of it (Cargo gives them this as DEP_SLUICE_BATCH_LIMIT_WRAPPED).
     println!("cargo::metadata=wrapped={}", WRAPPED.join(","));
+}
+
+/// Fails to compile if librdkafka's signatures or layouts are not what the C files copy.
+fn compare_layouts() {
+    println!("cargo::rerun-if-changed=src/librdkafka_layouts.c");
+    let root = std::env::var("DEP_RDKAFKA_ROOT").expect("rdkafka-sys names the folder that it built librdkafka in");
+    // Its headers have warnings of their own, and nothing of the result is linked.
+    cc::Build::new()
+        .file("src/librdkafka_layouts.c")
+        .include(std::path::Path::new(&root).join("src"))
+        .std("gnu11")
+        .warnings(false)
+        .cargo_metadata(false)
+        .compile("sluice_librdkafka_layouts");
 }
