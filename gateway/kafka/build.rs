@@ -49,7 +49,8 @@ fn main() {
 /// Fails to compile if librdkafka's signatures or layouts are not what the C files copy.
 fn compare_layouts() {
     println!("cargo::rerun-if-changed=src/librdkafka_layouts.c");
-    let root = std::env::var("DEP_RDKAFKA_ROOT").expect("rdkafka-sys names the folder that it built librdkafka in");
+    let root =
+        std::env::var("DEP_RDKAFKA_ROOT").expect("rdkafka-sys names the folder that it built librdkafka in");
     // Its headers have warnings of their own, and nothing of the result is linked.
     cc::Build::new()
         .file("src/librdkafka_layouts.c")

@@ -53,10 +53,8 @@ pub mod watchdog;
 // The C files beside this one are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with its
 // headers. What the functions do must be read again for every version; the faults `oversized-*`, `foreign-metadata`, `heartbeat-lost`,
 // `duplicate-member` and `clock-jump` show it.
-const _: () = assert!(
-    rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff,
-    "the C files are made for librdkafka 2.12.1"
-);
+const _: () =
+    assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 
 pub use arrivals::KeptRanges;
 pub use assignment::{OrderSink, TopicMadeAnew};

@@ -1,8 +1,9 @@
 //! The number of gateways follows the load, knows when more of them would not help, and takes none away before it is empty; or it
 //! is somebody else's, by the scale subresource.
 //!
-//! A gateway gets so little of a processor that one of them cannot do what two shared cores can produce. Numbered spans flow through
-//! all of it, many and then few: none is lost, none doubled.
+//! A gateway gets so little of a processor that one of them cannot do what two shared cores can produce. What one can do depends on the
+//! machine and on how its program was built, so the operator measures it first. Numbered spans flow through all of it, many and then
+//! few: none is lost, none doubled.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -34,17 +35,26 @@ const REPLICAS_MAX: u32 = 12;
 /// than with the next lower of these.
 const USEFUL_STEPS: [u32; 6] = [1, 2, 3, 4, 6, 12];
 
-/// What one gateway may use of a processor; what it does with that is less than half of the load.
+/// What one gateway may use of a processor.
 const CPU_LIMIT: &str = "40m";
 
-/// Load of numbered spans, a kilobyte each: a quarter of a core to produce.
-const SPANS_PER_SECOND: u64 = 12_000;
+/// Spans of a message of this shape.
+const MESSAGE_SPANS: u64 = 100;
 
-/// What is left of the load when it falls: little for one gateway, and still several messages a second.
-const FEW_SPANS_PER_SECOND: u64 = 500;
+/// Load of numbered spans, a kilobyte each, by which the operator measures what one gateway can do: a few messages a second.
+const MEASURED_SPANS_PER_SECOND: u64 = 500;
 
-/// Spans that must come once gateways have left: five seconds' worth of what is left of the load.
-const SPANS_AFTER: u64 = 2_500;
+/// The load, in capacities of one gateway: more than two gateways' worth, and far less than twelve's.
+const LOAD_CAPACITIES: u64 = 3;
+
+/// The largest load that is produced, spans a second: half a core to produce.
+const SPANS_PER_SECOND_MAX: u64 = 24_000;
+
+/// What is left of the load when it falls, as a part of what one gateway can do.
+const FEW_PER_CAPACITY: u64 = 5;
+
+/// Seconds of what is left of the load that must come once gateways have left.
+const SECONDS_AFTER: u64 = 5;
 
 /// How long one insert takes while the server is slow: with so few at a time, a fraction of what the load needs.
 const SLOW: Duration = Duration::from_secs(10);
@@ -68,14 +78,24 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     let body = async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec("Recommend")).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        Box::pin(only_recommended(scene, &load)).await?;
+        let load = scene.load(MEASURED_SPANS_PER_SECOND);
+        let one = capacity_of_one(scene).await?;
+        let first = load.stop().await?;
+        let rate = one * LOAD_CAPACITIES;
+        ensure!(
+            rate <= SPANS_PER_SECOND_MAX,
+            "one gateway does {one} spans a second, too many to overload it"
+        );
+        let load = load_after(scene, &first, rate);
+        Box::pin(only_recommended(scene, (&load, rate))).await?;
         scene.pipeline.apply(&spec("Auto")).await?;
         let before = more_gateways(scene).await?;
         Box::pin(slow_server(scene, &front, before)).await?;
-        let many = load.stop().await?;
-        let load = few_spans(scene, &many);
-        fewer_gateways(scene, &load, before).await?;
+        let many = both(first, load.stop().await?);
+        let few = (one / FEW_PER_CAPACITY).max(MESSAGE_SPANS);
+        let load = load_after(scene, &many, few);
+        fewer_gateways(scene, before).await?;
+        scene.wait_acked(&load, few * SECONDS_AFTER, DECIDED).await?;
         let sent = both(many, load.stop().await?);
         scene.assert_nothing_lost(&sent).await?;
         Ok(())
@@ -83,8 +103,15 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
 }
 
+/// Spans a second that one gateway can do, as the operator has measured.
+async fn capacity_of_one(scene: &Scene) -> Result<u64> {
+    let status = seen(scene, "knows what one gateway can do", |status| capacity(status).is_some()).await?;
+    let messages = capacity(&status).and_then(|messages| u64::try_from(messages).ok());
+    Ok(messages.context("no capacity is known")? * MESSAGE_SPANS)
+}
+
 /// What is recommended is said, again and again, and not done.
-async fn only_recommended(scene: &Scene, load: &Load) -> Result<()> {
+async fn only_recommended(scene: &Scene, load: (&Load, u64)) -> Result<()> {
     tokio::select! {
         said = said_for_a_while(scene, load) => said,
         grown = watch_at_most(scene, 1) => grown.map(|never| match never {}),
@@ -92,10 +119,10 @@ async fn only_recommended(scene: &Scene, load: &Load) -> Result<()> {
 }
 
 /// More gateways are recommended, and still are after as much of the load as comes while the number is watched.
-async fn said_for_a_while(scene: &Scene, load: &Load) -> Result<()> {
+async fn said_for_a_while(scene: &Scene, (load, rate): (&Load, u64)) -> Result<()> {
     let is_more = |status: &TracePipelineStatus| recommended(status) > Some(1);
     seen(scene, "recommends more", is_more).await?;
-    scene.wait_acked(load, SPANS_PER_SECOND * WATCHED.as_secs(), DECIDED).await?;
+    scene.wait_acked(load, rate * WATCHED.as_secs(), DECIDED).await?;
     seen(scene, "still recommends more", is_more).await.map(drop)
 }
 
@@ -140,15 +167,15 @@ async fn limited_for_a_while(scene: &Scene) -> Result<()> {
 }
 
 /// Gateways leave while spans flow: they are told to, and go when they are empty; the others read on.
-async fn fewer_gateways(scene: &Scene, load: &Load, before: u32) -> Result<()> {
+async fn fewer_gateways(scene: &Scene, before: u32) -> Result<()> {
     let is_told = |drain: &DrainStatus| drain.state == DrainState::Draining && drain.target < before;
     let status = seen(scene, "drains gateways", |status| leaving(status).is_some_and(is_told)).await?;
     useful_step(&status)?;
     seen(scene, "has fewer gateways", |status| {
         status.replicas.is_some_and(|replicas| replicas < before) && leaving(status).is_none()
     })
-    .await?;
-    scene.wait_acked(load, SPANS_AFTER, DECIDED).await
+    .await
+    .map(drop)
 }
 
 /// Ends with an error alone: once more gateways are wanted, asked for from Kubernetes, or there.
@@ -170,11 +197,11 @@ async fn watch_at_most(scene: &Scene, most: u32) -> Result<Infallible> {
     }
 }
 
-/// What is left of a load that sent `many` and has ended. Numbers go on, so that both are counted as one.
-fn few_spans(scene: &Scene, many: &Sent) -> Load {
+/// A load after one that has sent `before` and has ended. Numbers go on, so that both are counted as one.
+fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
     // Messages are sent whole, so that the next number begins one.
-    let next = many.acked.ranges().last().map_or(0, |range| range.end);
-    let feed = scene.feed(Shape::Numbered, Some(FEW_SPANS_PER_SECOND));
+    let next = before.acked.ranges().last().map_or(0, |range| range.end);
+    let feed = scene.feed(Shape::Numbered, Some(spans_per_second));
     Load::start_numbers(&scene.producer, feed, next..u64::MAX)
 }
 
@@ -270,6 +297,10 @@ fn useful_step(status: &TracePipelineStatus) -> Result<u32> {
 
 fn leaving(status: &TracePipelineStatus) -> Option<&DrainStatus> {
     status.scaling.as_ref()?.drain.as_ref()
+}
+
+fn capacity(status: &TracePipelineStatus) -> Option<i64> {
+    status.scaling.as_ref()?.capacity_per_replica.filter(|messages| *messages > 0)
 }
 
 fn recommended(status: &TracePipelineStatus) -> Option<u32> {
