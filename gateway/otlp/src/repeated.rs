@@ -186,12 +186,6 @@ impl<'a> RepeatedIter<'a> {
         self.remaining
     }
 
-    /// What is left of the message that the next occurrence may stand in.
-    #[inline(always)]
-    pub(crate) const fn holder(&self) -> Reader<'a> {
-        self.holder
-    }
-
     /// Ends the iteration: nothing follows what is malformed.
     #[inline(always)]
     pub(crate) const fn stop(&mut self) {
