@@ -1,10 +1,13 @@
 //! What compiling and the local stack need from the machine, checked before any work begins, so that everything missing is named at once.
 //! Debian packages are installed; compilers and package managers are only named, since how to have them is the user's choice.
 
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use crate::part::PartStatus;
 use crate::paths::Paths;
 use crate::process::{self, Job, command, find_program};
 use crate::say;
@@ -82,6 +85,8 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     }
     missing.extend(disk_missing(&paths.state));
     missing.extend(disk_missing(&paths.cache));
+    // Who may not read what runs is told of the missing right.
+    missing.extend(crate::status().map(|parts| ports_taken(&parts)).unwrap_or_default());
     missing.dedup();
     install_or_name(paths, "the local stack cannot start here", &packages, missing)
 }
@@ -170,6 +175,19 @@ fn too_little_disk(free: u64) -> String {
         DISK_FREE_MIN >> 30,
         free >> 20,
     )
+}
+
+/// Words for every port of a part that does not run, where another program listens.
+fn ports_taken(parts: &[PartStatus]) -> Vec<String> {
+    let down = parts.iter().filter(|part| part.pid.is_none());
+    let taken = down.filter(|part| {
+        // Parts without a port have no address, or the path of a socket. The pod bridge has its address once it is up.
+        let bound = part.address.parse::<SocketAddr>().map(TcpListener::bind);
+        bound.is_ok_and(|bound| bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse))
+    });
+    taken
+        .map(|part| format!("{} for {}: another program listens there; stop it", part.address, part.name))
+        .collect()
 }
 
 fn packages_missing() -> Vec<&'static str> {
@@ -277,6 +295,7 @@ fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::State;
 
     #[test]
     fn versions_are_read_from_what_the_tools_print() {
@@ -292,6 +311,24 @@ mod tests {
     fn too_little_disk_is_said_with_what_is_there_and_what_is_needed() {
         let said = too_little_disk(3 << 29);
         assert!(said.starts_with("disk space: 6 GiB, of which 1536 MiB are free"), "{said}");
+    }
+
+    #[test]
+    fn a_port_where_another_program_listens_is_named() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let part = |address: String, pid| PartStatus {
+            name: "clickhouse",
+            pid,
+            address,
+            state: State::Down,
+            reason: None,
+        };
+        let address = other.local_addr().unwrap().to_string();
+        let named = format!("{address} for clickhouse: another program listens there; stop it");
+        assert_eq!(ports_taken(&[part(address.clone(), None)]), [named]);
+        assert!(ports_taken(&[part(address.clone(), Some(1)), part(String::new(), None)]).is_empty());
+        drop(other);
+        assert!(ports_taken(&[part(address, None)]).is_empty());
     }
 
     #[test]
