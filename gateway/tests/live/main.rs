@@ -17,6 +17,7 @@ mod broker;
 mod cut;
 mod dead_letters;
 mod drain;
+mod durability;
 mod fate;
 mod few_rights;
 mod front;
