@@ -140,7 +140,7 @@ impl Watch {
         match found {
             Some(found) if found >= wanted => tracing::info!("durability {found}"),
             None if wanted == Durability::default() => {
-                tracing::info!(durability = label, "what rows survive is not known")
+                tracing::info!(durability = label, "what rows survive is not known");
             }
             _ => tracing::warn!(
                 durability = label,
