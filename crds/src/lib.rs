@@ -25,12 +25,12 @@ pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};
 pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
-    ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
-    ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert, InsertFormat,
-    KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout, OnZoneLoss,
-    PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling, ScalingMode,
-    Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline,
-    TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
+    ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,
+    Engine, ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert,
+    InsertFormat, KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout,
+    OnZoneLoss, PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling,
+    ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source,
+    TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
 pub use trace_pipeline::{Observability, PodMonitoring};
 

@@ -29,7 +29,9 @@ pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
-pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
+pub use schema::{
+    Durability, Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View,
+};
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
 pub use source::{Format, GroupProtocol, InitialOffset, KafkaSource, PropertyValue, Source};
 

@@ -195,7 +195,10 @@ fn event(ready: &Condition) -> Event {
 
 /// What a person would want to read of delivery: that it promises something else now, and that blocks begin or cease to wait.
 fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Event> {
-    let promise = after.delivery.as_ref().filter(|now| before.delivery.as_ref() != Some(now)).map(promised);
+    let promise_of = |delivery: &DeliveryStatus| (delivery.guarantee.clone(), delivery.reason.clone());
+    let promised_before = before.delivery.as_ref().map(promise_of);
+    let promise =
+        after.delivery.as_ref().filter(|now| promised_before != Some(promise_of(now))).map(promised);
     let waits = |status: &TracePipelineStatus| status.queue.is_some_and(|queue| queue.blocks > 0);
     let queue = match (waits(before), waits(after)) {
         (false, true) => {
@@ -342,7 +345,11 @@ mod tests {
     #[test]
     fn events_tell_of_another_promise_and_of_blocks_that_begin_to_wait() {
         let delivery = |guarantee: &str, reason: Option<&str>| {
-            Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: reason.map(str::to_owned) })
+            Some(DeliveryStatus {
+                guarantee: guarantee.to_owned(),
+                reason: reason.map(str::to_owned),
+                durability: None,
+            })
         };
         let of = |delivery, blocks| {
             let queue = Some(QueueStatus { blocks, bytes: blocks << 20 });
@@ -357,6 +364,8 @@ mod tests {
         assert_eq!(reasons(&of(once.clone(), 0), &of(off.clone(), 3)), ["AtLeastOnce", "Queued"]);
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 70)), Vec::<String>::new());
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 0)), ["QueueEmpty"]);
+        let durable = once.clone().map(|once| DeliveryStatus { durability: Some("fsync".into()), ..once });
+        assert_eq!(reasons(&of(once, 0), &of(durable, 0)), Vec::<String>::new(), "the promise is the same");
         let words = gateway_events(&none, &of(off, 3)).remove(0).note.unwrap();
         assert!(words.contains("window_off") && words.contains("none is lost"), "{words}");
     }
@@ -368,7 +377,8 @@ mod tests {
             TracePipelineStatus { queue, ..status(reason::RUNNING, 1) }
         };
         let promising = |guarantee: &str| {
-            let delivery = Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: None });
+            let delivery =
+                Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: None, durability: None });
             TracePipelineStatus { delivery, ..with(1) }
         };
         for (before, after) in [

@@ -19,6 +19,13 @@ pub struct DeliveryStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
+    /// What rows survive that ClickHouse has acknowledged: process (the end of its process), fsync (a power failure of its host), quorum
+    /// (the loss of a host), or unknown where the gateways' user may not read it or the table's engine leaves it to other tables. Of
+    /// several servers and gateways the least. The words are those of the gateways' metric sluice_gateway_durability. Not set while a
+    /// gateway does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub durability: Option<String>,
 }
 
 /// What waits on the queue volumes.

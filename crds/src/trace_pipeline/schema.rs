@@ -14,12 +14,15 @@ use std::collections::BTreeMap;
         .message("layout must be Json while maxDynamicPaths or typedPaths is set: only JSON columns have paths"),
     validation = Rule::new("!has(self.engine) || self.engine != 'Null' \
         || (!has(self.ttl) && (!has(self.orderBy) || size(self.orderBy) == 0))")
-        .message("engine Null stores nothing, so that ttl and orderBy must not be set")
+        .message("engine Null stores nothing, so that ttl and orderBy must not be set"),
+    validation = Rule::new("!has(self.durability) || self.durability != 'Quorum' || !has(self.engine) \
+        || self.engine == 'ReplicatedMergeTree'")
+        .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set")
 )]
 pub struct Schema {
     /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before
     /// gateways are started. CreateIfMissing (the default): database, table and views are made when they are missing. Evolve:
-    /// missing columns are added as well. What would drop, rewrite or copy rows is never done: it is named in the condition
+    /// missing columns and settings for durability are added as well. What would drop, rewrite or copy rows is never done: it is named in the condition
     /// SchemaReady, while gateways run on.
     #[serde(default)]
     pub management: SchemaManagement,
@@ -32,7 +35,7 @@ pub struct Schema {
     pub layout: Option<Layout>,
 
     /// The table's engine: MergeTree, ReplicatedMergeTree, or Null, which stores nothing and fills views alone. When it is not
-    /// set: the one that the table has; MergeTree in one that is made.
+    /// set: the one that the table has; in one that is made MergeTree, or ReplicatedMergeTree with durability Quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Engine")]
     pub engine: Option<Engine>,
@@ -87,6 +90,16 @@ pub struct Schema {
     #[schemars(length(max = 2))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub views: Vec<View>,
+
+    /// What rows survive, at the least, once ClickHouse has acknowledged them. Process (the default): the end of its process; a power
+    /// failure of its host can lose the last inserted rows. Fsync: a power failure, too. Tables that are made sync every part before an
+    /// INSERT is acknowledged (fsync_after_insert, fsync_part_directory), so that each INSERT takes longer. Evolve gives a table that
+    /// is there these settings; otherwise SchemaReady names the statement. Quorum: the loss of a host. An INSERT is acknowledged once a
+    /// majority of the replicas has its rows (insert_quorum); while fewer answer, nothing is inserted. What the table gives is in
+    /// status.delivery.durability.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Durability")]
+    pub durability: Option<Durability>,
 }
 
 /// What Sluice may do with the table.
@@ -123,6 +136,18 @@ pub enum Engine {
     ReplicatedMergeTree,
     /// Nothing is stored.
     Null,
+}
+
+/// What rows survive that ClickHouse has acknowledged.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Durability {
+    /// The end of its process.
+    #[default]
+    Process,
+    /// A power failure of its host.
+    Fsync,
+    /// The loss of a host.
+    Quorum,
 }
 
 /// Paths of JSON columns with a type, by path; at most 64 of each set of attributes.

@@ -4,7 +4,7 @@
 //! ([`view`]); and what a table that is there lacks of it ([`difference`]). Place in the flow: `sluice-gateway ddl` prints them or
 //! runs them through [`crate::probe`]. Pure: same input, same text.
 //!
-//! Limits: objects are made and columns added; nothing is ever altered otherwise, and nothing dropped. Replicated tables and
+//! Limits: objects are made, columns added and settings changed; nothing is ever altered otherwise, and nothing dropped. Replicated tables and
 //! `ON CLUSTER` are known by their text alone: they were not run against a server with Keeper.
 
 pub mod difference;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
+use crate::durability::{Durability, sync_settings};
 use crate::sql::{identifier, table_name};
 use view::View;
 
@@ -97,6 +98,8 @@ pub struct TableSpec {
     pub views: Vec<View>,
     /// Tokens remembered, usually [`DEDUPLICATION_WINDOW_BLOCKS`].
     pub deduplication_window_blocks: u32,
+    /// What acknowledged rows survive, at the least.
+    pub durability: Durability,
 }
 
 /// What stores a table.
@@ -168,6 +171,7 @@ impl TableSpec {
             columns: Vec::new(),
             views: Vec::new(),
             deduplication_window_blocks: DEDUPLICATION_WINDOW_BLOCKS,
+            durability: Durability::default(),
         }
     }
 
@@ -179,8 +183,19 @@ impl TableSpec {
             .unwrap_or_default()
     }
 
+    /// The engine of a table that is made. A quorum needs replicas.
     fn engine(&self) -> Engine {
-        self.engine.unwrap_or_default()
+        let usual = if self.durability == Durability::Quorum {
+            Engine::ReplicatedMergeTree
+        } else {
+            Engine::default()
+        };
+        self.engine.unwrap_or(usual)
+    }
+
+    /// `, fsync_after_insert = 1, …` where parts are to be synced, behind other settings of a table.
+    fn sync_settings(&self) -> String {
+        if self.durability == Durability::Fsync { format!(", {}", sync_settings()) } else { String::new() }
     }
 
     /// `ALTER TABLE …` up to what is altered.
@@ -322,9 +337,10 @@ fn ttl_expression(ttl: Duration, column: &str) -> String {
 /// `ttl_only_drop_parts`: partitions are days, so that expiry drops whole parts instead of rewriting them.
 fn settings_line(spec: &TableSpec) -> String {
     format!(
-        "SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = {WIDE_PART_BYTES_MIN}, {} = {}",
+        "SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = {WIDE_PART_BYTES_MIN}, {} = {}{}",
         spec.engine().window_setting(),
-        spec.deduplication_window_blocks
+        spec.deduplication_window_blocks,
+        spec.sync_settings()
     )
 }
 

@@ -191,6 +191,27 @@ SETTINGS replicated_deduplication_window = 10000"
 }
 
 #[test]
+fn a_durability_is_in_the_settings_of_every_table_or_in_the_engine() {
+    let ends = |durability, engine| {
+        let spec = TableSpec { durability, engine, views: View::ALL.into(), ..usual() };
+        let tables = create_all(&spec).into_iter().filter(|statement| statement.starts_with("CREATE TABLE"));
+        tables.map(|statement| engine_of(&statement).to_owned()).collect::<Vec<_>>()
+    };
+    let synced = ", fsync_after_insert = 1, fsync_part_directory = 1";
+    for engine in [None, Some(Engine::ReplicatedMergeTree)] {
+        let plain = ends(Durability::Process, engine);
+        assert!(plain.iter().all(|end| !end.contains("fsync")), "{plain:?}");
+        let expected: Vec<_> = plain.iter().map(|end| format!("{end}{synced}")).collect();
+        assert_eq!(ends(Durability::Fsync, engine), expected);
+    }
+    let null = ends(Durability::Fsync, Some(Engine::Null));
+    assert_eq!(null[0], "ENGINE = Null");
+    assert!(null[1..].iter().all(|end| end.ends_with(synced)), "what views keep is synced: {null:?}");
+    // A quorum is the INSERTs' business; it needs replicas.
+    assert_eq!(ends(Durability::Quorum, None), ends(Durability::Process, Some(Engine::ReplicatedMergeTree)));
+}
+
+#[test]
 fn a_table_that_stores_nothing_has_columns_and_views_alone() {
     let spec = TableSpec { engine: Some(Engine::Null), views: vec![View::Operations], ..usual() };
     let statements = create_all(&spec);

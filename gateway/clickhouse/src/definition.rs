@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::ddl::TableSpec;
 use crate::ddl::difference::{Found, FoundTable, names_of_views};
+use crate::durability::Durability;
 use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
 use crate::sql::literal;
 
@@ -30,7 +31,30 @@ impl Probe {
                 Some(FoundTable { engine, engine_full, sorting_key, columns })
             }
         };
-        Ok(Found { table, others: self.those_of(&names_of_views(spec)).await? })
+        let others = self.those_of(&names_of_views(spec)).await?;
+        let unsynced = self.unsynced(spec, table.is_some(), &others).await?;
+        Ok(Found { table, others, unsynced })
+    }
+
+    /// The tables of a spec that asks for synced parts, and that are there, whose parts are not.
+    async fn unsynced(
+        &self,
+        spec: &TableSpec,
+        is_there: bool,
+        others: &[String],
+    ) -> Result<Vec<String>, ProbeError> {
+        let mut unsynced = Vec::new();
+        if spec.durability != Durability::Fsync {
+            return Ok(unsynced);
+        }
+        let of_views =
+            spec.views.iter().map(|view| view.table(&spec.table)).filter(|table| others.contains(table));
+        for table in is_there.then(|| spec.table.clone()).into_iter().chain(of_views) {
+            if !self.is_synced(&table).await? {
+                unsynced.push(table);
+            }
+        }
+        Ok(unsynced)
     }
 
     async fn definition(&self, table: &str) -> Result<Option<DefinitionRow>, ProbeError> {

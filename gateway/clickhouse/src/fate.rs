@@ -173,10 +173,13 @@ impl Probe {
         self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
     }
 
-    /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) are none that failed: their parts are kept, and may be in the table.
+    /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) are none that failed: their parts are kept, and may be in the table. Nor are
+    /// those that ended while they waited for a quorum, by their time limit (159) or because they were cancelled (394): the server has their
+    /// parts by then, and writes them into `part_log` only after the wait.
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
         let question = "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
-                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319) \
+                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319 \
+                        AND NOT (exception_code IN (159, 394) AND Settings['insert_quorum'] NOT IN ('', '0', '1'))) \
                         AS failed, \
                         toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
                         FROM system.query_log \

@@ -12,7 +12,8 @@
 //!
 //! a block as columns:           native  ->  body
 //! a refused block:              block_rows, row_ends  ->  the rows of a window, as a body
-//! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication
+//! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication,
+//!                               durability
 //! of a block in doubt:          fate  ->  probe
 //! ```
 //!
@@ -45,6 +46,7 @@ pub mod deduplicated;
 pub mod deduplication;
 #[cfg(feature = "client")]
 mod definition;
+pub mod durability;
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;

@@ -67,6 +67,13 @@ pub const NOT_THE_SERVERS: u32 = 0;
 /// `TOO_MANY_PARTS`, whose meaning is in its message.
 const TOO_MANY_PARTS: u32 = 252;
 
+/// `READONLY`, whose meaning is in its message.
+const READONLY: u32 = 164;
+
+/// How a replica says that it has lost its Keeper session, where the INSERT waits for a quorum. ClickHouse's own text
+/// (`ReplicatedMergeTreeSink.cpp`); without a quorum it says `TABLE_IS_READ_ONLY`.
+const REPLICA_INACTIVE: &str = "Replica is not active right now";
+
 /// `INCORRECT_DATA`: rows, or the types that stand before them.
 const INCORRECT_DATA: u32 = 117;
 
@@ -140,7 +147,7 @@ const CODES: &[(u32, Class, Class)] = &[
     (265,  Class::BackPressure,  Class::BackPressure),  // NO_AVAILABLE_REPLICA
     (271,  Class::Retry,         Class::Halt),          // CANNOT_DECOMPRESS: what 26.7 says for a bad checksum
     (279,  Class::BackPressure,  Class::BackPressure),  // ALL_CONNECTION_TRIES_FAILED
-    (285,  Class::BackPressure,  Class::BackPressure),  // TOO_FEW_LIVE_REPLICAS: before the write
+    (285,  Class::BackPressure,  Class::BackPressure),  // TOO_FEW_LIVE_REPLICAS: before the first part
     (286,  Class::BackPressure,  Class::BackPressure),  // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
     (290,  Class::BackPressure,  Class::BackPressure),  // LIMIT_EXCEEDED
     (291,  Class::Halt,          Class::Halt),          // DATABASE_ACCESS_DENIED
@@ -195,6 +202,7 @@ const CODES: &[(u32, Class, Class)] = &[
 pub fn classify(code: Option<u32>, http_status: u16, message: &str) -> Class {
     match code {
         Some(TOO_MANY_PARTS) => too_many_parts(message),
+        Some(READONLY) if message.contains(REPLICA_INACTIVE) => Class::BackPressure,
         // The table has other types than the rows.
         Some(INCORRECT_DATA) if message.contains(IN_HEADER) => Class::RefreshSchema,
         Some(code) => known(code).map_or_else(|| unknown_code(http_status), |(first, _)| first),
@@ -230,7 +238,7 @@ pub fn may_be_stored(code: Option<u32>, class: Class, views: bool) -> bool {
         (None, _) | (_, Class::Done) => false,
         (Some(code), _) if BEFORE_THE_ROWS.contains(&code) => false,
         // What is short may run out while a view is filled, and where else has not been shown to be before the commit.
-        (Some(code), _) => views || SHORTAGE.contains(&code),
+        (Some(code), _) => views || SHORTAGE.contains(&code) || code == QUORUM_TAKEN,
     }
 }
 
@@ -245,6 +253,9 @@ const BEFORE_THE_ROWS: &[u32] = &[
 /// Codes of too little memory or disk, which a server finds out part by part: those of a block's earlier table partitions are
 /// committed by then, since a part is the most that one commit takes. Sorted.
 const SHORTAGE: &[u32] = &[173, 241, 243, 776, 777, 778];
+
+/// `UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE`: without `insert_quorum_parallel` another INSERT may come in between two parts of a block.
+const QUORUM_TAKEN: u32 = 286;
 
 /// Whether a code is one that the server has said: else what went wrong is between here and the server.
 pub fn is_servers(code: Option<u32>) -> bool {
@@ -313,7 +324,7 @@ pub fn who_acts(code: Option<u32>) -> Actor {
     match code {
         None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
-        Some(36 | 115 | 158 | 164 | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
+        Some(36 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
         // A body that arrives damaged twice was damaged on the way, or is no frame at all.
         Some(40 | 62 | 271) => Actor::Program,

@@ -149,6 +149,8 @@ fn an_error_of_a_view_comes_after_the_rows_of_the_table() {
         (Some(173), 500, true, true),
         (Some(243), 500, true, true),
         (Some(319), 500, true, true),
+        (Some(285), 500, false, true),
+        (Some(286), 500, true, true),
         (Some(12345), 500, true, true),
         (Some(33), 500, false, false),
         (Some(516), 403, false, false),
@@ -293,4 +295,22 @@ fn other_types_than_the_tables_are_told_apart_from_rows_that_cannot_be_read() {
     assert_eq!(classify(Some(117), 400, types), Class::RefreshSchema);
     assert_eq!(in_vain(Some(117), Class::RefreshSchema), Class::RefreshSchema, "never dead-lettered");
     assert_eq!(classify(Some(117), 400, "Found duplicated path"), Class::Poison);
+}
+
+#[test]
+fn an_insert_that_waits_for_a_quorum_is_sent_again_under_its_token() {
+    // Too few replicas, another quorum, its wait over; then a replica without Keeper, and a user who may not write.
+    for (code, message, first) in [
+        (285, "Number of alive replicas (1) is less than requested quorum (2/3).", Class::BackPressure),
+        (286, "Quorum for previous write has not been satisfied yet.", Class::BackPressure),
+        (319, "Unknown quorum status. The data was inserted in the local replica", Class::InDoubt),
+        (159, "Timeout exceeded", Class::InDoubt),
+        (394, "Query was cancelled", Class::InDoubt),
+        (164, "Replica is not active right now", Class::BackPressure),
+        (164, "gateway: Cannot execute query in readonly mode", Class::Halt),
+    ] {
+        let class = classify(Some(code), 500, message);
+        assert_eq!(class, first, "{code} {message}");
+        assert_eq!(in_vain(Some(code), class), first, "{code} {message}");
+    }
 }

@@ -142,10 +142,13 @@ struct DescribeRow {
     _ttl_expression: String,
 }
 
+/// A table's engine, as `system.tables` has it.
 #[derive(Debug, Row, Deserialize)]
-struct EngineRow {
-    engine: String,
-    engine_full: String,
+pub(crate) struct EngineRow {
+    /// Its name.
+    pub engine: String,
+    /// With everything behind it: `MergeTree PARTITION BY … SETTINGS …`.
+    pub engine_full: String,
 }
 
 /// Questions to one server about one database.
@@ -273,7 +276,7 @@ impl Probe {
         self.setting_of(&row, setting).await
     }
 
-    async fn engine_row(&self, table: &str) -> Result<EngineRow, ProbeError> {
+    pub(crate) async fn engine_row(&self, table: &str) -> Result<EngineRow, ProbeError> {
         let name = table_name(&self.database, table);
         let action = format!("asking for the engine of {name}");
         let answer = self
@@ -291,17 +294,17 @@ impl Probe {
         self.within(PROBE_TIMEOUT, &action, answer).await?.ok_or_else(missing)
     }
 
-    async fn setting_of(&self, row: &EngineRow, setting: &str) -> Result<u64, ProbeError> {
+    /// The value of a setting of this table: its own, or else the server's.
+    pub(crate) async fn setting_of(&self, row: &EngineRow, setting: &str) -> Result<u64, ProbeError> {
         match setting_in(&row.engine_full, setting) {
             Some(value) => Ok(value),
-            None => self.merge_tree_setting(setting).await,
+            None => self.merge_tree_setting(setting, is_replicated(&row.engine)).await,
         }
     }
 
     /// The server-wide value of a table setting; for replicated tables it may be another one than for the rest.
-    async fn merge_tree_setting(&self, setting: &str) -> Result<u64, ProbeError> {
+    async fn merge_tree_setting(&self, setting: &str, of_replicated: bool) -> Result<u64, ProbeError> {
         let action = format!("asking for the setting {setting}");
-        let of_replicated = setting.starts_with("replicated_");
         let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
         let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
         let answer = self.client.query(&question).bind(setting).fetch_one::<u64>();
@@ -398,7 +401,8 @@ fn window_setting(engine: &str) -> Option<&'static str> {
     })
 }
 
-fn is_replicated(engine: &str) -> bool {
+/// Whether tables of this engine share rows and tokens with replicas.
+pub(crate) fn is_replicated(engine: &str) -> bool {
     engine.starts_with("Replicated") || engine.starts_with("Shared")
 }
 
@@ -407,8 +411,17 @@ fn setting_in(engine_full: &str, setting: &str) -> Option<u64> {
     let (_, settings) = engine_full.rsplit_once("SETTINGS ")?;
     settings.split(", ").find_map(|assignment| {
         let (name, value) = assignment.split_once(" = ")?;
-        (name == setting).then(|| value.trim().trim_matches('\'').parse().ok())?
+        (name == setting).then(|| number(value.trim().trim_matches('\'')))?
     })
+}
+
+/// The server shows a value as it was given.
+fn number(value: &str) -> Option<u64> {
+    match value {
+        "true" => Some(1),
+        "false" => Some(0),
+        _ => value.parse().ok(),
+    }
 }
 
 #[cfg(test)]
@@ -456,6 +469,9 @@ mod tests {
         assert_eq!(setting_in(text, "index_granularity"), Some(8192));
         assert_eq!(setting_in(text, "replicated_deduplication_window"), None);
         assert_eq!(setting_in("MergeTree ORDER BY x", "index_granularity"), None);
+        let text = "MergeTree ORDER BY x SETTINGS fsync_after_insert = true, fsync_part_directory = false";
+        assert_eq!(setting_in(text, "fsync_after_insert"), Some(1));
+        assert_eq!(setting_in(text, "fsync_part_directory"), Some(0));
     }
 
     #[test]

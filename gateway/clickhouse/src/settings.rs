@@ -5,7 +5,7 @@
 //! [`crate::insert::InsertTarget`].
 //!
 //! Not here: `insert_deduplication_token`, `query_id` and `max_execution_time` (they differ between targets or
-//! inserts), `insert_quorum` (how many replicas must have a row is the user's policy, set in the profile), and
+//! inserts), `insert_quorum` (how many replicas must have a row is the user's policy: [`crate::durability::quorum_settings`], or a profile's), and
 //! `http_native_compression_disable_checksumming_on_decompress` (the server keeps checking our checksums).
 //!
 //! Every name was read from `system.settings` of ClickHouse 26.7. An older server that lacks one answers with code

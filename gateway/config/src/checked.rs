@@ -3,6 +3,7 @@
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
+    durability,
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
     insert_settings, kafka_properties, log_filter,
     violation::Violations,
@@ -102,6 +103,7 @@ impl GatewayConfig {
         self.check_endpoints(found);
         self.check_sink_tls(found);
         clickhouse.schema.check(&at("schema"), found);
+        durability::check(clickhouse, "sink.clickhouse", found);
         found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
             identifier_rule(&clickhouse.database)
         });

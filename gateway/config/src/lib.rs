@@ -10,6 +10,7 @@
 pub mod budget;
 mod checked;
 pub mod deduplication;
+mod durability;
 mod gateway_config;
 pub mod insert_settings;
 pub mod kafka_properties;
@@ -22,6 +23,7 @@ mod violation;
 
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
+pub use durability::Durability;
 pub use gateway_config::{
     Admin, ClickHouse, Commit, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
     InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,

@@ -4,7 +4,7 @@
 //! names, types and expressions are whole (brackets and quotes closed), so that no text can become a second statement or a second
 //! clause of one. What a field leaves open is as the table has it, and takes its default in a table that is made.
 
-use crate::{deduplication, units::Duration, violation::Violations};
+use crate::{deduplication, durability::Durability, units::Duration, violation::Violations};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -98,6 +98,9 @@ pub struct Schema {
     /// Tables that are filled beside this one.
     #[serde(default, skip_serializing_if = "Views::is_empty")]
     pub views: Views,
+    /// What rows survive, at the least, that ClickHouse has acknowledged. A table that gives more is left as it is.
+    #[serde(default, skip_serializing_if = "Durability::is_default")]
+    pub durability: Durability,
     /// Blocks whose tokens a table that is made remembers: 1 to [`deduplication::WINDOW_BLOCKS_MAX`]; when absent,
     /// [`deduplication::WINDOW_BLOCKS_MIN`]. One that is there is not compared: the gateway says when its window is too short for
     /// what it promises.

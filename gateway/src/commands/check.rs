@@ -5,7 +5,7 @@ use crate::{
     table::sink::{self, Sink, shards},
 };
 use serde::Serialize;
-use sluice_clickhouse::probe::ProbeError;
+use sluice_clickhouse::{durability::UNKNOWN, probe::ProbeError};
 use sluice_gateway_config::{
     CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement, budget::Budget,
 };
@@ -166,6 +166,7 @@ async fn check_sink(
                 obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
             );
             findings.found.push(format!("delivery {}", promised(sink).await));
+            findings.found.push(format!("durability {}", durability(sink).await));
             let report = sink.differences(&mut |_| ()).await?;
             let differences =
                 report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
@@ -197,6 +198,17 @@ async fn promised(sink: &Sink) -> String {
     let verdict = Verdict::of(&answers, sink.servers(), &load);
     let text = format!("{verdict} (at {BUSY_BLOCKS_PER_SECOND} blocks a second)");
     errors.iter().fold(text, |text, error| format!("{text}; {error}"))
+}
+
+/// What rows survive that the table has acknowledged.
+async fn durability(sink: &Sink) -> String {
+    match sink.durability().await {
+        Ok(Some(known)) => known.to_string(),
+        Ok(None) => format!(
+            "{UNKNOWN}: the gateway's user may not read it, or the table's engine leaves it to other tables"
+        ),
+        Err(error) => format!("{UNKNOWN}: {error}"),
+    }
 }
 
 impl Findings {

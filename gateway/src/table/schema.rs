@@ -3,11 +3,11 @@
 //! Job: from the config's `schema` section to statements, and to what is left that only a person may do. Place in the flow:
 //! `sluice-gateway ddl`, which the operator runs as a Job, and `check`; never while messages are read.
 //!
-//! | `schema.management` | missing database, table, view | missing column | anything else that differs |
+//! | `schema.management` | missing database, table, view | missing column, durability by settings | anything else that differs |
 //! | --- | --- | --- | --- |
 //! | `None`, `Validate` | named | named | named |
 //! | `CreateIfMissing` | made | named | named |
-//! | `Evolve` | made | added | named |
+//! | `Evolve` | made | added, changed | named |
 //!
 //! Every server that answers is asked and mended by itself: without a cluster (`ON CLUSTER`) nobody else does. Statements change
 //! nothing when they are run twice, so that one that was broken off is simply run again.
@@ -21,10 +21,11 @@ use sluice_clickhouse::{
         difference::{Change, Difference, Found, differences},
         view::View,
     },
+    durability,
     probe::{Probe, ProbeError},
     table,
 };
-use sluice_gateway_config::{ClickHouse, Engine, Layout, SchemaManagement, TypedPaths, Views};
+use sluice_gateway_config::{ClickHouse, Durability, Engine, Layout, SchemaManagement, TypedPaths, Views};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// Characters of a difference's first line that are said while it is mended.
@@ -61,7 +62,7 @@ pub struct Differs {
     pub wanted: String,
     /// How it is.
     pub found: String,
-    /// `Create`, `AddColumn` or `ByHand`.
+    /// `Create`, `AddColumn`, `ModifySetting` or `ByHand`.
     pub change: &'static str,
     /// The statements that would end it, or words for a person.
     pub would: Vec<String>,
@@ -94,6 +95,7 @@ impl Differs {
         let (change, would) = match &difference.change {
             Change::Create(statements) => ("Create", statements.clone()),
             Change::AddColumn(statement) => ("AddColumn", vec![statement.clone()]),
+            Change::ModifySetting(statement) => ("ModifySetting", vec![statement.clone()]),
             Change::ByHand(words) => ("ByHand", vec![words.clone()]),
         };
         Self {
@@ -246,7 +248,9 @@ fn may(management: SchemaManagement, change: &Change) -> bool {
     match (management, change) {
         (SchemaManagement::None | SchemaManagement::Validate, _) | (_, Change::ByHand(_)) => false,
         (SchemaManagement::CreateIfMissing, change) => matches!(change, Change::Create(_)),
-        (SchemaManagement::Evolve, Change::Create(_) | Change::AddColumn(_)) => true,
+        (SchemaManagement::Evolve, Change::Create(_) | Change::AddColumn(_) | Change::ModifySetting(_)) => {
+            true
+        }
     }
 }
 
@@ -270,6 +274,7 @@ pub fn table_spec(config: &ClickHouse) -> TableSpec {
         columns: columns.collect(),
         views: views(schema.views),
         deduplication_window_blocks: schema.deduplication_window.unwrap_or(usual.deduplication_window_blocks),
+        durability: durability(schema.durability),
         ..usual
     }
 }
@@ -288,6 +293,25 @@ fn engine(engine: Engine) -> ddl::Engine {
         Engine::ReplicatedMergeTree => ddl::Engine::ReplicatedMergeTree,
         Engine::Null => ddl::Engine::Null,
     }
+}
+
+fn durability(durability: Durability) -> durability::Durability {
+    match durability {
+        Durability::Process => durability::Durability::Process,
+        Durability::Fsync => durability::Durability::Fsync,
+        Durability::Quorum => durability::Durability::Quorum,
+    }
+}
+
+/// Settings of every INSERT beside the pinned ones: those of the config, and those that its durability takes. The config's own go first.
+pub(crate) fn insert_settings(config: &ClickHouse) -> BTreeMap<String, String> {
+    let mut settings = config.insert.settings.clone();
+    if config.schema.durability == Durability::Quorum {
+        for (name, value) in durability::quorum_settings(config.insert.timeout.to_std()) {
+            settings.entry(name.to_owned()).or_insert(value);
+        }
+    }
+    settings
 }
 
 fn typed_paths(paths: &TypedPaths) -> Vec<TypedPath> {
@@ -316,19 +340,20 @@ mod tests {
     };
 
     #[test]
-    fn only_evolve_adds_columns_and_nothing_changes_data() {
+    fn only_evolve_adds_columns_and_changes_settings_and_nothing_changes_data() {
         use SchemaManagement::{CreateIfMissing, Evolve, None, Validate};
         let create = Change::Create(vec![String::new()]);
         let add = Change::AddColumn(String::new());
+        let set = Change::ModifySetting(String::new());
         let by_hand = Change::ByHand(String::new());
         for (management, expected) in [
-            (None, [false, false, false]),
-            (Validate, [false, false, false]),
-            (CreateIfMissing, [true, false, false]),
-            (Evolve, [true, true, false]),
+            (None, [false; 4]),
+            (Validate, [false; 4]),
+            (CreateIfMissing, [true, false, false, false]),
+            (Evolve, [true, true, true, false]),
         ] {
             assert_eq!(
-                [&create, &add, &by_hand].map(|change| may(management, change)),
+                [&create, &add, &set, &by_hand].map(|change| may(management, change)),
                 expected,
                 "{management:?}"
             );
@@ -360,6 +385,31 @@ mod tests {
         let pinned = sluice_clickhouse::settings::PINNED.iter().map(|(name, _)| *name);
         for name in pinned.chain(more) {
             assert!(insert_settings::owner(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_quorum_is_a_setting_of_every_insert_and_the_configs_own_number_goes_first() {
+        let config = |durability: &str, settings: &str| {
+            let text = format!(
+                "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 1GiB}}, \
+                 source: {{kafka: {{bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}}}, \
+                 sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t, schema: {{durability: {durability}}}, \
+                 insert: {{timeout: 10s, settings: {{{settings}}}}}}}}}}}"
+            );
+            let config = sluice_gateway_config::parse::from_yaml(&text).unwrap().sink.clickhouse;
+            insert_settings(&config)
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(config("Process", ""), [""; 0]);
+        assert_eq!(config("Fsync", "max_threads: '1'"), ["max_threads=1"]);
+        let usual = ["insert_quorum=auto", "insert_quorum_parallel=1", "insert_quorum_timeout=5000"];
+        assert_eq!(config("Quorum", ""), usual);
+        assert_eq!(config("Quorum", "insert_quorum: '3'"), ["insert_quorum=3", usual[1], usual[2]]);
+        for name in usual.map(|setting| setting.split('=').next().unwrap()) {
+            assert_eq!(insert_settings::owner(name), None, "{name} may be set by a config");
         }
     }
 

@@ -7,6 +7,7 @@ use sluice_clickhouse::{
     ddl::TableSpec,
     deduplicated::Deduplicated,
     deduplication::Deduplication,
+    durability::Durability,
     endpoint::{Credentials, Endpoint, EndpointError, UserError},
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetError, TargetSpec},
@@ -223,7 +224,7 @@ impl Sink {
             table: config.table.clone(),
             spec: schema::table_spec(config),
             insert_timeout: config.insert.timeout.to_std(),
-            insert_settings: config.insert.settings.clone(),
+            insert_settings: schema::insert_settings(config),
         };
         // Credentials that cannot be sent are found now, whatever the columns will be.
         sink.targets(&TableColumns::default())?;
@@ -349,6 +350,20 @@ impl Sink {
             answers.push(probe.deduplication(&self.table).await);
         }
         answers
+    }
+
+    /// What rows survive that any of the servers has acknowledged: the least of those that say it. `None`: one does not know; an error: none
+    /// answers.
+    pub async fn durability(&self) -> Result<Option<Durability>, ProbeError> {
+        let (mut least, mut unanswered) = (None::<Option<Durability>>, None);
+        for probe in &self.probes {
+            match probe.durability(&self.table, &self.insert_settings).await {
+                Ok(found) => least = Some(least.map_or(found, |least| least.min(found))),
+                Err(error) if error.is_unanswered() => unanswered = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        least.ok_or_else(|| unanswered.expect("the config names at least one endpoint"))
     }
 
     /// Blocks that were ever inserted into the table, by the first server that says it.

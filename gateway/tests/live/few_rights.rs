@@ -4,6 +4,7 @@
 //! allows queries ten seconds; its password ends with a space.
 
 use crate::server::Database;
+use sluice_clickhouse::durability::Durability;
 use sluice_gateway::{
     signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{Error, Sink},
@@ -51,6 +52,11 @@ async fn a_view_that_the_user_may_not_see_is_not_vouched_for() {
     assert_eq!(views, [(&*format!("{}.unseen", hidden.name), false)]);
     let load = Load { blocks_per_second: BUSY_BLOCKS_PER_SECOND, insert_timeout: sink.insert_timeout() };
     assert_eq!(Verdict::of(&[answer], 1, &load).reasons, [Reason::ViewsUnseen].into());
+    // It may not read the server's settings of tables; what the table names itself, it may.
+    assert_eq!(sink.durability().await.unwrap(), None);
+    let sync = "fsync_after_insert = 1, fsync_part_directory = 1";
+    database.execute(&format!("ALTER TABLE {name}.otel_traces MODIFY SETTING {sync}")).await;
+    assert_eq!(sink.durability().await.unwrap(), Some(Durability::Fsync));
     hidden.drop().await;
     database.drop().await;
 }

@@ -18,6 +18,7 @@ mod cut;
 mod dead_letters;
 mod deduplicated;
 mod drain;
+mod durability;
 mod fate;
 mod few_rights;
 mod front;

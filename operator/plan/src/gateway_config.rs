@@ -2,8 +2,8 @@
 
 use crate::{Names, quantity, secrets::file};
 use sluice_crds::{
-    Commit, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel, OnMissing,
-    PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
+    OnMissing, PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -184,7 +184,11 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         }),
         schema: contract::Schema {
             management: management(clickhouse.schema.management),
-            // How the table is made is the schema Job's business: an edit of it must not restart gateways.
+            // How the table is made is the schema Job's business: an edit of it must not restart gateways. A quorum is a setting of INSERTs.
+            durability: match durability(spec) {
+                contract::Durability::Quorum => contract::Durability::Quorum,
+                contract::Durability::Process | contract::Durability::Fsync => contract::Durability::Process,
+            },
             ..contract::Schema::default()
         },
         insert: contract::Insert {
@@ -246,6 +250,16 @@ pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Viol
             trace_times: schema.views.contains(&View::TraceTimes),
         },
         deduplication_window: Some(window_blocks(partitions, contract::Insert::default().max_interval)),
+        durability: durability(spec),
+    }
+}
+
+/// What rows are to survive.
+fn durability(spec: &TracePipelineSpec) -> contract::Durability {
+    match spec.sink.clickhouse.schema.durability.unwrap_or_default() {
+        Durability::Process => contract::Durability::Process,
+        Durability::Fsync => contract::Durability::Fsync,
+        Durability::Quorum => contract::Durability::Quorum,
     }
 }
 

@@ -383,6 +383,21 @@ mod tests {
     }
 
     #[test]
+    fn what_rows_survive_is_said_behind_what_is_promised() {
+        for (durability, expected) in [
+            ("process", "; it survives the end of the ClickHouse process, not a power failure of its host"),
+            ("fsync", "; it survives a power failure of ClickHouse's host"),
+            ("quorum", "; it survives the loss of a ClickHouse host"),
+            ("unknown", "; what it survives is unknown"),
+        ] {
+            let mut durable = well(&[]);
+            durable["delivery"]["durability"] = json!(durability);
+            let told = Story::of(&pipeline(&durable)).delivery;
+            assert_eq!(told, format!("exactly_once_effect: every row is in the table once{expected}"));
+        }
+    }
+
+    #[test]
     fn messages_that_kafka_deleted_unread_are_said_beside_what_is_promised() {
         let mut lost = well(&[]);
         lost["loss"] = json!({"messages": 40_000, "lastTime": "2026-01-01T00:00:00Z"});

@@ -1,4 +1,4 @@
-//! What one gateway says of itself at `/metrics` for people: the guarantee that holds, and what waits on its queue volume. None of
+//! What one gateway says of itself at `/metrics` for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of
 //! it is needed for a decision, so a gateway that does not say it is not asked in vain.
 
 use super::{
@@ -9,10 +9,14 @@ use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 use sluice_plan::sink::Inserts;
 
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
+const DURABILITY: &str = "sluice_gateway_durability";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
 const BLOCKS_INSERTED: &str = "sluice_gateway_blocks_inserted_total";
 const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
+
+/// What rows survive, in the gateways' words, the least first. A word that is not among them is less than all.
+const DURABILITIES: [&str; 4] = ["unknown", "process", "fsync", "quorum"];
 
 /// The longest word that is taken over, bytes; the definition refuses longer ones.
 const WORD_BYTES_MAX: usize = 64;
@@ -22,7 +26,7 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// What one gateway says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The guarantee that holds; `None` when it does not say.
+    /// The guarantee that holds, and what rows survive; `None` when it does not say the former.
     pub delivery: Option<DeliveryStatus>,
     /// What waits on its volume; `None` when it does not say.
     pub queue: Option<QueueStatus>,
@@ -32,15 +36,18 @@ pub struct Told {
 
 /// Reads an answer.
 pub fn read(text: &str) -> Told {
-    let (mut delivery, mut blocks, mut bytes) = (None, None, None);
+    let (mut delivery, mut durability, mut blocks, mut bytes) = (None, None, None, None);
     for line in lines(text) {
         match line.name {
             GUARANTEE if line.value > 0.0 => delivery = weaker(delivery, guarantee(&line)),
+            // Two for a moment, while it changes.
+            DURABILITY if line.value > 0.0 => durability = least(durability, word(&line, "durability")),
             SPOOL_BLOCKS => blocks = whole(line.value),
             SPOOL_BYTES => bytes = whole(line.value),
             _ => {}
         }
     }
+    let delivery = delivery.map(|delivery| DeliveryStatus { durability, ..delivery });
     let queue = blocks.zip(bytes).map(|(blocks, bytes)| QueueStatus { blocks, bytes });
     Told { delivery, queue, has_empty_queue: queue.is_some_and(|queue| queue.blocks == 0) }
 }
@@ -82,21 +89,37 @@ pub fn together(told: &[Told]) -> Told {
 }
 
 fn guarantee(line: &Line<'_>) -> Option<DeliveryStatus> {
-    let word = |name: &str| {
-        let word = line.label(name)?.into_owned();
-        let is_word = word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        (is_word && !word.is_empty() && word.len() <= WORD_BYTES_MAX).then_some(word)
-    };
-    let guarantee = word("guarantee")?;
-    let reason = word("reason").filter(|_| guarantee != EXACTLY_ONCE);
-    Some(DeliveryStatus { guarantee, reason })
+    let guarantee = word(line, "guarantee")?;
+    let reason = word(line, "reason").filter(|_| guarantee != EXACTLY_ONCE);
+    Some(DeliveryStatus { guarantee, reason, durability: None })
+}
+
+/// A label's value, if it is a word.
+fn word(line: &Line<'_>, label: &str) -> Option<String> {
+    let word = line.label(label)?.into_owned();
+    let is_word = word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    (is_word && !word.is_empty() && word.len() <= WORD_BYTES_MAX).then_some(word)
 }
 
 /// Whatever is less than once goes before it; of two reasons, the first by the alphabet, so that the same ones give the same.
 fn weaker(one: Option<DeliveryStatus>, other: Option<DeliveryStatus>) -> Option<DeliveryStatus> {
+    let (Some(a), Some(b)) = (one.clone(), other.clone()) else { return one.or(other) };
+    // A gateway of before does not say it: then nothing is known of all.
+    let durability = if a.durability.is_some() && b.durability.is_some() {
+        least(a.durability.clone(), b.durability.clone())
+    } else {
+        None
+    };
+    let is_first = (a.guarantee == EXACTLY_ONCE, &a.guarantee, &a.reason)
+        <= (b.guarantee == EXACTLY_ONCE, &b.guarantee, &b.reason);
+    Some(DeliveryStatus { durability, ..if is_first { a } else { b } })
+}
+
+/// The one of two durabilities that is less; the other one where one is not said.
+fn least(one: Option<String>, other: Option<String>) -> Option<String> {
     let (Some(a), Some(b)) = (&one, &other) else { return one.or(other) };
-    let is_first = (a.guarantee == EXACTLY_ONCE, a) <= (b.guarantee == EXACTLY_ONCE, b);
-    if is_first { one } else { other }
+    let rank = |word: &String| DURABILITIES.iter().position(|known| known == word);
+    if (rank(a), a) <= (rank(b), b) { one } else { other }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the value is checked first")]
@@ -117,8 +140,11 @@ mod tests {
 
     #[test]
     fn what_a_gateway_exports_is_read() {
-        let expected =
-            DeliveryStatus { guarantee: "at_least_once".into(), reason: Some("window_off".into()) };
+        let expected = DeliveryStatus {
+            guarantee: "at_least_once".into(),
+            reason: Some("window_off".into()),
+            durability: Some("fsync".into()),
+        };
         assert_eq!(read(EXPORTED).delivery, Some(expected));
         assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
         assert_eq!(read(EXPORTED).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
@@ -146,6 +172,34 @@ mod tests {
         for others in [vec![empty.clone(), full], vec![empty, Told::default()], Vec::new()] {
             assert!(!together(&others).has_empty_queue, "{others:?}");
         }
+    }
+
+    #[test]
+    fn rows_survive_what_they_do_in_every_gateway() {
+        let durable = |word: &str| {
+            read(&format!(
+                "{GUARANTEE}{{guarantee=\"{EXACTLY_ONCE}\",reason=\"none\"}} 1\n{DURABILITY}{{durability=\"{word}\"}} 1\n"
+            ))
+        };
+        for (words, least) in [
+            (&["fsync", "quorum"][..], Some("fsync")),
+            (&["quorum", "fsync", "process"], Some("process")),
+            (&["process", "unknown"], Some("unknown")),
+            (&["fsync", "of_the_future"], Some("of_the_future")),
+            (&["fsync", ""], None),
+        ] {
+            let all: Vec<Told> = words.iter().map(|word| durable(word)).collect();
+            assert_eq!(together(&all).delivery.unwrap().durability.as_deref(), least, "{words:?}");
+        }
+        let before = said(EXACTLY_ONCE, "none");
+        let both = together(&[durable("fsync"), before.clone(), durable("fsync")]).delivery.unwrap();
+        assert_eq!(
+            (both.guarantee.as_str(), both.durability),
+            (EXACTLY_ONCE, None),
+            "an older gateway does not say it"
+        );
+        let off = said("at_least_once", "window_off");
+        assert_eq!(together(&[durable("fsync"), off.clone()]), off, "it follows no guarantee");
     }
 
     #[test]

@@ -51,6 +51,25 @@ async fn guarantee_and_queue_of_all_gateways_stand_in_the_status() {
 }
 
 #[tokio::test]
+async fn what_rows_survive_stands_beside_the_guarantee_and_is_no_event() {
+    let (mut bench, pods) =
+        saying(&format!("{ONCE}sluice_gateway_durability{{durability=\"process\"}} 1\n")).await;
+    assert_eq!(
+        status(&bench)["delivery"],
+        json!({"guarantee": "exactly_once_effect", "durability": "process"})
+    );
+    pods.each(|gateway| {
+        gateway.more = format!("{ONCE}sluice_gateway_durability{{durability=\"fsync\"}} 1\n");
+    });
+    bench.restart();
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    let writes: Vec<String> = bench.server.take_writes().into_iter().map(|write| write.what).collect();
+    assert_eq!(writes, ["tracepipelines/prod/status"]);
+    assert_eq!(status(&bench)["delivery"]["durability"], "fsync");
+}
+
+#[tokio::test]
 async fn one_that_is_silent_changes_nothing_that_was_said() {
     let (mut bench, pods) = saying(ONCE).await;
     pods.falls_silent(1);

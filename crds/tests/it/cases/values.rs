@@ -152,6 +152,19 @@ pub const VALUES: &[Case] = &[
         message: "engine Null stores nothing",
     },
     Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[
+            r#"{"durability": "Quorum"}"#,
+            r#"{"durability": "Quorum", "engine": "ReplicatedMergeTree"}"#,
+            r#"{"durability": "Fsync", "engine": "Null"}"#,
+        ],
+        refused: &[
+            r#"{"durability": "Quorum", "engine": "MergeTree"}"#,
+            r#"{"durability": "Quorum", "engine": "Null"}"#,
+        ],
+        message: "durability Quorum needs replicas",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse/schema/ttl",
         taken: &[r#""1h""#, r#""720h""#, r#""30d""#, r#""36500d""#],
         refused: &[r#""0d""#, r#""30""#, r#""1d12h""#, r#""90m""#, r#""100000d""#],

@@ -7,13 +7,14 @@
 //! |---|---|
 //! | table, view | it is made ([`Change::Create`]) |
 //! | a column | it is added ([`Change::AddColumn`]): old rows read its default, no part is rewritten |
+//! | durability | settings are changed ([`Change::ModifySetting`]): they hold for later INSERTs, no part is rewritten |
 //! | a column's type, a JSON path's, the number of JSON paths | a person: every part is rewritten |
 //! | a column's default, where it has none | a person: rows that are there change what they read |
 //! | TTL | a person: rows are dropped |
-//! | engine, layout, sorting key | a person: a new table, and a copy of the rows |
+//! | engine, layout, sorting key, replicas for a quorum | a person: a new table, and a copy of the rows |
 //!
-//! Only what was asked for is compared. Columns that nobody asked for, indexes, codecs and settings are the table owner's business;
-//! so is a view's SELECT. A default is not compared with another one: the server keeps it with other names and brackets than it was
+//! Only what was asked for is compared. Columns that nobody asked for, indexes, codecs and other settings are the table owner's business;
+//! so is a view's SELECT. A table that gives more durability than was asked for does not differ. A default is not compared with another one: the server keeps it with other names and brackets than it was
 //! given.
 
 use std::fmt;
@@ -24,8 +25,9 @@ use crate::ddl::view::View;
 use crate::ddl::{
     Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, ttl_expression,
 };
+use crate::durability::{Durability, sync_settings};
 use crate::json_type::{JsonType, PathRule, altered};
-use crate::sql::identifier;
+use crate::sql::{identifier, table_name};
 use crate::table::{DefaultKind, DescribedColumn, Mismatch, check, described_columns};
 use crate::ttl::{self, RowTtl};
 use crate::typed_value::TypedValue;
@@ -37,6 +39,8 @@ pub struct Found {
     pub table: Option<FoundTable>,
     /// The names of the tables and views of the database that a view of ours is called or fills.
     pub others: Vec<String>,
+    /// The tables among all these whose parts are not synced before an INSERT is acknowledged; empty where nobody asked for that.
+    pub unsynced: Vec<String>,
 }
 
 /// A table, as the server shows it.
@@ -72,6 +76,8 @@ pub enum Change {
     Create(Vec<String>),
     /// A column is added by this statement.
     AddColumn(String),
+    /// Settings of a table are changed by this statement.
+    ModifySetting(String),
     /// Data would be dropped, rewritten or copied: a statement, or words, for a person.
     ByHand(String),
 }
@@ -81,7 +87,7 @@ impl Change {
     pub fn statements(&self) -> &[String] {
         match self {
             Self::Create(statements) => statements,
-            Self::AddColumn(statement) => std::slice::from_ref(statement),
+            Self::AddColumn(statement) | Self::ModifySetting(statement) => std::slice::from_ref(statement),
             Self::ByHand(_) => &[],
         }
     }
@@ -93,24 +99,26 @@ impl fmt::Display for Difference {
         match change {
             Change::Create(_) => write!(f, "{what} is missing"),
             Change::AddColumn(_) => write!(f, "{what} is missing, wanted: {wanted}"),
-            Change::ByHand(would) => {
+            Change::ModifySetting(would) | Change::ByHand(would) => {
                 write!(f, "{what} is {found}, wanted: {wanted}; this would take: {would}")
             }
         }
     }
 }
 
-/// Everything that is not as it is wanted: missing objects first, then missing columns, then what only a person may change.
+/// Everything that is not as it is wanted: missing objects first, then missing columns, then settings, then what only a person may change.
 pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
     let mut differences = match &found.table {
         None => vec![missing(format!("table {}.{}", spec.database, spec.table), create_table(spec))],
         Some(table) => of_table(spec, table),
     };
     differences.extend(spec.views.iter().filter_map(|view| of_view(spec, *view, &found.others)));
+    differences.extend(found.unsynced.iter().map(|table| of_sync(spec, table)));
     differences.sort_by_key(|difference| match difference.change {
         Change::Create(_) => 0,
         Change::AddColumn(_) => 1,
-        Change::ByHand(_) => 2,
+        Change::ModifySetting(_) => 2,
+        Change::ByHand(_) => 3,
     });
     differences
 }
@@ -134,6 +142,7 @@ fn of_table(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     found.extend(of_engine(spec, table));
     found.extend(of_order(spec, table));
     found.extend(of_ttl(spec, table));
+    found.extend(of_durability(spec, table));
     found
 }
 
@@ -277,6 +286,35 @@ fn of_ttl(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     let would = format!("{} MODIFY TTL {expression}, which drops what is older", spec.alter());
     let found = ttl::expression(&table.engine_full).unwrap_or("none").to_owned();
     Some(by_hand("TTL".into(), expression, found, would))
+}
+
+/// A table that cannot be made durable by its settings.
+fn of_durability(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
+    let engine = table.engine.as_str();
+    let is_family = engine.ends_with("MergeTree");
+    let is_replicated = is_family && (engine.starts_with("Replicated") || engine.starts_with("Shared"));
+    let (wanted, would) = match spec.durability {
+        Durability::Quorum if !is_replicated => {
+            ("Quorum", "a new table of engine ReplicatedMergeTree, into which the rows are copied")
+        }
+        // A table that stores nothing has nothing to sync.
+        Durability::Fsync if !is_family && engine != Engine::Null.name() => ("Fsync", NEW_TABLE),
+        _ => return None,
+    };
+    let found = if is_family { "Process".to_owned() } else { format!("unknown with engine {engine}") };
+    Some(by_hand(format!("durability of {}", spec.table), wanted.into(), found, would.into()))
+}
+
+/// A table, the main one or a view's, whose parts are not synced before an INSERT is acknowledged.
+fn of_sync(spec: &TableSpec, table: &str) -> Difference {
+    let name = table_name(&spec.database, table);
+    let statement = format!("ALTER TABLE {name}{} MODIFY SETTING {}", spec.on_cluster(), sync_settings());
+    Difference {
+        what: format!("durability of {table}"),
+        wanted: "Fsync".into(),
+        found: "Process".into(),
+        change: Change::ModifySetting(statement),
+    }
 }
 
 /// The server prints types and keys with spaces of its own.

@@ -24,7 +24,7 @@ fn described(name: &str, type_name: &str) -> DescribedColumn {
 }
 
 fn found(spec: &TableSpec, table: FoundTable) -> Vec<String> {
-    let differences = differences(spec, &Found { table: Some(table), others: Vec::new() });
+    let differences = differences(spec, &Found { table: Some(table), ..Found::default() });
     differences.iter().map(ToString::to_string).collect()
 }
 
@@ -64,7 +64,7 @@ fn what_is_missing_is_made_in_the_order_of_its_needs() {
         "otel_traces_trace_id_ts".into(),
         "otel_traces_trace_id_ts_mv".into(),
     ];
-    let rest = differences(&spec, &Found { table: Some(made(Layout::Json)), others });
+    let rest = differences(&spec, &Found { table: Some(made(Layout::Json)), others, ..Found::default() });
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0].to_string(), "view otel_traces_operations_mv is missing");
 }
@@ -74,7 +74,7 @@ fn columns_that_are_missing_are_added_in_the_layout_of_the_table() {
     let mut table = made(Layout::Nested);
     table.columns.retain(|column| column.name != "ScopeVersion" && column.name != "SpanAttributesInt.Value");
     let spec = TableSpec { cluster: Some("main".into()), ..usual() };
-    let differences = differences(&spec, &Found { table: Some(table), others: Vec::new() });
+    let differences = differences(&spec, &Found { table: Some(table), ..Found::default() });
     let statements: Vec<_> =
         differences.iter().flat_map(|difference| difference.change.statements()).collect();
     assert_eq!(
@@ -177,7 +177,7 @@ fn what_would_drop_rewrite_or_copy_rows_is_named_and_never_made() {
         ),
         (TableSpec { dynamic_paths_max: Some(1_024), ..usual() }, ""),
     ] {
-        let found = differences(&spec, &Found { table: Some(made(Layout::Json)), others: Vec::new() });
+        let found = differences(&spec, &Found { table: Some(made(Layout::Json)), ..Found::default() });
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(texts.first().map_or("", |text| text), expected);
         assert!(found.iter().all(|difference| difference.change.statements().is_empty()), "{found:?}");
@@ -208,4 +208,52 @@ fn a_cloud_server_stores_every_table_of_the_family_alike() {
     table.engine = "SharedMergeTree".into();
     let spec = TableSpec { engine: Some(Engine::ReplicatedMergeTree), ..usual() };
     assert_eq!(found(&spec, table), Vec::<String>::new());
+}
+
+#[test]
+fn tables_are_synced_by_a_statement_that_may_be_run() {
+    let spec = TableSpec {
+        durability: Durability::Fsync,
+        cluster: Some("main".into()),
+        views: vec![View::Operations],
+        ..usual()
+    };
+    let others = vec!["otel_traces_operations".into(), "otel_traces_operations_mv".into()];
+    let unsynced = vec!["otel_traces".into(), "otel_traces_operations".into()];
+    let all = differences(&spec, &Found { table: Some(made(Layout::Json)), others, unsynced });
+    let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        ["otel_traces", "otel_traces_operations"].map(|table| format!(
+            "durability of {table} is Process, wanted: Fsync; this would take: ALTER TABLE `otel`.`{table}` ON CLUSTER `main` MODIFY SETTING \
+             fsync_after_insert = 1, fsync_part_directory = 1"
+        ))
+    );
+    let statements = all.iter().flat_map(|difference| difference.change.statements());
+    assert_eq!(statements.filter(|statement| statement.starts_with("ALTER TABLE")).count(), 2);
+}
+
+#[test]
+fn a_table_that_cannot_be_as_durable_as_asked_is_named() {
+    use Durability::{Fsync, Process, Quorum};
+    for (durability, engine, expected) in [
+        (Process, "MergeTree", None),
+        (Process, "Memory", None),
+        (Fsync, "MergeTree", None),
+        (Fsync, "ReplicatedReplacingMergeTree", None),
+        (Fsync, "SharedMergeTree", None),
+        (Fsync, "Null", None),
+        (Fsync, "Distributed", Some("unknown with engine Distributed, wanted: Fsync")),
+        (Quorum, "MergeTree", Some("Process, wanted: Quorum")),
+        (Quorum, "Null", Some("unknown with engine Null, wanted: Quorum")),
+        (Quorum, "ReplicatedReplacingMergeTree", None),
+        (Quorum, "SharedMergeTree", None),
+    ] {
+        let table = FoundTable { engine: engine.into(), ..made(Layout::Json) };
+        let found = found(&TableSpec { durability, ..usual() }, table);
+        let starts =
+            expected.map(|text| format!("durability of otel_traces is {text}; this would take: a new table"));
+        assert_eq!(found.len(), usize::from(starts.is_some()), "{engine}: {found:?}");
+        assert!(found.iter().zip(&starts).all(|(found, starts)| found.starts_with(starts)), "{found:?}");
+    }
 }

@@ -79,12 +79,13 @@ impl View {
         };
         format!(
             "CREATE TABLE IF NOT EXISTS {name}{cluster}\n(\n    {columns}\n)\nENGINE = {replicated}AggregatingMergeTree\n\
-             ORDER BY {key}\n{ttl}SETTINGS {window} = {blocks}",
+             ORDER BY {key}\n{ttl}SETTINGS {window} = {blocks}{sync}",
             name = table_name(&spec.database, &self.table(&spec.table)),
             cluster = spec.on_cluster(),
             ttl = ttl_line(spec.ttl, last),
             window = engine.window_setting(),
             blocks = spec.deduplication_window_blocks,
+            sync = spec.sync_settings(),
         )
     }
 

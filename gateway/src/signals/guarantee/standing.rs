@@ -10,6 +10,7 @@
 
 use super::{Load, Reason, Verdict, WINDOW_SHARE};
 use crate::signals::metrics::GuaranteeMetrics;
+use sluice_clickhouse::durability::Durability;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -55,6 +56,8 @@ struct Known {
 #[derive(Debug, Clone)]
 struct OfShard {
     verdict: Verdict,
+    /// What rows survive that its servers have acknowledged; `None` while that is not known.
+    durability: Option<Durability>,
     /// When its servers have answered last; `None`: they never have.
     heard: Option<Duration>,
     /// Before this moment tokens were written that its servers do not know any more, and why.
@@ -134,8 +137,10 @@ impl Standing {
         let known = self.known();
         let doubt = known.doubt(now);
         let reason = known.reasons(now).into_iter().next();
+        let durability = known.durability();
         drop(known);
         self.metrics.promise(reason);
+        self.metrics.survives(durability);
         self.metrics.doubt(&doubt);
         reason
     }
@@ -149,6 +154,17 @@ impl Standing {
         if let Some(reason) = forgot {
             of.forgotten = Some((now, reason));
         }
+    }
+
+    /// What rows survive that the servers of this shard have acknowledged.
+    pub fn found_durability(&self, shard: usize, durability: Option<Durability>) {
+        let mut known = self.known();
+        known.shards.get_mut(shard).expect("only servers of the config are asked").durability = durability;
+    }
+
+    /// What rows survive, whatever their shard.
+    pub fn durability(&self) -> Option<Durability> {
+        self.known().durability()
     }
 
     /// What all shards together allow: what each of them does.
@@ -177,7 +193,7 @@ impl OfShard {
         let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
         // Until it is known that there are none: what a view refuses may be in the table.
         let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
-        Self { verdict, heard: None, forgotten: None }
+        Self { verdict, durability: None, heard: None, forgotten: None }
     }
 
     /// How much of the window a range has used that is in doubt for so long.
@@ -202,6 +218,10 @@ impl Known {
     fn verdict(&self) -> Verdict {
         let verdicts = self.shards.iter().map(|of| of.verdict.clone());
         Verdict::of_shards(verdicts).expect("the config names at least one shard")
+    }
+
+    fn durability(&self) -> Option<Durability> {
+        self.shards.iter().map(|of| of.durability).min().flatten()
     }
 
     fn doubt(&self, now: Duration) -> Doubt {

@@ -340,3 +340,29 @@ fn every_reason_has_a_label_of_its_own_and_a_sentence() {
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
     assert_eq!(verdict.to_string(), "exactly_once_effect: a retry is dropped for at least 83 minutes");
 }
+
+#[test]
+fn rows_survive_what_the_weakest_shard_gives() {
+    use sluice_clickhouse::durability::Durability::{Fsync, Process, Quorum};
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let told = || {
+        let text = metrics.text().unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("sluice_gateway_durability{") && line.ends_with(" 1"));
+        lines.map(|line| line.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(), ["unknown"]);
+    for (shard, found, least) in [
+        (0, Some(Fsync), "unknown"),
+        (1, Some(Quorum), "fsync"),
+        (0, Some(Quorum), "quorum"),
+        (1, Some(Process), "process"),
+        (0, None, "unknown"),
+    ] {
+        standing.found_durability(shard, found);
+        standing.tell(Duration::ZERO);
+        assert_eq!(told(), [least], "{shard} {found:?}");
+    }
+}

@@ -8,6 +8,7 @@ use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
 use crate::table::{row_expiry::RowExpiry, sink::Sink};
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
+    durability::{self, Durability},
     probe::ProbeError,
     ttl::RowTtl,
 };
@@ -29,6 +30,7 @@ pub struct Watch {
     /// Is told what the tables' TTLs are.
     expiry: Arc<RowExpiry>,
     said: Option<String>,
+    said_durability: Option<&'static str>,
 }
 
 /// What the servers of a shard have answered.
@@ -55,7 +57,7 @@ impl Watch {
     /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
     pub fn new(shards: Vec<Sink>, standing: Arc<Standing>, consumer: Arc<ConsumerStats>) -> Self {
         let shards = shards.into_iter().map(OfShard::new).collect();
-        Self { shards, standing, consumer, expiry: Arc::default(), said: None }
+        Self { shards, standing, consumer, expiry: Arc::default(), said: None, said_durability: None }
     }
 
     /// The same, which keeps `expiry` up to date as well.
@@ -96,6 +98,7 @@ impl Watch {
             self.look_at(shard, now).await;
         }
         self.say(&self.standing.verdict());
+        self.say_durability(self.standing.durability());
         self.standing.tell(now);
     }
 
@@ -113,6 +116,10 @@ impl Watch {
         let Some(of) = self.shards.get_mut(shard) else { return };
         let Some(Answered { verdict, forgot }) = of.look(now).await else { return };
         self.standing.found(shard, verdict, forgot, now);
+        // No server answers any more: what is known stays.
+        if let Ok(durability) = of.sink.durability().await {
+            self.standing.found_durability(shard, durability);
+        }
         self.expiry.set(self.shards.iter().flat_map(|shard| &shard.ttls));
     }
 
@@ -130,6 +137,28 @@ impl Watch {
             tracing::warn!(reasons, error, "the sink allows {verdict}");
         }
         self.said = Some(reasons);
+    }
+}
+
+impl Watch {
+    /// One line when rows survive something else than before.
+    fn say_durability(&mut self, found: Option<Durability>) {
+        let label = durability::label(found);
+        if self.said_durability.replace(label) == Some(label) {
+            return;
+        }
+        let wanted =
+            self.shards.iter().map(|shard| shard.sink.table_spec().durability).max().unwrap_or_default();
+        match found {
+            Some(found) if found >= wanted => tracing::info!("durability {found}"),
+            None if wanted == Durability::default() => {
+                tracing::info!(durability = label, "what rows survive is not known");
+            }
+            _ => tracing::warn!(
+                durability = label,
+                "rows survive less than schema.durability {wanted:?} asks for, or it is not known"
+            ),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Maker;
 use crate::signals::guarantee::{Doubt, Reason};
 use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
+use sluice_clickhouse::durability::{self, Durability, UNKNOWN};
 
 /// The label of the promise that every row is in the table once.
 const EXACTLY_ONCE: &str = "exactly_once_effect";
@@ -15,6 +16,7 @@ const NO_REASON: &str = "none";
 #[derive(Debug, Clone)]
 pub struct GuaranteeMetrics {
     guarantee: IntGaugeVec,
+    durability: IntGaugeVec,
     /// Rows that may be in the table twice.
     pub possible_duplicate_rows: IntCounter,
     /// Blocks whose rows are in the table while a view below it may lack them.
@@ -32,6 +34,11 @@ impl GuaranteeMetrics {
                 "delivery_guarantee",
                 "1 for the guarantee that holds, with the reason when it is the weaker one.",
                 &["guarantee", "reason"],
+            ),
+            durability: make.gauges(
+                "durability",
+                "1 for what rows survive that ClickHouse has acknowledged: the least of all shards and servers.",
+                &["durability"],
             ),
             possible_duplicate_rows: make.counter(
                 "possible_duplicate_rows_total",
@@ -51,6 +58,7 @@ impl GuaranteeMetrics {
                 .real("oldest_in_doubt_seconds", "Seconds since the first of them was sent; 0 without any."),
         };
         metrics.promise(Some(Reason::RangesNotPlanned));
+        metrics.survives(None);
         metrics
     }
 
@@ -65,6 +73,17 @@ impl GuaranteeMetrics {
         let all = Reason::ALL.map(|reason| [AT_LEAST_ONCE, reason.label()]);
         for others in all.iter().chain([&[EXACTLY_ONCE, NO_REASON]]).filter(|others| **others != labels) {
             self.guarantee.with_label_values(others).set(0);
+        }
+    }
+
+    /// Records what rows survive that ClickHouse has acknowledged; `None` while it is not known.
+    pub fn survives(&self, known: Option<Durability>) {
+        let label = durability::label(known);
+        // The new one first, as above.
+        self.durability.with_label_values(&[label]).set(1);
+        let all = Durability::ALL.map(Durability::label).into_iter().chain([UNKNOWN]);
+        for other in all.filter(|other| *other != label) {
+            self.durability.with_label_values(&[other]).set(0);
         }
     }
 

@@ -52,6 +52,48 @@ fn letters_of_all_topics_go_where_the_spec_says() {
 }
 
 #[test]
+fn a_durability_of_tables_is_the_schema_jobs_and_a_quorum_is_the_gateways_too() {
+    let parts = |schema: Value| {
+        let pipeline = with("/spec/sink/clickhouse/schema", schema);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        (config(&pipeline)["sink"]["clickhouse"]["schema"]["durability"].clone(), parts)
+    };
+    let (none, plain) = parts(json!({}));
+    assert_eq!(none, Value::Null);
+    for (durability, of_gateways, same_workload, same_job) in [
+        ("Process", Value::Null, true, true),
+        ("Fsync", Value::Null, true, false),
+        ("Quorum", json!("Quorum"), false, false),
+    ] {
+        let (found, parts) = parts(json!({"durability": durability}));
+        assert_eq!(found, of_gateways, "{durability}");
+        assert_eq!(parts.workload == plain.workload, same_workload, "{durability}");
+        assert_eq!(parts.schema_job == plain.schema_job, same_job, "{durability}");
+    }
+}
+
+#[test]
+fn a_quorum_without_replicas_is_refused() {
+    let refused = |schema: Value, insert: Value| {
+        let mut object = serde_json::to_value(with("/spec/sink/clickhouse/schema", schema)).unwrap();
+        object["spec"]["sink"]["clickhouse"]["insert"] = insert;
+        let pipeline: TracePipeline = serde_json::from_value(object).unwrap();
+        let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).err();
+        found.iter().flatten().map(|one| one.path.clone()).collect::<Vec<_>>()
+    };
+    let one = json!({"settings": {"insert_quorum": "1"}});
+    assert_eq!(refused(json!({"durability": "Quorum"}), json!({})), [""; 0]);
+    assert_eq!(
+        refused(json!({"durability": "Quorum", "engine": "MergeTree"}), json!({})),
+        ["spec.sink.clickhouse.schema.engine"]
+    );
+    assert_eq!(
+        refused(json!({"durability": "Quorum"}), one),
+        ["spec.sink.clickhouse.insert.settings.insert_quorum"]
+    );
+}
+
+#[test]
 fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
     let parts = |field: &str, value: Value| {
         let pipeline = with(&format!("/spec/{field}"), value);

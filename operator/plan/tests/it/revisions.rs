@@ -5,7 +5,7 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 10] = [
+const LATER: [&str; 11] = [
     "/spec/gateway/upgradeStrategy",
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
@@ -16,6 +16,7 @@ const LATER: [&str; 10] = [
     "/spec/networkPolicy",
     "/spec/observability",
     "/spec/sink/clickhouse/insert/format",
+    "/spec/sink/clickhouse/schema/durability",
 ];
 
 /// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them.

@@ -72,6 +72,7 @@ pub(super) fn delivery(status: &TracePipelineStatus) -> String {
             None => delivery.guarantee.clone(),
         },
     );
+    let survives = status.delivery.as_ref().and_then(|delivery| delivery.durability.as_deref()).map(survives);
     // Of what was read; what nobody has read is in no row.
     let lost = status.loss.as_ref().map(|loss| {
         format!(
@@ -79,7 +80,18 @@ pub(super) fn delivery(status: &TracePipelineStatus) -> String {
             loss.messages, loss.last_time.0
         )
     });
-    promised + &lost.unwrap_or_default()
+    promised + &survives.unwrap_or_default() + &lost.unwrap_or_default()
+}
+
+/// What rows survive, behind the promise.
+fn survives(durability: &str) -> String {
+    let what = match durability {
+        "process" => "the end of the ClickHouse process, not a power failure of its host",
+        "fsync" => "a power failure of ClickHouse's host",
+        "quorum" => "the loss of a ClickHouse host",
+        other => return format!("; what it survives is {other}"),
+    };
+    format!("; it survives {what}")
 }
 
 pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
