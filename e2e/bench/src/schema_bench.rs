@@ -85,9 +85,11 @@ pub struct SchemaBenchArgs {
 const AFTER_HELP: &str = "\
 A local stack that runs is used and left running; else one is brought up, and taken down at the end.
 
-JSON: {spans, server, variants: [{name, layout, orderBy, insertCpuSeconds, insertCpuMicrosPerRow, inserts, bytesPerRow,
-viewBytesPerRow, questions: [{name, milliseconds, cpuMilliseconds, readRows, readBytes}]}]}
+JSON: {spans, server, variants: [{name, layout, orderBy, insertCpuSeconds, insertCpuMicrosPerRow, inserts, insertMilliseconds,
+syncsPerInsert, bytesPerRow, viewBytesPerRow, questions: [{name, milliseconds, cpuMilliseconds, readRows, readBytes}]}]}
   insertCpuSeconds     user and system CPU time of the server for all inserts, those into views included, without merges
+  insertMilliseconds   of the server, the mean of all inserts; merges and other programs of the machine are in it
+  syncsPerInsert       files and directories that the server synced for an insert, the mean
   bytesPerRow          bytes on disk of the table's parts, merged into one a day, divided by its rows
   viewBytesPerRow      bytes on disk of the tables that views fill, divided by the rows of the main table
   milliseconds         of the server, the median of all times that it was asked

@@ -117,6 +117,29 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
     database.drop().await;
 }
 
+/// One that waits has its parts in the table, and they are in no log until it has waited.
+#[tokio::test]
+async fn an_attempt_that_ended_while_it_may_have_waited_for_a_quorum_is_not_taken_for_failed() {
+    let database = Database::new("fate_quorum").await;
+    let (sink, _) = database.with_table().await;
+    let coming = now() + LOG_MARGIN.saturating_sub(Duration::from_secs(5));
+    let is_up = database.up_time().await > Duration::from_secs(5);
+    for (quorum, expected) in [("0", Fate::Absent), ("2", Fate::Unknown), ("'auto'", Fate::Unknown)] {
+        let query_id = format!("{}-{}", database.name, quorum.trim_matches('\''));
+        let late = format!(
+            "INSERT INTO {}.otel_traces (ServiceName) SELECT toString(sleepEachRow(0.5)) FROM numbers(6) \
+             SETTINGS max_execution_time = 1, max_block_size = 1, insert_quorum = {quorum}",
+            database.name
+        );
+        let error = database.fails(&late, &query_id).await;
+        assert!(error.contains("TIMEOUT_EXCEEDED"), "{error}");
+        noted(&database, &query_id).await;
+        let expected = if is_up { expected } else { Fate::Unknown };
+        assert_eq!(sink.fate(&lost(&query_id, coming)).await, Some(expected), "{quorum}");
+    }
+    database.drop().await;
+}
+
 #[tokio::test]
 async fn a_block_that_no_log_names_is_unknown() {
     let database = Database::new("fate_unknown").await;

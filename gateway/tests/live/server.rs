@@ -65,6 +65,12 @@ impl Database {
         self.client.query_raw(statement).execute().await.unwrap();
     }
 
+    /// Runs a statement under this `query_id`, which must fail.
+    pub async fn fails(&self, statement: &str, query_id: &str) -> String {
+        let run = self.client.query_raw(statement).with_setting("query_id", query_id);
+        run.execute().await.unwrap_err().to_string()
+    }
+
     /// The one text that a question about the table has for an answer.
     pub async fn ask(&self, what: &str) -> String {
         let question = format!("SELECT ifNull({what}, 'NULL') FROM {}.otel_traces", self.name);

@@ -28,6 +28,10 @@ pub struct VariantReport {
     pub insert_cpu_seconds: f64,
     pub insert_cpu_micros_per_row: f64,
     pub inserts: u64,
+    /// From the start of an INSERT to its answer, the mean.
+    pub insert_milliseconds: f64,
+    /// Files and directories that the server synced for an INSERT, the mean.
+    pub syncs_per_insert: f64,
     pub bytes_per_row: f64,
     pub view_bytes_per_row: f64,
     pub questions: Vec<Answer>,
@@ -48,6 +52,7 @@ impl VariantReport {
     #[expect(clippy::cast_precision_loss, reason = "rows, bytes and microseconds are far below 2^52")]
     pub fn new(variant: &Variant, inserts: &Inserts, sizes: &Sizes, questions: Vec<Answer>) -> VariantReport {
         let rows = sizes.rows.max(1) as f64;
+        let count = inserts.count.max(1) as f64;
         VariantReport {
             name: variant.name,
             layout: variant.layout.name(),
@@ -55,6 +60,8 @@ impl VariantReport {
             insert_cpu_seconds: inserts.cpu_us as f64 / 1e6,
             insert_cpu_micros_per_row: inserts.cpu_us as f64 / rows,
             inserts: inserts.count,
+            insert_milliseconds: inserts.milliseconds as f64 / count,
+            syncs_per_insert: inserts.syncs as f64 / count,
             bytes_per_row: sizes.table_bytes as f64 / rows,
             view_bytes_per_row: sizes.view_bytes as f64 / rows,
             questions,
@@ -63,13 +70,18 @@ impl VariantReport {
 
     /// One line of progress.
     pub fn summary(&self) -> String {
-        format!("{:.1} CPU-s for inserts, {:.1} bytes a row", self.insert_cpu_seconds, self.bytes_per_row)
+        let Self { insert_cpu_seconds, insert_milliseconds, syncs_per_insert, bytes_per_row, .. } = self;
+        format!(
+            "{insert_cpu_seconds:.1} CPU-s for inserts, {insert_milliseconds:.0} ms and {syncs_per_insert:.0} syncs each, \
+             {bytes_per_row:.1} bytes a row"
+        )
     }
 
     fn cells(&self) -> [String; COLUMNS] {
         let mut cells = vec![
             self.name.to_owned(),
             format!("{:.1}", self.insert_cpu_micros_per_row),
+            format!("{:.0} ({:.0})", self.insert_milliseconds, self.syncs_per_insert),
             format!("{:.1}", self.bytes_per_row + self.view_bytes_per_row),
         ];
         cells.extend(NAMES.iter().map(|name| {
@@ -83,8 +95,8 @@ impl VariantReport {
     }
 }
 
-/// Name, insert, bytes, and a question each.
-const COLUMNS: usize = 3 + NAMES.len();
+/// Name, CPU and time of an insert, bytes, and a question each.
+const COLUMNS: usize = 4 + NAMES.len();
 
 /// Rows, short.
 fn rows(rows: u64) -> String {
@@ -96,9 +108,14 @@ fn rows(rows: u64) -> String {
 }
 
 impl Report {
-    /// The table: CPU of an insert, bytes, and for each question CPU milliseconds and the rows read.
+    /// The table: CPU and time of an insert, bytes, and for each question CPU milliseconds and the rows read.
     pub fn lines(&self) -> Vec<String> {
-        let mut head = vec!["table".to_owned(), "insert, us of CPU a row".into(), "bytes a row".into()];
+        let mut head = vec![
+            "table".to_owned(),
+            "insert, us of CPU a row".into(),
+            "insert, ms (syncs)".into(),
+            "bytes a row".into(),
+        ];
         head.extend(NAMES.iter().map(|name| format!("{name}, ms (rows)")));
         let head: [String; COLUMNS] = head.try_into().expect("a title for every column");
         let rule =
@@ -121,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_line_has_what_a_row_costs_and_what_each_question_took() {
-        let inserts = Inserts { count: 3, rows: 1_000, cpu_us: 7_500 };
+        let inserts = Inserts { count: 3, rows: 1_000, cpu_us: 7_500, milliseconds: 600, syncs: 54 };
         let sizes = Sizes { rows: 1_000, table_bytes: 90_000, view_bytes: 1_000 };
         let answer =
             |name| Answer { name, milliseconds: 2, cpu_milliseconds: 1.25, read_rows: 16_384, read_bytes: 9 };
@@ -130,7 +147,10 @@ mod tests {
         let lines = report.lines();
         assert!(lines[0].starts_with("| table | insert"), "{lines:?}");
         assert_eq!(lines[1], format!("| --- |{}", " ---: |".repeat(COLUMNS - 1)));
-        assert!(lines[2].starts_with("| json-service | 7.5 | 91.0 | 1.2 (16k) | 1.2 (16k) |"), "{lines:?}");
+        assert!(
+            lines[2].starts_with("| json-service | 7.5 | 200 (18) | 91.0 | 1.2 (16k) | 1.2 (16k) |"),
+            "{lines:?}"
+        );
         assert_eq!(lines[3], "1000 spans, ClickHouse 26.7");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["variants"][0]["insertCpuMicrosPerRow"], 7.5);

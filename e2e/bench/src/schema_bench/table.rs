@@ -27,6 +27,10 @@ pub struct Inserts {
     pub count: u64,
     pub rows: u64,
     pub cpu_us: u64,
+    /// From the start of each to its answer, all together.
+    pub milliseconds: u64,
+    /// Files and directories that were synced.
+    pub syncs: u64,
 }
 
 /// Bytes on disk.
@@ -87,13 +91,14 @@ impl Table {
     pub async fn inserts(&self) -> Result<Inserts> {
         self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
         let of_log = format!(
-            "SELECT count(), sum(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds']) FROM system.query_log \
+            "SELECT count(), sum(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds']), \
+             sum(query_duration_ms), sum(ProfileEvents['FileSync'] + ProfileEvents['DirectorySync']) FROM system.query_log \
              WHERE type = 'QueryFinish' AND query_kind = 'Insert' AND has(databases, '{}')",
             self.database.name()
         );
-        let [count, cpu_us] = self.numbers(&of_log).await?;
+        let [count, cpu_us, milliseconds, syncs] = self.numbers(&of_log).await?;
         let [rows] = self.numbers(&format!("SELECT count() FROM {}", self.name())).await?;
-        Ok(Inserts { count, rows, cpu_us })
+        Ok(Inserts { count, rows, cpu_us, milliseconds, syncs })
     }
 
     /// Merges the table into one part a day, so that sizes and answers do not depend on how far the server happens to be.

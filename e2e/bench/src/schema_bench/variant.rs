@@ -20,6 +20,8 @@ pub struct Variant {
     pub typed: bool,
     /// Whether the views are there, and asked.
     pub views: bool,
+    /// Whether the server syncs every part before it acknowledges an INSERT.
+    pub synced: bool,
 }
 
 /// The default: low cardinality first, the time last.
@@ -44,10 +46,12 @@ pub const VARIANTS: &[Variant] = &[
     plain("nested-trace", Layout::Nested, TRACE_FIRST),
     Variant { typed: true, ..plain("json-service-typed", Layout::Json, SERVICE_FIRST) },
     Variant { views: true, ..plain("json-service-views", Layout::Json, SERVICE_FIRST) },
+    Variant { synced: true, ..plain("json-service-fsync", Layout::Json, SERVICE_FIRST) },
+    Variant { views: true, synced: true, ..plain("json-service-views-fsync", Layout::Json, SERVICE_FIRST) },
 ];
 
 const fn plain(name: &'static str, layout: Layout, order_by: &'static [&'static str]) -> Variant {
-    Variant { name, layout, order_by, typed: false, views: false }
+    Variant { name, layout, order_by, typed: false, views: false, synced: false }
 }
 
 impl Layout {
@@ -76,6 +80,9 @@ impl Variant {
         }
         if self.views {
             schema["views"] = json!({"operations": true, "traceTimes": true});
+        }
+        if self.synced {
+            schema["durability"] = json!("Fsync");
         }
         schema
     }
