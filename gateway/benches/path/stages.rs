@@ -267,7 +267,7 @@ impl Worker {
                 payload,
             ) {
                 Encoded::Whole { spans, end_nanos_max, .. } => {
-                    self.block.add_message(0, spans, end_nanos_max)
+                    self.block.add_message(0, spans, end_nanos_max);
                 }
                 other => panic!("the generator's messages can be read and fit a block: {other:?}"),
             }

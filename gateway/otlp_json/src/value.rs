@@ -79,15 +79,12 @@ impl Output<'_> {
     fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<Names, A::Error> {
         let mut names = Names::default();
         while let Some(found) = object.next_key_seed(Name(of))? {
-            match found {
-                Some(field) => {
-                    names.known = true;
-                    object.next_value_seed(Value { output: self, field })?;
-                }
-                None => {
-                    names.unknown = true;
-                    object.next_value::<IgnoredAny>()?;
-                }
+            if let Some(field) = found {
+                names.known = true;
+                object.next_value_seed(Value { output: self, field })?;
+            } else {
+                names.unknown = true;
+                object.next_value::<IgnoredAny>()?;
             }
         }
         Ok(names)
