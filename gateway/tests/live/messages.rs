@@ -59,7 +59,7 @@ pub fn every_shape() -> Vec<KeyValue> {
 /// A span with these attributes, one event with every shape and one without any, and a link.
 pub fn span(attributes: Vec<KeyValue>) -> Span {
     let event = |name: &str, attributes| Event {
-        time_unix_nano: 7,
+        time_unix_nano: 1_700_000_000_000_000_007,
         name: name.into(),
         attributes,
         ..Event::default()

@@ -150,16 +150,16 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
     Ok(())
 }
 
-/// Nanoseconds of an hour.
-const HOUR: u64 = 3_600_000_000_000;
+/// Older than the shortest `schema.ttl`, which is an hour, in nanoseconds.
+const OLD: u64 = 2 * 3_600_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
     process::run("audit-expired", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let fresh = Run::fresh();
-        let old = Run { start_ns: fresh.start_ns - HOUR, ..fresh };
+        let old = Run { start_ns: fresh.start_ns - OLD, ..fresh };
         produce(stage, old, 0..400).await?;
-        let schema = json!({"sink": {"clickhouse": {"schema": {"ttl": "30m"}}}});
+        let schema = json!({"sink": {"clickhouse": {"schema": {"ttl": "1h"}}}});
         let gateway = stage.start_with("audit-expired", &schema).await?;
         gateway.wait_lag(0).await?;
         // Merges may be late; what they do is done now.

@@ -62,6 +62,7 @@ const MESSAGE_NANOS: &str = "1700000000000000000";
 const START_TEXT: &str = "1720000000000000000";
 
 /// Times of a span, and what its row has of them.
+#[derive(Clone, Copy)]
 struct Times {
     start: u64,
     end: u64,
