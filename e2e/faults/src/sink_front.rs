@@ -306,7 +306,7 @@ impl Shared {
 
 /// Whether a query string is that of an INSERT: nothing else has a token.
 fn is_insert(query: &str) -> bool {
-    query.split('&').any(|pair| pair.starts_with("insert_deduplication_token="))
+    query.split('&').any(|pair| pair.starts_with("query=INSERT"))
 }
 
 fn written_rows(response: &Response<Full<Bytes>>) -> u64 {

@@ -19,6 +19,7 @@ use crate::causes::with_causes;
 use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Credentials, Endpoint, UserError};
 use crate::exception::code_of;
+use crate::outcome::{Class, classify};
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
@@ -103,6 +104,17 @@ impl ProbeError {
     /// Whether no server has said anything, so that it is to be asked again.
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Tls { .. })
+    }
+
+    /// Whether the server has too much to do to answer (no memory, too many queries): that says nothing of what it was asked.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::Other { code: Some(code), reason, .. } => {
+                // Such answers have this status, which decides for unknown codes alone.
+                classify(Some(*code), 500, reason) == Class::BackPressure
+            }
+            _ => false,
+        }
     }
 }
 
@@ -449,6 +461,24 @@ mod tests {
         assert!(matches!(sorted("502 Bad Gateway"), ProbeError::Other { code: None, .. }));
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");
+    }
+
+    #[test]
+    fn a_server_that_has_too_much_to_do_says_nothing_of_what_it_was_asked() {
+        let sorted = |text: &str| probe().sorted("asking", Error::BadResponse(text.into()));
+        for text in [
+            "Code: 241. DB::Exception: Memory limit (total) exceeded",
+            "Code: 202. DB::Exception: Too many queries",
+        ] {
+            assert!(sorted(text).is_overload(), "{text}");
+        }
+        for text in [
+            "Code: 62. DB::Exception: Syntax error",
+            "Code: 497. DB::Exception: Not enough privileges",
+            "502 Bad Gateway",
+        ] {
+            assert!(!sorted(text).is_overload(), "{text}");
+        }
     }
 
     #[test]

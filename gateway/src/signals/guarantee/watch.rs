@@ -1,7 +1,7 @@
 //! Asks the servers of every shard what can be promised, again and again.
 //!
-//! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
-//! changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
+//! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer, or has
+//! too much to do to answer, changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
 //! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
 
 use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
@@ -184,7 +184,10 @@ impl OfShard {
                 Err(said) => self.error = Some(said),
             }
         }
-        if let Some(ProbeError::Other { .. } | ProbeError::Refused { .. }) = self.error {
+        let is_overload = self.error.as_ref().is_some_and(ProbeError::is_overload);
+        if let (Some(ProbeError::Other { .. } | ProbeError::Refused { .. }), false) =
+            (&self.error, is_overload)
+        {
             // It is well and does not say what it is asked: nothing can be promised on its behalf.
             answers.clear();
         } else if answers.is_empty() {
