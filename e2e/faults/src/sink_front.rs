@@ -304,7 +304,7 @@ impl Shared {
     }
 }
 
-/// Whether a query string is that of an INSERT: nothing else has a token.
+/// Whether a query string is that of an INSERT. Questions may have a token, too.
 fn is_insert(query: &str) -> bool {
     query.split('&').any(|pair| pair.starts_with("query=INSERT"))
 }
