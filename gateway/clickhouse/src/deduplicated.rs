@@ -7,7 +7,8 @@
 use clickhouse::Row;
 use serde::Deserialize;
 
-use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::probe::{PROBE_TIMEOUT, Probe};
+use crate::probe_error::ProbeError;
 
 /// After what time a server has written its log of parts, seconds. Chosen: twice the default of `part_log`'s
 /// `flush_interval_milliseconds`; a server with a longer one is counted in part.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clickhouse::Row;
 use serde::Deserialize;
 
-use crate::probe::{Probe, ProbeError, TableEngine};
+use crate::probe::{Probe, TableEngine};
+use crate::probe_error::ProbeError;
 use crate::settings::PINNED;
 use crate::sql::literal;
 use crate::ttl::RowTtl;

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use crate::ddl::TableSpec;
 use crate::ddl::difference::{Found, FoundTable, names_of_views};
 use crate::durability::Durability;
-use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::probe::{PROBE_TIMEOUT, Probe};
+use crate::probe_error::ProbeError;
 use crate::sql::literal;
 
 #[derive(Debug, Row, Deserialize)]

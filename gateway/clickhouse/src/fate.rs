@@ -25,7 +25,8 @@ use std::time::Duration;
 use clickhouse::Row;
 use serde::Deserialize;
 
-use crate::probe::{Probe, ProbeError};
+use crate::probe::Probe;
+use crate::probe_error::ProbeError;
 
 /// By how much the server's clock may be off ours. Chosen: far above what machines with NTP are apart.
 pub const LOG_MARGIN: Duration = Duration::from_mins(1);

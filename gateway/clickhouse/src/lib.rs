@@ -78,6 +78,8 @@ pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;
 #[cfg(feature = "client")]
+pub mod probe_error;
+#[cfg(feature = "client")]
 pub mod rehearsal;
 pub mod room;
 pub mod row_ends;

@@ -4,8 +4,6 @@
 //! check` and `ddl`, after [`crate::outcome::Class::RefreshSchema`], and for [`crate::deduplication`] and [`crate::fate`]; never per
 //! block that goes in. Limits: one question at a
 //! time, each within [`PROBE_TIMEOUT`] (statements: [`STATEMENT_TIMEOUT`]).
-//!
-//! Errors are sorted by what the caller does: wait for the server, ask a person for access, create the table.
 
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use crate::causes::with_causes;
 use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Credentials, Endpoint, UserError};
 use crate::exception::code_of;
-use crate::outcome::{Class, classify};
+use crate::probe_error::ProbeError;
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
@@ -30,93 +28,6 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a statement may take. Chosen: `CREATE TABLE` waits for metadata locks, and on replicas for Keeper.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Why a question has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProbeError {
-    /// No server answered, or not in time: ask again later.
-    #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
-    Unreachable {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the connection said.
-        reason: String,
-    },
-    /// A server was reached, and no TLS connection came of it: a person must mend certificates or ports.
-    #[error("{action} at {endpoint}: no TLS connection: {reason}")]
-    Tls {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the connection said, and what to look at.
-        reason: String,
-    },
-    /// The server knows us and refuses, or does not know us: a person must mend user, password or grants.
-    #[error("{action} at {endpoint}: refused (code {code}): {reason}")]
-    Refused {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// ClickHouse's exception code.
-        code: u32,
-        /// What the server said.
-        reason: String,
-    },
-    /// There is no such database.
-    #[error("{action} at {endpoint}: the database does not exist: {reason}")]
-    UnknownDatabase {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the server said.
-        reason: String,
-    },
-    /// There is no such table.
-    #[error("{action} at {endpoint}: the table does not exist: {reason}")]
-    UnknownTable {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the server said.
-        reason: String,
-    },
-    /// Anything else.
-    #[error("{action} at {endpoint}: {reason}")]
-    Other {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// ClickHouse's exception code, if it said one.
-        code: Option<u32>,
-        /// What the server or the library said.
-        reason: String,
-    },
-}
-
-impl ProbeError {
-    /// Whether no server has said anything, so that it is to be asked again.
-    pub fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Tls { .. })
-    }
-
-    /// Whether the server has too much to do to answer (no memory, too many queries): that says nothing of what it was asked.
-    pub fn is_overload(&self) -> bool {
-        match self {
-            Self::Other { code: Some(code), reason, .. } => {
-                // Such answers have this status, which decides for unknown codes alone.
-                classify(Some(*code), 500, reason) == Class::BackPressure
-            }
-            _ => false,
-        }
-    }
-}
 
 /// A server's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -363,7 +274,9 @@ impl Probe {
             }
             Some(81) => ProbeError::UnknownDatabase { action, endpoint, reason },
             Some(60 | 218) => ProbeError::UnknownTable { action, endpoint, reason },
-            code => ProbeError::Other { action, endpoint, code, reason },
+            Some(code) => ProbeError::Other { action, endpoint, code: Some(code), reason },
+            // ClickHouse says a code: somebody in between answers, and what the server would say is not known.
+            None => ProbeError::Unreachable { action, endpoint, reason: foreign(&reason) },
         }
     }
 
@@ -394,6 +307,15 @@ impl std::fmt::Debug for Probe {
 /// `IP_ADDRESS_NOT_ALLOWED`, `DATABASE_ACCESS_DENIED`, `ACCESS_DENIED`, `SET_NON_GRANTED_ROLE`,
 /// `AUTHENTICATION_FAILED`.
 const ACCESS_CODES: [u32; 9] = [164, 192, 193, 194, 195, 291, 497, 512, 516];
+
+/// Characters of an answer that is not ClickHouse's: a proxy may send a whole page.
+const FOREIGN_CHARS_MAX: usize = 200;
+
+/// An answer that is not ClickHouse's, for a person: its first line.
+fn foreign(answer: &str) -> String {
+    let line: String = answer.lines().next().unwrap_or_default().chars().take(FOREIGN_CHARS_MAX).collect();
+    format!("what answers is not ClickHouse: {line}")
+}
 
 /// Year and month of `26.7.2.1`.
 fn release(version: &str) -> Option<(u16, u16)> {
@@ -458,27 +380,12 @@ mod tests {
         assert!(matches!(sorted("Code: 60. DB::Exception: x"), ProbeError::UnknownTable { .. }));
         assert!(matches!(sorted("Code: 218. DB::Exception: x"), ProbeError::UnknownTable { .. }));
         assert!(matches!(sorted("Code: 62. DB::Exception: x"), ProbeError::Other { code: Some(62), .. }));
-        assert!(matches!(sorted("502 Bad Gateway"), ProbeError::Other { code: None, .. }));
+        let error = sorted("<html>502 Bad Gateway\n</html>");
+        assert!(error.is_unanswered(), "a proxy knows nothing of the server behind it: {error}");
+        let words = "cannot reach the server: what answers is not ClickHouse: <html>502 Bad Gateway";
+        assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");
-    }
-
-    #[test]
-    fn a_server_that_has_too_much_to_do_says_nothing_of_what_it_was_asked() {
-        let sorted = |text: &str| probe().sorted("asking", Error::BadResponse(text.into()));
-        for text in [
-            "Code: 241. DB::Exception: Memory limit (total) exceeded",
-            "Code: 202. DB::Exception: Too many queries",
-        ] {
-            assert!(sorted(text).is_overload(), "{text}");
-        }
-        for text in [
-            "Code: 62. DB::Exception: Syntax error",
-            "Code: 497. DB::Exception: Not enough privileges",
-            "502 Bad Gateway",
-        ] {
-            assert!(!sorted(text).is_overload(), "{text}");
-        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use crate::column::TableColumns;
 use crate::deduplication::DECISIVE;
 use crate::insert::settings_beside_pinned;
-use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::probe::{PROBE_TIMEOUT, Probe};
+use crate::probe_error::ProbeError;
 use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, literal, table_name};
 

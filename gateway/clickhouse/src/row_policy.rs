@@ -3,7 +3,8 @@
 //! `system.row_policies` needs a grant of its own. A plan does not: `EXPLAIN actions = 1` names the filter of the policies that concern
 //! the user as `Row level filter` (tried on ClickHouse 26.7).
 
-use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::probe::{PROBE_TIMEOUT, Probe};
+use crate::probe_error::ProbeError;
 use crate::sql::table_name;
 
 /// What a plan calls the filter of row policies.

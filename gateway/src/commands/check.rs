@@ -5,7 +5,7 @@ use crate::{
     table::sink::{self, Sink, shards},
 };
 use serde::Serialize;
-use sluice_clickhouse::{durability::UNKNOWN, probe::ProbeError};
+use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError};
 use sluice_gateway_config::{
     CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement, budget::Budget,
 };

@@ -22,7 +22,7 @@ use sluice_clickhouse::{
         view::View,
     },
     durability,
-    probe::{Probe, ProbeError},
+    probe::Probe,
     table,
 };
 use sluice_gateway_config::{ClickHouse, Durability, Engine, Layout, SchemaManagement, TypedPaths, Views};
@@ -176,7 +176,7 @@ impl Sink {
         let mut unreachable = None;
         for probe in self.probes() {
             match self.mend(probe, management, &mut report, tell).await {
-                Err(Error::Probe(error @ (ProbeError::Unreachable { .. } | ProbeError::Tls { .. }))) => {
+                Err(Error::Probe(error)) if error.is_unanswered() => {
                     report.unreachable.push(error.to_string());
                     report.not_reached.push(probe.endpoint().to_string());
                     unreachable = Some(error);

@@ -12,7 +12,8 @@ use sluice_clickhouse::{
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetError, TargetSpec},
     lookup::{Lookup, LookupError},
-    probe::{Probe, ProbeError, TableEngine},
+    probe::{Probe, TableEngine},
+    probe_error::ProbeError,
     table::{self, Mismatch, TableFit},
     tls::{Tls, TlsError, TlsFiles},
 };
@@ -92,13 +93,14 @@ impl Error {
     /// lies in the config.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Probe(ProbeError::Unreachable { .. }) => Some("Unreachable"),
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
+            Self::Probe(error) if error.is_unanswered() => Some("Unreachable"),
             Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
-            Self::Probe(ProbeError::Other { .. })
+            // One that nobody answered was dealt with above.
+            Self::Probe(ProbeError::Other { .. } | ProbeError::Unreachable { .. })
             | Self::Credentials(_)
             | Self::Tls(_)
             | Self::Endpoint(_)
@@ -193,7 +195,7 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
                 });
             }
             (Ok(_), Some(_)) => {}
-            (Err(error @ Error::Probe(ProbeError::Unreachable { .. })), _) => away = Some(error),
+            (Err(Error::Probe(error)), _) if error.is_unanswered() => away = Some(Error::Probe(error)),
             (Err(error), _) => return Err(error),
         }
     }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use crate::durability::{Durability, QUORUM_SETTING, SYNC_SETTINGS, is_quorum};
-use crate::probe::{EngineRow, PROBE_TIMEOUT, Probe, ProbeError, is_replicated};
+use crate::probe::{EngineRow, PROBE_TIMEOUT, Probe, is_replicated};
+use crate::probe_error::ProbeError;
 
 impl Probe {
     /// What rows survive that this server has acknowledged; `settings` are those of every INSERT, beside the pinned ones. `None`: the server

@@ -9,7 +9,7 @@ use crate::table::{row_expiry::RowExpiry, sink::Sink};
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
     durability::{self, Durability},
-    probe::ProbeError,
+    probe_error::ProbeError,
     ttl::RowTtl,
 };
 use sluice_kafka::{ConsumerStats, watchdog};
@@ -138,9 +138,7 @@ impl Watch {
         }
         self.said = Some(reasons);
     }
-}
 
-impl Watch {
     /// One line when rows survive something else than before.
     fn say_durability(&mut self, found: Option<Durability>) {
         let label = durability::label(found);
@@ -184,10 +182,8 @@ impl OfShard {
                 Err(said) => self.error = Some(said),
             }
         }
-        let is_overload = self.error.as_ref().is_some_and(ProbeError::is_overload);
-        if let (Some(ProbeError::Other { .. } | ProbeError::Refused { .. }), false) =
-            (&self.error, is_overload)
-        {
+        let says_so = matches!(&self.error, Some(ProbeError::Other { .. } | ProbeError::Refused { .. }));
+        if says_so && !self.error.as_ref().is_some_and(ProbeError::is_unanswered) {
             // It is well and does not say what it is asked: nothing can be promised on its behalf.
             answers.clear();
         } else if answers.is_empty() {
