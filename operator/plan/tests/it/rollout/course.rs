@@ -1,6 +1,6 @@
 //! Whole courses.
 
-use super::model::Model;
+use super::model::{DEADLINE_SECONDS, Model};
 use proptest::prelude::*;
 use sluice_crds::{RolloutState, RolloutStrategy};
 use sluice_plan::rollout::Template;
@@ -96,6 +96,26 @@ fn what_all_had_is_gone_back_to_also_when_nobody_wrote_that_down() {
         assert_eq!(model.state(), Some(RolloutState::RolledBack));
         assert_eq!(model.revisions(), vec!["good-1"; replicas as usize]);
     }
+}
+
+#[test]
+fn what_all_had_is_complete_though_gateways_are_added_and_nobody_wrote_that_down() {
+    let mut model = Model::running(1);
+    model.wanted.2 = 2;
+    model.edit("good-1");
+    model.look(true, true);
+    model.control();
+    model.control();
+    model.start_pods();
+    model.control();
+    model.pass(DEADLINE_SECONDS);
+    // The operator is cut off between the StatefulSet, which has one gateway more, and the status.
+    assert_eq!(model.look(true, false).next.state, RolloutState::Complete);
+    model.look(true, true);
+    assert_eq!((model.state(), model.revisions()), (Some(RolloutState::Complete), vec!["good-1"]));
+    model.edit("bad-2");
+    model.settle();
+    assert_eq!((model.state(), model.revisions()), (Some(RolloutState::RolledBack), vec!["good-1"; 2]));
 }
 
 #[test]
