@@ -32,6 +32,7 @@ use crate::{
         guarantee::{self, Standing},
         health::Status,
         metrics::Metrics,
+        pod_uid,
     },
     table::{
         row_expiry::RowExpiry,
@@ -102,7 +103,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let io = runtime()?;
     let doors = io.block_on(admin::bind(checked.listen(), checked.control()))?;
     let listen = doors.listen();
-    io.spawn(admin::serve(doors, metrics.clone(), status.clone()));
+    io.spawn(admin::serve(doors, metrics.clone(), status.clone(), pod_uid::own()));
     let (events_out, events) = bounded(EVENTS_MAX);
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");

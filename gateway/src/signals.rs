@@ -12,6 +12,8 @@
 //! | [`remaining`] | what keeps this gateway from being taken away |
 //! | [`health`] | all of it, as the admin server asks |
 //! | [`admin`] | the same over HTTP, and takes `drain` and `resume` |
+//! | [`caller`] | from whom it takes them |
+//! | [`pod_uid`] | in which pod |
 
 pub mod account;
 pub mod deduplicated;
@@ -24,3 +26,7 @@ pub mod remaining;
 pub mod health;
 
 pub mod admin;
+
+pub mod caller;
+
+pub mod pod_uid;

@@ -54,7 +54,7 @@ impl Absences {
     /// Why those that are not ready take no part, by their ordinals; of those alone that have had a reason for a minute. Whoever gives
     /// no answer goes on having the one that it gave.
     pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> BTreeMap<u32, String> {
-        let absent: Vec<Gateway> = gateways.iter().filter(|gateway| !gateway.is_ready).copied().collect();
+        let absent: Vec<Gateway> = gateways.iter().filter(|gateway| !gateway.is_ready).cloned().collect();
         if absent.is_empty() {
             self.forget(key);
             return BTreeMap::new();
@@ -63,7 +63,7 @@ impl Absences {
         // A clock that went back by far must not keep this for ever.
         let is_fresh = |known: &Known| now.0.abs_diff(known.at.0) < FRESH_MS;
         if !self.known().get(key).is_some_and(is_fresh) {
-            let answers = gateways::absences_of(absent.iter().copied()).await;
+            let answers = gateways::absences_of(absent.iter().cloned()).await;
             self.hear(key, now, answers);
         }
         let known = self.known();

@@ -3,8 +3,13 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Method, Request, StatusCode, client::conn::http1, header::HOST};
+use hyper::{
+    Method, Request, StatusCode,
+    client::conn::http1,
+    header::{HOST, HeaderValue},
+};
 use hyper_util::rt::TokioIo;
+use sluice_gateway_config::pod_uid::POD_UID_HEADER;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Largest answer in bytes: two lines of 100 bytes for each of 10,000 partitions, and the rest.
@@ -21,18 +26,20 @@ pub enum Error {
     Unread(String),
 }
 
-/// Asks, and reads the whole answer.
+/// Asks, and reads the whole answer. `pod_uid` names the pod that is meant, where the connection alone does not.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: String,
     method: Method,
     path: &str,
+    pod_uid: Option<&HeaderValue>,
 ) -> Result<(StatusCode, Bytes), Error> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::Broken)?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(HOST, host)
+    let mut request = Request::builder().method(method).uri(path).header(HOST, host);
+    if let Some(uid) = pod_uid {
+        request = request.header(POD_UID_HEADER, uid);
+    }
+    let request = request
         .body(Empty::<Bytes>::new())
         .expect("the parts of a request are constants, but for an address, which is a valid header");
     let exchange = async {

@@ -1,5 +1,8 @@
 //! Asks gateways over HTTP, by the address of their pods: what they say of themselves, and to leave or to stay.
 //!
+//! Every request names the pod that is meant, by its UID ([`sluice_gateway_config::pod_uid`]): a gateway that took over the address answers
+//! that it is another one, which is no answer; one that knows its UID takes commands from nobody else.
+//!
 //! Any of them may be away or slow: a request has [`REQUEST_SECONDS`], and at most [`REQUESTS_MAX`]
 //! are under way for one pipeline. A connection is made for each request: one every 15 s is not worth keeping.
 //!
@@ -8,7 +11,7 @@
 use crate::exchange::{self, exchange};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use hyper::{Method, StatusCode};
+use hyper::{Method, StatusCode, header::HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use sluice_plan::{
@@ -37,13 +40,15 @@ const REQUESTS_MAX: usize = 128;
 const ABSENCE_CHARS_MAX: usize = 500;
 
 /// A gateway that can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Gateway {
     /// The number in its name.
     pub ordinal: u32,
     /// Whether it is ready and is to stay.
     pub is_ready: bool,
     address: SocketAddr,
+    /// The UID of its pod: by the time that it is asked, the address may be another one's.
+    uid: HeaderValue,
 }
 
 /// What a gateway says of why it takes no part.
@@ -122,12 +127,13 @@ impl Gateway {
             ordinal: workload::ordinal(pod)?,
             is_ready: workload::is_ready(pod),
             address: SocketAddr::new(address, port),
+            uid: pod.metadata.uid.as_deref()?.parse().ok()?,
         };
         workload::is_running(pod).then_some(gateway)
     }
 
     /// What it says of itself, in Prometheus' text format.
-    pub async fn metrics(self) -> Result<String, Error> {
+    pub async fn metrics(&self) -> Result<String, Error> {
         let path = "/metrics";
         let (status, body) = self.ask(Method::GET, path).await?;
         if status != StatusCode::OK {
@@ -137,8 +143,11 @@ impl Gateway {
     }
 
     /// Why it takes no part.
-    async fn absence(self) -> Absence {
+    async fn absence(&self) -> Absence {
         let Ok((status, body)) = self.ask(Method::GET, "/readyz").await else { return Absence::Silent };
+        if status == StatusCode::MISDIRECTED_REQUEST {
+            return Absence::Silent;
+        }
         let words = String::from_utf8_lossy(&body);
         let words: String = words.trim().chars().take(ABSENCE_CHARS_MAX).collect();
         let is_meant = async || self.says().await == Says::Drains;
@@ -149,7 +158,7 @@ impl Gateway {
     }
 
     /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
-    pub async fn request(self, request: drain::Request) -> Answer {
+    pub async fn request(&self, request: drain::Request) -> Answer {
         let path = match request {
             drain::Request::Drain => "/drain",
             drain::Request::Resume => "/resume",
@@ -170,7 +179,7 @@ impl Gateway {
     }
 
     /// The same gateway where it takes commands, and whether it takes part; `None` for one that knows none.
-    async fn commands(self) -> Result<Option<(Self, Says)>, Error> {
+    async fn commands(&self) -> Result<Option<(Self, Says)>, Error> {
         let path = "/drainz";
         match self.ask(Method::GET, path).await? {
             (StatusCode::NOT_FOUND, _) => Ok(None),
@@ -179,19 +188,19 @@ impl Gateway {
         }
     }
 
-    fn at(self, port: Option<u16>) -> Self {
+    fn at(&self, port: Option<u16>) -> Self {
         let port = port.unwrap_or(self.address.port());
-        Self { address: SocketAddr::new(self.address.ip(), port), ..self }
+        Self { address: SocketAddr::new(self.address.ip(), port), ..self.clone() }
     }
 
-    async fn says(self) -> Says {
+    async fn says(&self) -> Says {
         match self.ask(Method::GET, "/drainz").await {
             Ok((status, body)) if status.is_success() => says(&body),
             _ => Says::Silent,
         }
     }
 
-    async fn held(self) -> Answer {
+    async fn held(&self) -> Answer {
         match self.ask(Method::GET, "/drainz").await {
             Ok((StatusCode::NOT_FOUND, _)) => Answer::Unknown,
             Ok((status, body)) if status.is_success() => held(&body),
@@ -199,16 +208,16 @@ impl Gateway {
         }
     }
 
-    async fn ask(self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+    async fn ask(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
         let answer = timeout(Duration::from_secs(REQUEST_SECONDS), self.exchange(method, path)).await;
         answer.unwrap_or(Err(Error::Timeout { address: self.address, path }))
     }
 
-    async fn exchange(self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+    async fn exchange(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
         let address = self.address;
         let stream =
             TcpStream::connect(address).await.map_err(|source| Error::Connect { address, source })?;
-        let answer = exchange(stream, address.to_string(), method, path).await;
+        let answer = exchange(stream, address.to_string(), method, path, Some(&self.uid)).await;
         answer.map_err(|source| Error::Ask { address, path, source })
     }
 }
@@ -260,7 +269,10 @@ pub async fn metrics_of(gateways: impl Iterator<Item = Gateway>) -> Vec<Said> {
 
 /// Asks all of them why they take no part.
 pub async fn absences_of(gateways: impl Iterator<Item = Gateway>) -> Vec<(Gateway, Absence)> {
-    let answers = stream::iter(gateways).map(|gateway| async move { (gateway, gateway.absence().await) });
+    let answers = stream::iter(gateways).map(|gateway| async move {
+        let absence = gateway.absence().await;
+        (gateway, absence)
+    });
     answers.buffer_unordered(REQUESTS_MAX).collect().await
 }
 
@@ -271,7 +283,7 @@ pub async fn request_all(
     gateways: &[Gateway],
 ) -> BTreeMap<u32, Answer> {
     let answers = stream::iter(ordinals).map(|ordinal| {
-        let gateway = gateways.iter().find(|gateway| gateway.ordinal == ordinal).copied();
+        let gateway = gateways.iter().find(|gateway| gateway.ordinal == ordinal).cloned();
         async move {
             match gateway {
                 Some(gateway) => (ordinal, gateway.request(request).await),
@@ -284,7 +296,7 @@ pub async fn request_all(
 
 /// Asks those with these ordinals whether they drain.
 pub async fn say_whether_they_drain(ordinals: &[u32], gateways: &[Gateway]) -> BTreeMap<u32, Says> {
-    let asked = gateways.iter().filter(|gateway| ordinals.contains(&gateway.ordinal)).copied();
+    let asked = gateways.iter().filter(|gateway| ordinals.contains(&gateway.ordinal)).cloned();
     let answers = stream::iter(asked).map(|gateway| async move { (gateway.ordinal, gateway.says().await) });
     answers.buffer_unordered(REQUESTS_MAX).collect().await
 }
@@ -308,7 +320,7 @@ mod tests {
     #[test]
     fn a_gateway_takes_commands_where_it_says_and_an_older_one_where_it_says_so_little() {
         let address = "10.0.0.1:9090".parse().unwrap();
-        let gateway = Gateway { ordinal: 1, is_ready: true, address };
+        let gateway = Gateway { ordinal: 1, is_ready: true, address, uid: HeaderValue::from_static("one") };
         for (body, expected) in [
             (r#"{"blocks":0,"bytes":0,"draining":false,"control":9091}"#, "10.0.0.1:9091"),
             (r#"{"blocks":0,"bytes":0}"#, "10.0.0.1:9090"),
@@ -339,7 +351,7 @@ mod tests {
     #[test]
     fn a_pod_is_asked_while_its_gateway_runs() {
         let pod = |name: &str, ip: &str, state: serde_json::Value| -> Pod {
-            serde_json::from_value(serde_json::json!({"metadata": {"name": name}, "status": {"podIP": ip,
+            serde_json::from_value(serde_json::json!({"metadata": {"name": name, "uid": "one"}, "status": {"podIP": ip,
                 "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                     "state": state}]}}))
             .unwrap()

@@ -198,7 +198,7 @@ fn tell(key: &Key, written: Option<&RolloutStatus>, next: &RolloutStatus) {
 
 /// What each gateway that is ready failed to deliver since it began; those that do not answer are left out.
 async fn failures(gateways: &[Gateway]) -> Failures {
-    let ready = gateways.iter().filter(|gateway| gateway.is_ready).copied();
+    let ready = gateways.iter().filter(|gateway| gateway.is_ready).cloned();
     let said = gateways::metrics_of(ready).await;
     said.into_iter().filter_map(|said| Some((said.ordinal, counted(&said.text.ok()?)))).collect()
 }

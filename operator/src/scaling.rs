@@ -226,7 +226,7 @@ async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll
     let Some((kafka, age_ms)) = kafka.and_then(|kafka| Some((kafka, age_ms(kafka)?))) else {
         return Poll { topics: None, sample: Sample { at: now, ..Sample::default() } };
     };
-    let said = gateways::metrics_of(facts.gateways.iter().copied()).await;
+    let said = gateways::metrics_of(facts.gateways.iter().cloned()).await;
     let answers = said.into_iter().filter_map(|said| numbers(&said, now, &kafka.topics));
     let mut answers: Vec<GatewayNumbers> = answers.collect();
     answers.sort_by_key(|numbers| numbers.sample.ordinal);

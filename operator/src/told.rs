@@ -68,7 +68,7 @@ impl Telling {
     /// What the gateways that are ready say, all together. What others have said while pods rolled is remembered for people; that
     /// nothing is queued is known of those alone that have said it.
     pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Said {
-        let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).copied().collect();
+        let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).cloned().collect();
         ready.sort_by_key(|gateway| gateway.ordinal);
         let Moment(now) = (self.clock)();
         if let Some(Known { at: Moment(at), by, said, .. }) = self.known().get(key)
@@ -79,7 +79,7 @@ impl Telling {
             said.told.has_empty_queue &= *by == ready;
             return said;
         }
-        let answers = gateways::metrics_of(ready.iter().copied()).await;
+        let answers = gateways::metrics_of(ready.iter().cloned()).await;
         // One that gives no answer may promise less than the others.
         let told: Vec<Told> =
             answers.iter().map(|answer| answer.text.as_deref().map(read).unwrap_or_default()).collect();

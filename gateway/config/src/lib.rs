@@ -16,6 +16,7 @@ pub mod insert_settings;
 pub mod kafka_properties;
 pub mod log_filter;
 pub mod parse;
+pub mod pod_uid;
 pub mod schema;
 pub mod security;
 mod units;

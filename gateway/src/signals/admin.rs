@@ -9,10 +9,9 @@
 //! All of them may be repeated. A new start of the process takes part, until it is asked to drain again.
 //!
 //! What is read is for everybody who reaches the admin port, Prometheus above all. Commands (`POST`) are taken there from within the pod
-//! alone, which is where `kubectl port-forward` comes out. Other pods give them at the control port, which is one above it and which the
-//! pipeline's NetworkPolicy opens to the operator; `/drainz` says which it is (`"control":9091`). To others a command is not found, which
-//! an operator that knows no control port takes for a gateway that leaves when it is told to end. A sidecar that passes connections on
-//! from the pod's own address makes them come from within.
+//! alone. Other pods give them at the control port, which is one above it and which the pipeline's NetworkPolicy opens to the operator;
+//! `/drainz` says which it is (`"control":9091`), and [`crate::signals::caller`] from whom they are taken. A sidecar that passes connections
+//! on from the pod's own address makes them come from within.
 //!
 //! The thread that answers is the one that inserts. So what may take long, such as `/metrics`, which asks the disk and writes thousands of
 //! lines, is done on a thread for that, one at a time: a disk that hangs keeps one thread, and neither inserts nor probes.
@@ -21,7 +20,11 @@
 //! the table was seen to fit; it does not go away with ClickHouse, because a restart or a removed endpoint would help
 //! nobody.
 
-use crate::signals::{metrics::Metrics, remaining::Remaining};
+use crate::signals::{
+    caller::{Own, Way},
+    metrics::Metrics,
+    remaining::Remaining,
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -33,7 +36,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
     io::ErrorKind,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -93,15 +96,6 @@ impl Doors {
     }
 }
 
-/// How a request came in.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    /// Whether commands are taken from there.
-    may_command: bool,
-    /// Where they are taken from other pods.
-    control: Option<u16>,
-}
-
 /// Binds the addresses. Without the control port the gateway runs all the same, and takes commands from within alone: a machine that has
 /// several gateways may have the port taken.
 pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
@@ -137,37 +131,37 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 struct Source<H> {
     metrics: Arc<Metrics>,
     health: Arc<H>,
+    own: Own,
     /// One scrape at a time.
     scrapes: Arc<Semaphore>,
 }
 
 impl<H: Health> Source<H> {
-    fn new(metrics: Arc<Metrics>, health: Arc<H>) -> Arc<Self> {
-        Arc::new(Self { metrics, health, scrapes: Arc::new(Semaphore::new(1)) })
+    fn new(metrics: Arc<Metrics>, health: Arc<H>, own: Own) -> Arc<Self> {
+        Arc::new(Self { metrics, health, own, scrapes: Arc::new(Semaphore::new(1)) })
     }
 }
 
-/// Serves for ever.
-pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>) {
-    let source = Source::new(metrics, health);
+/// Serves for ever, in the pod of this UID.
+pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>, uid: Option<String>) {
     let control = doors.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
+    if let (None, Some(port)) = (&uid, control) {
+        tracing::warn!(
+            port,
+            "this pod's UID is not known here: whoever reaches the port may have the gateway drain"
+        );
+    }
+    let source = Source::new(metrics, health, Own { uid, control });
     let of_control = async {
         if let Some(listener) = doors.control {
-            let way = |_| Way { may_command: true, control };
-            accept(listener, way, &source).await;
+            accept(listener, Way::Control, &source).await;
         }
     };
-    let way = |peer| Way { may_command: is_within(peer), control };
-    tokio::join!(accept(doors.admin, way, &source), of_control);
+    tokio::join!(accept(doors.admin, Way::Admin, &source), of_control);
 }
 
-/// Whether a peer is in the pod itself. Meshes connect from other addresses of 127.0.0.0/8 for peers elsewhere.
-fn is_within(peer: IpAddr) -> bool {
-    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&peer.to_canonical())
-}
-
-async fn accept(listener: TcpListener, way: impl Fn(IpAddr) -> Way, source: &Arc<Source<impl Health>>) {
+async fn accept(listener: TcpListener, from_elsewhere: Way, source: &Arc<Source<impl Health>>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
@@ -175,7 +169,7 @@ async fn accept(listener: TcpListener, way: impl Fn(IpAddr) -> Way, source: &Arc
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (source, way) = (source.clone(), way(peer.ip()));
+        let (source, way) = (source.clone(), Way::of(peer.ip(), from_elsewhere));
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let source = source.clone();
@@ -199,23 +193,28 @@ async fn answer<B>(
     way: Way,
     source: &Arc<Source<impl Health>>,
 ) -> Response<Full<Bytes>> {
-    let health = &*source.health;
+    let (health, own, headers) = (&*source.health, &source.own, request.headers());
+    if let Some((status, words)) = own.misdirected(headers) {
+        return response(status, words);
+    }
     let path = request.uri().path();
     let wanted = if matches!(path, "/drain" | "/resume") { Method::POST } else { Method::GET };
     match (path, *request.method() == wanted) {
         ("/metrics", _) => scrape(source.clone()).await,
         ("/livez", _) => checked(health.live()),
         ("/readyz", _) => checked(health.ready()),
-        ("/drain" | "/resume", true) if !way.may_command => elsewhere(path, way.control),
-        ("/drain", true) => {
-            health.drain();
-            told(way, health)
+        ("/drain" | "/resume", true) => {
+            if let Some((status, words)) = own.refused(path, way, headers) {
+                return response(status, words);
+            }
+            if path == "/drain" {
+                health.drain();
+            } else {
+                health.resume();
+            }
+            told(own, health)
         }
-        ("/resume", true) => {
-            health.resume();
-            told(way, health)
-        }
-        ("/drainz", true) => told(way, health),
+        ("/drainz", true) => told(own, health),
         ("/drain" | "/resume" | "/drainz", false) => not_allowed(&wanted),
         _ => response(
             StatusCode::NOT_FOUND,
@@ -240,18 +239,9 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     }
 }
 
-/// A command from somebody who may be anybody.
-fn elsewhere(path: &str, control: Option<u16>) -> Response<Full<Bytes>> {
-    let port = control.map(|port| format!("at port {port}, or ")).unwrap_or_default();
-    let words = format!(
-        "{path} is taken {port}from within the pod, as by kubectl sluice drain and kubectl port-forward\n"
-    );
-    response(StatusCode::NOT_FOUND, words)
-}
-
 /// What is left, as JSON.
-fn told(way: Way, health: &impl Health) -> Response<Full<Bytes>> {
-    let remaining = Remaining { control: way.control, ..health.remaining() };
+fn told(own: &Own, health: &impl Health) -> Response<Full<Bytes>> {
+    let remaining = Remaining { control: own.control, ..health.remaining() };
     let mut response = response(StatusCode::OK, remaining.to_string() + "\n");
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
@@ -314,7 +304,8 @@ mod tests {
     }
 
     async fn asked<H: Health>(way: Way, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
-        answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone())).await
+        let own = Own { uid: Some("one".into()), control: Some(9_091) };
+        answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone(), own)).await
     }
 
     async fn answered<H: Health>(
@@ -342,24 +333,21 @@ mod tests {
     #[tokio::test]
     async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_everywhere() {
         let health = Arc::new(Told::default());
-        let outside = Way { may_command: false, control: Some(9_091) };
-        for path in ["/drain", "/resume"] {
-            let (status, words) = asked(outside, "POST", path, &health).await;
+        for (path, way) in [("/drain", Way::Admin), ("/resume", Way::Admin), ("/drain", Way::Control)] {
+            let (status, words) = asked(way, "POST", path, &health).await;
             assert_eq!(
                 status, 404,
-                "an operator that knows no control port has it leave when it is told to end"
+                "an operator that names no pod has it leave when it is told to end: {words}"
             );
-            assert!(words.contains("port 9091") && words.contains("port-forward"), "{words}");
-            assert_eq!(asked(outside, "GET", path, &health).await.0, 405);
+            assert_eq!(asked(way, "GET", path, &health).await.0, 405);
         }
         assert!(!health.0.load(Ordering::Relaxed));
         for path in ["/metrics", "/livez", "/readyz", "/drainz"] {
-            assert_eq!(asked(outside, "GET", path, &health).await.0, 200, "{path}");
+            assert_eq!(asked(Way::Admin, "GET", path, &health).await.0, 200, "{path}");
         }
-        let inside = Way { may_command: true, ..outside };
-        let (status, told) = asked(inside, "POST", "/drain", &health).await;
+        let (status, told) = asked(Way::Within, "POST", "/drain", &health).await;
         assert!(status == 200 && told.contains(r#""draining":true,"control":9091}"#), "{told}");
-        assert!(asked(inside, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
+        assert!(asked(Way::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
     }
 
     /// A gateway whose disk answers once it may.
@@ -391,8 +379,8 @@ mod tests {
     async fn a_scrape_that_hangs_holds_up_no_probe() {
         let (answers, may_answer) = bounded(3);
         let health = Arc::new(Hangs { may_answer, has_waited_in_vain: AtomicBool::new(false) });
-        let source = Source::new(Arc::new(metrics()), health.clone());
-        let way = Way { may_command: false, control: None };
+        let source = Source::new(Arc::new(metrics()), health.clone(), Own::default());
+        let way = Way::Admin;
         let scrape = || answered(way, ("GET", "/metrics"), &source);
         let probes = async {
             for path in ["/livez", "/readyz", "/drainz"] {
@@ -405,21 +393,6 @@ mod tests {
         let (one, two, three, ()) = tokio::join!(scrape(), scrape(), scrape(), probes);
         assert_eq!([one.0, two.0, three.0], [200; 3]);
         assert!(!health.has_waited_in_vain.load(Ordering::Relaxed), "probes waited for a scrape");
-    }
-
-    #[test]
-    fn within_is_the_pods_own_loopback_and_nothing_that_looks_like_it() {
-        for (peer, expected) in [
-            ("127.0.0.1", true),
-            ("::1", true),
-            ("::ffff:127.0.0.1", true),
-            ("127.0.0.6", false),
-            ("10.0.0.1", false),
-            ("::", false),
-            ("::ffff:10.0.0.1", false),
-        ] {
-            assert_eq!(is_within(peer.parse().unwrap()), expected, "{peer}");
-        }
     }
 
     async fn post(address: SocketAddr, path: &str) -> String {
@@ -448,7 +421,7 @@ mod tests {
                 .starts_with(&format!("cannot listen on {admin}"))
         );
         let health = Arc::new(Told::default());
-        tokio::spawn(serve(doors, Arc::new(metrics()), health.clone()));
+        tokio::spawn(serve(doors, Arc::new(metrics()), health.clone(), None));
         for (address, path, drains) in [(control, "/drain", true), (admin, "/resume", false)] {
             let answer = post(address, path).await;
             assert!(

@@ -245,20 +245,13 @@ impl<'a> Turn<'a> {
                 // A copy of the StatefulSet may be older than the status that tells of its change.
                 (is_complete && live == Some(written.revision.as_str()))
                     || (written.proved.is_some() && written.proved.as_deref() == live)
-                    || (self.gave_up_the_way_back(workload, written)
-                        && live == Some(written.revision.as_str()))
+                    || (gave_up_the_way_back(workload, written) && live == Some(written.revision.as_str()))
                     || (is_complete && live.is_none())
             }
             // The status was lost, or is older than rollouts. A StatefulSet that remembers nothing is not in the middle of one.
             None => workload.proved.is_none() && workload.current_revision.is_some(),
         };
         if is_live_proved { Memory::Live } else { kept }
-    }
-
-    /// All gateways had the revision, so that nothing is remembered any more, and nobody wrote that down. What was gone back to is its own
-    /// way back.
-    fn gave_up_the_way_back(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
-        workload.proved.is_none() && written.proved.as_ref().is_some_and(|proved| *proved != written.revision)
     }
 
     fn go_on(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> Step {
@@ -322,7 +315,7 @@ impl<'a> Turn<'a> {
                 Memory::Kept,
             );
         }
-        if is_everywhere(workload) || self.gave_up_the_way_back(workload, written) {
+        if is_everywhere(workload) || gave_up_the_way_back(workload, written) {
             return self.complete(workload);
         }
         let judged = workload.gateways.iter().map(|gateway| judge(workload, gateway.ordinal, self.now));
@@ -456,6 +449,11 @@ fn phase_words(state: RolloutState) -> &'static str {
         RolloutState::Canary => "the first gateway is not well yet",
         _ => "gateways are replaced",
     }
+}
+
+/// Whether all gateways had the revision, so that nothing is remembered any more, and nobody wrote that down.
+fn gave_up_the_way_back(workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
+    workload.proved.is_none() && written.proved.is_some()
 }
 
 /// Whether all gateways have the StatefulSet's newest revision and are ready. Without gateways nothing is shown.

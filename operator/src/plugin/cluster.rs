@@ -264,7 +264,7 @@ impl Cluster {
                 source => self.failed(&format!("reach the inside of {pod}"), source),
             })?;
         let stream = forwarded.take_stream(port).expect("it was asked for, and is taken once");
-        let answer = exchange(stream, "localhost".to_owned(), Method::POST, path).await;
+        let answer = exchange(stream, "localhost".to_owned(), Method::POST, path, None).await;
         forwarded.abort();
         let (pod, path) = (pod.to_owned(), path.to_owned());
         match answer {

@@ -8,11 +8,15 @@ use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::spans::Shape;
 use e2e_stack::TargetArgs;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
-use sluice_plan::names::KEPT_OUT;
+use sluice_gateway_config::pod_uid::POD_UID_HEADER;
+use sluice_plan::names::{ADMIN_PORT, CONTROL_PORT, KEPT_OUT};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::delivery::malformed::good;
 use crate::operator::many::program as operator_program;
@@ -163,8 +167,10 @@ async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
 /// `drain` until nothing is held, while which the operator leaves the gateway alone, and back.
 async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let pods = scene.pipeline.gateways().list().await?;
-    let pod = pods.first().context("no gateway")?.name_any();
+    let found = pods.first().context("no gateway")?;
+    let pod = found.name_any();
     has_partitions(plugin, &pod, |count| count == PARTITIONS / 2).await?;
+    takes_commands_of_who_names_it(found).await?;
     let held = plugin.run(&format!("drain {pod} --json --timeout 60")).await?.json(0)?;
     ensure!(held["blocks"] == 0 && held["uncommitted"] == 0, "{held}");
     has_partitions(plugin, &pod, |count| count == 0).await?;
@@ -173,6 +179,30 @@ async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
     ensure!(!is_kept_out(scene, &pod).await?, "{pod} is still marked as kept out");
     has_partitions(plugin, &pod, |count| count > 0).await?;
     plugin.run("drain traces-gateway-77").await?.has(66, "there is no pod traces-gateway-77")
+}
+
+/// From another address than its own a gateway drains for those alone that know which pod it is, whatever the network lets through.
+async fn takes_commands_of_who_names_it(pod: &Pod) -> Result<()> {
+    let uid = pod.uid().context("a pod without a UID")?;
+    let address =
+        pod.status.as_ref().and_then(|status| status.pod_ip.clone()).context("a pod without an address")?;
+    for (port, path, named, expected) in [
+        (CONTROL_PORT, "/drain", None, "404"),
+        (CONTROL_PORT, "/drain", Some("00000000-0000-4000-8000-000000000000"), "421"),
+        (ADMIN_PORT, "/drain", Some(&*uid), "404"),
+        // It takes part already.
+        (CONTROL_PORT, "/resume", Some(&*uid), "200"),
+    ] {
+        let name = named.map(|uid| format!("{POD_UID_HEADER}: {uid}\r\n")).unwrap_or_default();
+        let request = format!("POST {path} HTTP/1.1\r\nHost: gateway\r\n{name}Connection: close\r\n\r\n");
+        let mut stream =
+            TcpStream::connect((&*address, u16::try_from(port)?)).await.context("connect to the pod")?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        ensure!(answer.split(' ').nth(1) == Some(expected), "{port} {path} {named:?}: {answer}");
+    }
+    Ok(())
 }
 
 /// Waits until every partition has a gateway, and this one as many as it says.

@@ -1,6 +1,6 @@
 //! Whole courses.
 
-use super::model::{DEADLINE_SECONDS, Model};
+use super::model::{CANARY_SECONDS, DEADLINE_SECONDS, Model};
 use proptest::prelude::*;
 use sluice_crds::{RolloutState, RolloutStrategy};
 use sluice_plan::rollout::Template;
@@ -116,6 +116,28 @@ fn what_all_had_is_complete_though_gateways_are_added_and_nobody_wrote_that_down
     model.edit("bad-2");
     model.settle();
     assert_eq!((model.state(), model.revisions()), (Some(RolloutState::RolledBack), vec!["good-1"; 2]));
+}
+
+#[test]
+fn what_an_edit_took_back_is_complete_though_gateways_are_added_and_nobody_wrote_that_down() {
+    let mut model = Model::running(3);
+    model.edit("good-1");
+    model.look(true, true);
+    model.edit("good-0");
+    model.look(true, true);
+    model.control();
+    model.look(true, true);
+    model.pass(CANARY_SECONDS);
+    model.look(true, true);
+    assert_eq!(model.state(), Some(RolloutState::Rolling));
+    model.pass(DEADLINE_SECONDS);
+    model.wanted.2 = 5;
+    model.control();
+    assert_eq!(model.look(true, false).next.state, RolloutState::Complete);
+    model.look(true, true);
+    model.edit("bad-1");
+    model.settle();
+    assert_eq!((model.state(), model.revisions()), (Some(RolloutState::RolledBack), vec!["good-0"; 5]));
 }
 
 #[test]

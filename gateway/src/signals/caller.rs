@@ -1,0 +1,124 @@
+//! Who may have a gateway drain and take part again.
+//!
+//! | from | at | may command |
+//! | --- | --- | --- |
+//! | the pod itself, which is where `kubectl port-forward` comes out | either port | yes |
+//! | other pods | the control port | who names this pod's UID, as the operator does; anybody where the gateway does not know its own |
+//! | other pods | the admin port | no |
+//!
+//! Everybody who may read the pod knows its UID. Others are answered 404, which an operator that does not name the pod takes for a gateway that
+//! leaves when it is told to end. A request that names another pod is answered 421, whatever it asks: the address was that pod's before.
+
+use hyper::{HeaderMap, StatusCode};
+use sluice_gateway_config::pod_uid::POD_UID_HEADER;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How a request came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From within the pod.
+    Within,
+    /// From elsewhere, at the control port.
+    Control,
+    /// From elsewhere, at the admin port.
+    Admin,
+}
+
+impl Way {
+    /// Of a peer at the port that is `otherwise`. Meshes connect from other addresses of 127.0.0.0/8 for peers elsewhere.
+    pub(super) fn of(peer: IpAddr, otherwise: Self) -> Self {
+        let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        if own.contains(&peer.to_canonical()) { Self::Within } else { otherwise }
+    }
+}
+
+/// The pod that a gateway runs in, as far as it knows.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// Its UID.
+    pub uid: Option<String>,
+    /// The port at which other pods may command.
+    pub control: Option<u16>,
+}
+
+impl Own {
+    /// Why a request is not answered that names another pod.
+    pub(super) fn misdirected(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        let (uid, named) = (self.uid.as_ref()?, headers.get(POD_UID_HEADER)?);
+        (named.as_bytes() != uid.as_bytes())
+            .then(|| (StatusCode::MISDIRECTED_REQUEST, "this is another pod\n".to_owned()))
+    }
+
+    /// Why a command is not taken.
+    pub(super) fn refused(&self, path: &str, way: Way, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        let is_named = self.uid.is_none() || headers.contains_key(POD_UID_HEADER);
+        let at = match (way, self.control) {
+            (Way::Within, _) => return None,
+            (Way::Control, _) if is_named => return None,
+            (Way::Control, _) => format!("from who names this pod's UID in {POD_UID_HEADER}, or "),
+            (Way::Admin, Some(port)) => format!("at port {port}, or "),
+            (Way::Admin, None) => String::new(),
+        };
+        let words = format!(
+            "{path} is taken {at}from within the pod, as by kubectl sluice drain and kubectl port-forward\n"
+        );
+        Some((StatusCode::NOT_FOUND, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn naming(uid: &'static str) -> HeaderMap {
+        [(hyper::header::HeaderName::from_static(POD_UID_HEADER), HeaderValue::from_static(uid))]
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn within_is_the_pods_own_loopback_and_nothing_that_looks_like_it() {
+        for (peer, expected) in [
+            ("127.0.0.1", Way::Within),
+            ("::1", Way::Within),
+            ("::ffff:127.0.0.1", Way::Within),
+            ("127.0.0.6", Way::Admin),
+            ("10.0.0.1", Way::Admin),
+            ("::", Way::Admin),
+            ("::ffff:10.0.0.1", Way::Admin),
+        ] {
+            assert_eq!(Way::of(peer.parse().unwrap(), Way::Admin), expected, "{peer}");
+        }
+        assert_eq!(Way::of("10.0.0.1".parse().unwrap(), Way::Control), Way::Control);
+    }
+
+    #[test]
+    fn who_commands_from_elsewhere_names_the_pod() {
+        let own = Own { uid: Some("one".into()), control: Some(9_091) };
+        let refused =
+            |way, headers: &HeaderMap| own.refused("/drain", way, headers).map(|(status, _)| status.as_u16());
+        for (way, headers, expected) in [
+            (Way::Within, HeaderMap::new(), None),
+            (Way::Control, naming("one"), None),
+            (Way::Control, HeaderMap::new(), Some(404)),
+            (Way::Admin, naming("one"), Some(404)),
+            (Way::Admin, HeaderMap::new(), Some(404)),
+        ] {
+            assert_eq!(refused(way, &headers), expected, "{way:?} {headers:?}");
+        }
+        let unknown = Own { uid: None, ..own.clone() };
+        assert_eq!(unknown.refused("/drain", Way::Control, &HeaderMap::new()), None);
+        let words = own.refused("/drain", Way::Admin, &HeaderMap::new()).unwrap().1;
+        assert!(words.contains("port 9091") && words.contains("port-forward"), "{words}");
+    }
+
+    #[test]
+    fn who_means_another_pod_is_told_so_whatever_was_asked() {
+        let own = Own { uid: Some("one".into()), control: None };
+        assert_eq!(own.misdirected(&naming("one")), None);
+        assert_eq!(own.misdirected(&HeaderMap::new()), None);
+        assert_eq!(own.misdirected(&naming("another")).unwrap().0, StatusCode::MISDIRECTED_REQUEST);
+        assert_eq!(Own::default().misdirected(&naming("another")), None);
+    }
+}
