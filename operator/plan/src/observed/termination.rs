@@ -4,6 +4,8 @@
 //! reader. It counts wherever it stands: the container runtime copies standard output and standard error one beside the other, so
 //! that what was written to the first may come behind what was written to the second after it.
 //!
+//! A program that was killed has said nothing of it: the end of its log is about something else.
+//!
 //! Else a last line of JSON is a log line of ours; both words may stand under `fields`, as the `tracing` crate nests them. Plain lines at
 //! the end are an error that was printed, such as all violations of a config, and are taken together.
 
@@ -13,6 +15,9 @@ use serde_json::Value;
 /// The longest text that is taken over into a condition, in characters: a termination message has up to 4,096 bytes,
 /// and ten pods may have something to say.
 const MESSAGE_CHARS_MAX: usize = 400;
+
+/// Exit code of a program that somebody killed: 128 and `SIGKILL`.
+const EXIT_KILLED: i32 = 137;
 
 /// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +33,21 @@ pub struct Termination {
 impl Termination {
     /// Reads the state of a container that ended.
     pub fn of(state: &ContainerStateTerminated) -> Self {
+        let is_killed = state.exit_code == EXIT_KILLED;
         let text = state.message.as_deref().unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let told = lines.iter().rev().filter_map(|line| object(line)).find(is_for_this_reader);
-        let (reason, message) = match told.or_else(|| object(lines.last()?)) {
+        let last = || object(lines.last()?).filter(|_| !is_killed);
+        let (reason, message) = match told.or_else(last) {
             Some(json) => (word(&json, "reason"), word(&json, "message").unwrap_or_default()),
+            None if is_killed => (None, String::new()),
             None => (None, plain_end(&lines)),
         };
-        let message = if message.is_empty() { state.reason.clone().unwrap_or_default() } else { message };
+        let of_kubernetes = match state.reason.as_deref() {
+            Some("Error") if is_killed => "killed",
+            reason => reason.unwrap_or_default(),
+        };
+        let message = if message.is_empty() { of_kubernetes.to_owned() } else { message };
         let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self { exit_code: state.exit_code, reason, message }
     }
@@ -99,6 +111,19 @@ mod tests {
             ("{}", None, "Error"),
         ] {
             assert_eq!(said(text), (reason.map(str::to_owned), message.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_log_of_a_program_that_was_killed_is_about_something_else() {
+        for (reason, expected) in [("OOMKilled", "OOMKilled"), ("Error", "killed")] {
+            let state = ContainerStateTerminated {
+                exit_code: EXIT_KILLED,
+                reason: Some(reason.into()),
+                message: Some(r#"{"level": "INFO", "message": "partitions assigned"}"#.into()),
+                ..ContainerStateTerminated::default()
+            };
+            assert_eq!(Termination::of(&state).message, expected);
         }
     }
 
