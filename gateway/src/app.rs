@@ -72,6 +72,10 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
+/// deleted by force, and short of the minute that the startup probe allows.
+const VOLUME_WAIT: Duration = Duration::from_secs(10);
+
 /// Events that wait for this thread: one of each kind, and a second signal.
 const EVENTS_MAX: usize = 6;
 
@@ -93,19 +97,20 @@ enum Event {
 /// knows one.
 pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let config = checked.config();
-    let volume = claim_volume(config)?;
+    let io = runtime()?;
+    let (events_out, events) = bounded(EVENTS_MAX);
+    // Before anything is waited for: the kernel hands no signal without a handler to the first process of a container.
+    watch_signals(&io, events_out.clone())?;
+    let volume = claim_volume(config, &events)?;
     let shards = sink::shards(&config.sink.clickhouse)?;
     let metrics = Arc::new(Metrics::new(checked.budget()));
     let active = config.source.kafka.partitions_active_max as usize;
     let pool = Pool::new(checked.budget().blocks.get(), active, config.workers as usize);
     let pool = Arc::new(pool.shared_by(shards.len()));
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
-    let io = runtime()?;
     let doors = io.block_on(admin::bind(checked.listen(), checked.control()))?;
     let listen = doors.listen();
     io.spawn(admin::serve(doors, metrics.clone(), status.clone(), pod_uid::own()));
-    let (events_out, events) = bounded(EVENTS_MAX);
-    watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
@@ -151,12 +156,22 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the I/O runtime")
 }
 
-fn claim_volume(config: &GatewayConfig) -> anyhow::Result<Option<Volume>> {
+/// Claims the queue volume, if there is to be one. A signal ends the wait for another process to let go of it.
+fn claim_volume(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow::Result<Option<Volume>> {
     if config.queue.mode == QueueMode::Disabled {
         return Ok(None);
     }
     let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
-    Ok(Some(Volume::claim(Path::new(&config.queue.path), &identity)?))
+    let mut is_told = false;
+    let wait = |pause| {
+        if !std::mem::replace(&mut is_told, true) {
+            let seconds = VOLUME_WAIT.as_secs();
+            tracing::info!(seconds, "another process has the queue volume; it is waited for");
+        }
+        events.recv_timeout(pause).is_err()
+    };
+    let claimed = Volume::claim_within(Path::new(&config.queue.path), &identity, VOLUME_WAIT, wait);
+    Ok(Some(claimed?))
 }
 
 /// Opens the queue on the volume that was claimed, if there is one.

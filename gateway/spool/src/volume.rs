@@ -9,6 +9,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// The file that is locked. It stays empty.
@@ -23,6 +24,9 @@ const FILE_SYSTEM_FOLDER: &str = "lost+found";
 
 /// An identity file larger than this is not one.
 const IDENTITY_BYTES_MAX: u64 = 4 << 10;
+
+/// How often a volume that is in use is tried again. Chosen: a hundred tries cost nothing.
+const CLAIM_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a volume cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +89,26 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// The same as [`Self::claim`], which tries again for up to `patience` while another process has the volume: one that was killed a moment
+    /// ago may hold it still. `wait` waits before each further try, and ends the wait with `false`.
+    ///
+    /// # Errors
+    /// As those of [`Self::claim`]; [`Error::InUse`] after `patience`, or when the wait was ended.
+    pub fn claim_within(
+        path: &Path,
+        identity: &Identity,
+        patience: Duration,
+        mut wait: impl FnMut(Duration) -> bool,
+    ) -> Result<Self, Error> {
+        let begun = Instant::now();
+        loop {
+            match Self::claim(path, identity) {
+                Err(Error::InUse { .. }) if begun.elapsed() < patience && wait(CLAIM_AGAIN) => {}
+                claimed => return claimed,
+            }
+        }
+    }
+
     /// Claims the volume at `path` for a pipeline: locks it, and writes or compares its identity.
     pub fn claim(path: &Path, identity: &Identity) -> Result<Self, Error> {
         let lock_path = path.join(LOCK_FILE);
@@ -174,6 +198,24 @@ mod tests {
         drop(std::fs::remove_dir_all(&path));
         std::fs::create_dir_all(&path).unwrap();
         path
+    }
+
+    #[test]
+    fn a_volume_that_another_process_lets_go_of_is_waited_for() {
+        let path = fresh("waited");
+        let identity = Identity::of("tracing", "prod");
+        let mut held = Some(Volume::claim(&path, &identity).unwrap());
+        let lets_go = |_| {
+            held = None;
+            true
+        };
+        let claimed = Volume::claim_within(&path, &identity, Duration::from_mins(1), lets_go).unwrap();
+        let ended = Volume::claim_within(&path, &identity, Duration::from_mins(1), |_| false);
+        assert!(matches!(ended, Err(Error::InUse { .. })), "whoever waits is told to end");
+        let too_long = Volume::claim_within(&path, &identity, Duration::ZERO, |_| panic!("nobody may wait"));
+        assert!(matches!(too_long, Err(Error::InUse { .. })));
+        drop(claimed);
+        std::fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]
