@@ -19,7 +19,9 @@ use kube::{
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
     Plan,
-    rollout::{Failures, Seen, Step, Terms, plan_hash, revision, spec_hash, step, stuck, trouble_of},
+    rollout::{
+        Counted, Counts, Looks, Seen, Step, Terms, plan_hash, revision, spec_hash, step, stuck, trouble_of,
+    },
     scale::Moment,
 };
 use std::{
@@ -34,11 +36,12 @@ const CANARY_SECONDS: u64 = 5;
 const ROLLING_SECONDS: u64 = 10;
 
 /// Counters of a gateway that count what it failed to deliver.
-const FAILURES: [&str; 3] = [
-    "sluice_gateway_insert_failures_total",
-    "sluice_gateway_dead_letters_total",
-    "sluice_gateway_dead_letters_refused_total",
-];
+const FAILURES: [&str; 2] =
+    ["sluice_gateway_insert_failures_total", "sluice_gateway_dead_letters_refused_total"];
+/// Counter of messages that cannot be read.
+const REJECTED: [&str; 1] = ["sluice_gateway_messages_rejected_total"];
+/// Counter of messages that were read.
+const READ: [&str; 1] = ["sluice_gateway_messages_total"];
 /// Numbers up to here are exact in a float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -64,12 +67,19 @@ impl Error {
     }
 }
 
+/// What gateways said while one of them is tried: when that began, and at the last look.
+#[derive(Debug)]
+struct Remembered {
+    first: Counts,
+    last: Counts,
+}
+
 /// The rollouts of all pipelines.
 #[derive(Debug)]
 pub struct Rollouts {
     clock: fn() -> Moment,
     /// What gateways of pipelines with a canary said at the last look; forgotten when there is none.
-    failures: Mutex<HashMap<Key, Failures>>,
+    counts: Mutex<HashMap<Key, Remembered>>,
 }
 
 impl Default for Rollouts {
@@ -81,7 +91,7 @@ impl Default for Rollouts {
 impl Rollouts {
     /// By another clock than the system's, as in tests.
     pub fn by(clock: fn() -> Moment) -> Self {
-        Self { clock, failures: Mutex::default() }
+        Self { clock, counts: Mutex::default() }
     }
 
     /// The next step; `None` while gateways may not be changed: the schema comes first, or the StatefulSet is made anew.
@@ -152,9 +162,20 @@ impl Rollouts {
     /// What the first gateway fails at since the last look, and the others do not.
     async fn trouble(&self, key: &Key, facts: &Facts) -> Option<String> {
         let first = facts.observed.workload.as_ref()?.wanted.checked_sub(1)?;
-        let now = failures(&facts.gateways).await;
-        let before = self.known().insert(key.clone(), now.clone())?;
-        trouble_of(first, &before, &now)
+        let now = counts(&facts.gateways).await;
+        let mut known = self.known();
+        let Some(remembered) = known.get_mut(key) else {
+            known.insert(key.clone(), Remembered { first: now.clone(), last: now });
+            return None;
+        };
+        let trouble =
+            trouble_of(first, Looks { first: &remembered.first, last: &remembered.last, now: &now });
+        // A gateway that did not answer before is compared from now on.
+        for (ordinal, counted) in &now {
+            remembered.first.entry(*ordinal).or_insert(*counted);
+        }
+        remembered.last = now;
+        trouble
     }
 
     fn now(&self) -> Timestamp {
@@ -163,9 +184,9 @@ impl Rollouts {
         Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Failures>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, Remembered>> {
         // Whatever the thread that held it died of: at worst one look has nothing to compare with.
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -196,16 +217,20 @@ fn tell(key: &Key, written: Option<&RolloutStatus>, next: &RolloutStatus) {
     }
 }
 
-/// What each gateway that is ready failed to deliver since it began; those that do not answer are left out.
-async fn failures(gateways: &[Gateway]) -> Failures {
+/// What each gateway that is ready has read and failed to deliver since it began; those that do not answer are left out.
+async fn counts(gateways: &[Gateway]) -> Counts {
     let ready = gateways.iter().filter(|gateway| gateway.is_ready).cloned();
     let said = gateways::metrics_of(ready).await;
     said.into_iter().filter_map(|said| Some((said.ordinal, counted(&said.text.ok()?)))).collect()
 }
 
+fn counted(text: &str) -> Counted {
+    Counted { failures: sum(text, &FAILURES), rejected: sum(text, &REJECTED), read: sum(text, &READ) }
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
-fn counted(text: &str) -> u64 {
-    let counters = lines(text).filter(|line| FAILURES.contains(&line.name));
+fn sum(text: &str, names: &[&str]) -> u64 {
+    let counters = lines(text).filter(|line| names.contains(&line.name));
     let whole = counters.map(|line| line.value).filter(|value| (0.0..EXACT_MAX).contains(value));
     whole.fold(0, |sum: u64, value| sum.saturating_add(value as u64))
 }
@@ -217,8 +242,8 @@ mod tests {
     #[test]
     fn failures_of_all_classes_are_counted() {
         let text = "sluice_gateway_insert_failures_total{class=\"retry\"} 2\nsluice_gateway_insert_failures_total{class=\"x\"} 3\n\
-                    sluice_gateway_dead_letters_total{reason=\"malformed\"} 5\nsluice_gateway_messages_total 9\n";
-        assert_eq!(counted(text), 10);
-        assert_eq!(counted(""), 0);
+                    sluice_gateway_messages_rejected_total{reason=\"malformed\"} 5\nsluice_gateway_messages_total 9\n";
+        assert_eq!(counted(text), Counted { failures: 5, rejected: 5, read: 9 });
+        assert_eq!(counted(""), Counted::default());
     }
 }

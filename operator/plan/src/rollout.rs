@@ -18,7 +18,7 @@ mod stuck;
 mod terms;
 
 pub use crate::objects::proved::configs_of;
-pub use judgement::{Failures, trouble_of};
+pub use judgement::{Counted, Counts, Looks, trouble_of};
 pub use stuck::stuck;
 pub use terms::Terms;
 
@@ -453,7 +453,7 @@ fn phase_words(state: RolloutState) -> &'static str {
 
 /// Whether all gateways had the revision, so that nothing is remembered any more, and nobody wrote that down.
 fn gave_up_the_way_back(workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
-    workload.proved.is_none() && written.proved.is_some()
+    workload.proved.is_none() && workload.partition == 0 && written.proved.is_some()
 }
 
 /// Whether all gateways have the StatefulSet's newest revision and are ready. Without gateways nothing is shown.

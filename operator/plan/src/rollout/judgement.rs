@@ -81,23 +81,75 @@ pub(super) fn seconds_between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs()
 }
 
-/// How often each gateway failed to deliver something, by ordinal: inserts, and messages that went to the dead letters.
-pub type Failures = BTreeMap<u32, u64>;
+/// Of a hundred messages so many that cannot be read are a gateway's trouble, where the others have fewer. Chosen: one bad producer among many
+/// is below it, and a gateway that cannot read what the others can is far above it.
+const REJECTED_PERCENT: u64 = 10;
 
-/// What the gateway with this ordinal has trouble with, and no other one: failures since the last look. A slow server or a bad message
-/// fails wherever it is; `None` when there is nothing to compare with.
-pub fn trouble_of(ordinal: u32, before: &Failures, now: &Failures) -> Option<String> {
-    let grown = |of: u32| {
-        let (before, now) = (before.get(&of)?, now.get(&of)?);
-        // One that began anew counts from nothing.
-        Some(if now >= before { now - before } else { *now })
+/// Messages that cannot be read below which nothing is said of a gateway: their share means little. Chosen.
+const REJECTED_MIN: u64 = 3;
+
+/// What a gateway has counted since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Inserts that failed, and dead letters that were refused.
+    pub failures: u64,
+    /// Messages that cannot be read.
+    pub rejected: u64,
+    /// Messages that were read.
+    pub read: u64,
+}
+
+/// What gateways have counted, by ordinal.
+pub type Counts = BTreeMap<u32, Counted>;
+
+/// What gateways said at three looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Looks<'a> {
+    /// When the first gateway began to be tried. A share of messages takes many of them.
+    pub first: &'a Counts,
+    /// At the last look.
+    pub last: &'a Counts,
+    /// Now.
+    pub now: &'a Counts,
+}
+
+impl Counted {
+    /// What was counted since `before`. One that began anew counts from nothing.
+    fn since(self, before: Self) -> Self {
+        let is_anew =
+            self.failures < before.failures || self.rejected < before.rejected || self.read < before.read;
+        let Self { failures, rejected, read } = if is_anew { Self::default() } else { before };
+        Self {
+            failures: self.failures - failures,
+            rejected: self.rejected - rejected,
+            read: self.read - read,
+        }
+    }
+
+    fn rejects_many(self) -> bool {
+        let all = self.read.saturating_add(self.rejected);
+        let is_share = self.rejected.saturating_mul(100) >= all.saturating_mul(REJECTED_PERCENT);
+        self.rejected >= REJECTED_MIN && is_share
+    }
+}
+
+/// What the gateway with this ordinal has trouble with, and no other one: inserts that failed since the last look, or messages that it has not
+/// been able to read since the first. A slow server or bad messages fail wherever they are; `None` when there is nothing to compare with.
+pub fn trouble_of(ordinal: u32, looks: Looks<'_>) -> Option<String> {
+    let is_trouble = |of: u32| {
+        let now = *looks.now.get(&of)?;
+        let [first, last] = [looks.first, looks.last].map(|counts| counts.get(&of).copied());
+        Some(now.since(last?).failures > 0 || first.is_some_and(|first| now.since(first).rejects_many()))
     };
-    grown(ordinal).filter(|failures| *failures > 0)?;
-    let mut others =
-        now.keys().filter(|other| **other != ordinal).filter_map(|other| grown(*other)).peekable();
+    is_trouble(ordinal).filter(|trouble| *trouble)?;
+    let others = looks.now.keys().filter(|other| **other != ordinal);
+    let mut others = others.filter_map(|other| is_trouble(*other)).peekable();
     others.peek()?;
-    others.all(|failures| failures == 0).then(|| {
-        format!("gateway {ordinal} fails to deliver (inserts, or messages that go to the dead letters), and no other one does")
+    others.all(|trouble| !trouble).then(|| {
+        format!(
+            "gateway {ordinal} fails to deliver (inserts fail, or {REJECTED_PERCENT} % of messages and more cannot be read), \
+             and no other one does"
+        )
     })
 }
 
@@ -107,19 +159,49 @@ mod tests {
 
     #[test]
     fn what_fails_on_one_alone_is_its_trouble() {
-        let of = |failures: [u64; 3]| (0..3).zip(failures).collect::<Failures>();
-        for (before, now, is_trouble) in [
+        let of = |failures: [u64; 3]| {
+            let counted = failures.map(|failures| Counted { failures, ..Counted::default() });
+            (0..3).zip(counted).collect::<Counts>()
+        };
+        let trouble = |last: &Counts, now: &Counts| trouble_of(2, Looks { first: last, last, now });
+        for (last, now, is_trouble) in [
             ([0, 0, 0], [0, 0, 2], true),
             ([5, 5, 5], [5, 5, 5], false),
             ([0, 0, 0], [0, 1, 2], false),
             ([0, 0, 9], [0, 0, 1], true),
             ([0, 0, 9], [0, 1, 0], false),
         ] {
-            assert_eq!(trouble_of(2, &of(before), &of(now)).is_some(), is_trouble, "{before:?} {now:?}");
+            assert_eq!(trouble(&of(last), &of(now)).is_some(), is_trouble, "{last:?} {now:?}");
         }
-        let alone = |failures| [(2, failures)].into();
-        assert_eq!(trouble_of(2, &alone(0), &alone(2)), None, "nobody to compare with");
-        assert_eq!(trouble_of(2, &Failures::new(), &of([0, 0, 2])), None, "nothing to compare with");
+        let alone = |failures| Counts::from([(2, Counted { failures, ..Counted::default() })]);
+        assert_eq!(trouble(&alone(0), &alone(2)), None, "nobody to compare with");
+        assert_eq!(trouble(&Counts::new(), &of([0, 0, 2])), None, "nothing to compare with");
+        // One that failed in the look before and not in this one.
+        let looks = Looks { first: &of([0, 0, 0]), last: &of([0, 0, 2]), now: &of([0, 0, 2]) };
+        assert_eq!(trouble_of(2, looks), None);
+    }
+
+    #[test]
+    fn some_bad_messages_are_no_trouble_of_the_gateway_that_reads_them() {
+        let of = |counted: [(u64, u64); 2]| {
+            let counted = counted.map(|(rejected, read)| Counted { rejected, read, failures: 0 });
+            (0..2).zip(counted).collect::<Counts>()
+        };
+        let first = of([(7, 7), (7, 7)]);
+        for (now, is_trouble) in [
+            ([(7, 1_007), (9, 1_007)], false),
+            ([(7, 1_007), (117, 1_007)], false),
+            ([(7, 1_007), (119, 1_007)], true),
+            ([(118, 1_007), (1_007, 7)], true),
+            ([(119, 1_007), (1_007, 7)], false),
+            // The first messages of all.
+            ([(7, 9), (9, 7)], false),
+            ([(7, 9), (10, 7)], true),
+        ] {
+            // A bad message of one look is not weighed against those of that look alone.
+            let looks = Looks { first: &first, last: &of(now), now: &of(now) };
+            assert_eq!(trouble_of(1, looks).is_some(), is_trouble, "{now:?}");
+        }
     }
 
     #[test]
