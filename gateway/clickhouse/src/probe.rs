@@ -276,7 +276,7 @@ impl Probe {
             Some(60 | 218) => ProbeError::UnknownTable { action, endpoint, reason },
             Some(code) => ProbeError::Other { action, endpoint, code: Some(code), reason },
             // ClickHouse says a code: somebody in between answers, and what the server would say is not known.
-            None => ProbeError::Unreachable { action, endpoint, reason: foreign(&reason) },
+            None => ProbeError::Foreign { action, endpoint, reason: foreign(&reason) },
         }
     }
 
@@ -311,10 +311,10 @@ const ACCESS_CODES: [u32; 9] = [164, 192, 193, 194, 195, 291, 497, 512, 516];
 /// Characters of an answer that is not ClickHouse's: a proxy may send a whole page.
 const FOREIGN_CHARS_MAX: usize = 200;
 
-/// An answer that is not ClickHouse's, for a person: its first line.
+/// An answer that is not ClickHouse's, for a person: its beginning, as one line.
 fn foreign(answer: &str) -> String {
-    let line: String = answer.lines().next().unwrap_or_default().chars().take(FOREIGN_CHARS_MAX).collect();
-    format!("what answers is not ClickHouse: {line}")
+    let words: Vec<&str> = answer.split_whitespace().collect();
+    words.join(" ").chars().take(FOREIGN_CHARS_MAX).collect()
 }
 
 /// Year and month of `26.7.2.1`.
@@ -380,9 +380,10 @@ mod tests {
         assert!(matches!(sorted("Code: 60. DB::Exception: x"), ProbeError::UnknownTable { .. }));
         assert!(matches!(sorted("Code: 218. DB::Exception: x"), ProbeError::UnknownTable { .. }));
         assert!(matches!(sorted("Code: 62. DB::Exception: x"), ProbeError::Other { code: Some(62), .. }));
-        let error = sorted("<html>502 Bad Gateway\n</html>");
+        let error = sorted("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>");
         assert!(error.is_unanswered(), "a proxy knows nothing of the server behind it: {error}");
-        let words = "cannot reach the server: what answers is not ClickHouse: <html>502 Bad Gateway";
+        let words =
+            "what answers is not ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
         assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");

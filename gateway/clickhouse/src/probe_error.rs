@@ -15,6 +15,16 @@ pub enum ProbeError {
         /// What the connection said.
         reason: String,
     },
+    /// Something in between answered for the server, as a proxy does that cannot reach it: ask again later.
+    #[error("{action} at {endpoint}: what answers is not ClickHouse: {reason}")]
+    Foreign {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What was answered.
+        reason: String,
+    },
     /// A server was reached, and no TLS connection came of it: a person must mend certificates or ports.
     #[error("{action} at {endpoint}: no TLS connection: {reason}")]
     Tls {
@@ -76,7 +86,7 @@ impl ProbeError {
     /// to be asked again, and other servers may know.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Tls { .. } => true,
+            Self::Unreachable { .. } | Self::Foreign { .. } | Self::Tls { .. } => true,
             Self::Other { code: Some(code), reason, .. } => {
                 // Such answers have this status, which decides for unknown codes alone.
                 classify(Some(*code), 500, reason) == Class::BackPressure

@@ -23,6 +23,7 @@ use sluice_clickhouse::{
     },
     durability,
     probe::Probe,
+    probe_error::ProbeError,
     table,
 };
 use sluice_gateway_config::{ClickHouse, Durability, Engine, Layout, SchemaManagement, TypedPaths, Views};
@@ -176,7 +177,11 @@ impl Sink {
         let mut unreachable = None;
         for probe in self.probes() {
             match self.mend(probe, management, &mut report, tell).await {
-                Err(Error::Probe(error)) if error.is_unanswered() => {
+                Err(Error::Probe(
+                    error @ (ProbeError::Unreachable { .. }
+                    | ProbeError::Foreign { .. }
+                    | ProbeError::Tls { .. }),
+                )) => {
                     report.unreachable.push(error.to_string());
                     report.not_reached.push(probe.endpoint().to_string());
                     unreachable = Some(error);

@@ -93,14 +93,13 @@ impl Error {
     /// lies in the config.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
+            Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
-            Self::Probe(error) if error.is_unanswered() => Some("Unreachable"),
             Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
-            // One that nobody answered was dealt with above.
-            Self::Probe(ProbeError::Other { .. } | ProbeError::Unreachable { .. })
+            Self::Probe(ProbeError::Other { .. })
             | Self::Credentials(_)
             | Self::Tls(_)
             | Self::Endpoint(_)
@@ -195,7 +194,12 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
                 });
             }
             (Ok(_), Some(_)) => {}
-            (Err(Error::Probe(error)), _) if error.is_unanswered() => away = Some(Error::Probe(error)),
+            // Certificates are for a person to mend, before anything is read.
+            (Err(Error::Probe(error)), _)
+                if error.is_unanswered() && !matches!(error, ProbeError::Tls { .. }) =>
+            {
+                away = Some(Error::Probe(error));
+            }
             (Err(error), _) => return Err(error),
         }
     }

@@ -174,17 +174,17 @@ impl OfShard {
 
     /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
     async fn look(&mut self, now: Duration) -> Option<Answered> {
-        let mut answers: Vec<Deduplication> = Vec::new();
-        self.error = None;
+        let (mut answers, mut errors): (Vec<Deduplication>, Vec<ProbeError>) = (Vec::new(), Vec::new());
         for answer in self.sink.deduplication().await {
             match answer {
                 Ok(answer) => answers.push(answer),
-                Err(said) => self.error = Some(said),
+                Err(said) => errors.push(said),
             }
         }
-        let says_so = matches!(&self.error, Some(ProbeError::Other { .. } | ProbeError::Refused { .. }));
-        if says_so && !self.error.as_ref().is_some_and(ProbeError::is_unanswered) {
-            // It is well and does not say what it is asked: nothing can be promised on its behalf.
+        let refused = errors.iter().position(keeps_to_itself);
+        self.error = refused.map(|place| errors.swap_remove(place)).or_else(|| errors.pop());
+        if refused.is_some() {
+            // Nothing can be promised on its behalf.
             answers.clear();
         } else if answers.is_empty() {
             return None;
@@ -215,5 +215,14 @@ impl OfShard {
             self.zones = zones;
         }
         is_moved
+    }
+}
+
+/// Whether a server is well and does not say what it is asked, or a proxy answers in its place, which may do so for ever.
+fn keeps_to_itself(error: &ProbeError) -> bool {
+    match error {
+        ProbeError::Refused { .. } | ProbeError::Foreign { .. } => true,
+        ProbeError::Other { .. } => !error.is_unanswered(),
+        _ => false,
     }
 }
