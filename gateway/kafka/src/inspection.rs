@@ -22,7 +22,7 @@ use crate::{
     stats::{ConsumerStats, PartitionStats},
     topic_limits::LimitsReader,
     turns::Change,
-    watchdog::{AtWorker, Common, Reason, Seen, Watchdog},
+    watchdog::{AtWorker, Common, Reason, Seen, Still, Watchdog},
 };
 use sluice_gateway_config::Kafka;
 use std::{
@@ -73,6 +73,8 @@ pub struct Inspection {
     past: Option<PastReader>,
     /// Of which partitions it was said that they were overtaken.
     overtaken: BTreeSet<PartitionId>,
+    /// Why partitions stand still, as far as it was said.
+    halted: BTreeSet<Reason>,
 }
 
 impl Inspection {
@@ -85,7 +87,14 @@ impl Inspection {
             |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
         );
         let (watchdog, retention) = (Watchdog::default(), Retention::default());
-        Self { watchdog, retention, limits: limits.ok(), past: past.ok(), overtaken: BTreeSet::new() }
+        Self {
+            watchdog,
+            retention,
+            limits: limits.ok(),
+            past: past.ok(),
+            overtaken: BTreeSet::new(),
+            halted: BTreeSet::new(),
+        }
     }
 
     /// Looks at every partition and publishes what is found. What comes out is to be done with the consumer now.
@@ -132,6 +141,7 @@ impl Inspection {
         for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {
             tracing::warn!("{still}; it is resumed");
         }
+        self.say_still(&check.still);
         let is_anew = |id: &&PartitionId| {
             // Resuming alone changes nothing where nothing is paused.
             check.still.iter().any(|still| still.id == **id && still.reason != Reason::PausedThoughActive)
@@ -139,6 +149,22 @@ impl Inspection {
         let pause = check.resume.iter().filter(is_anew).cloned().collect();
         stats.publish_still(check.still.clone());
         Change { pause, resume: check.resume }
+    }
+
+    /// Says once why partitions stand still that resuming does not help, until none does for that. One line a reason: what stops one of them
+    /// often stops them all.
+    fn say_still(&mut self, still: &[Still]) {
+        let halted = still.iter().filter(|still| still.reason.is_halt() && !still.reason.is_resumed());
+        let mut by_reason = BTreeMap::<Reason, (&Still, usize)>::new();
+        for still in halted {
+            by_reason.entry(still.reason).or_insert((still, 0)).1 += 1;
+        }
+        self.halted.retain(|reason| by_reason.contains_key(reason));
+        for (reason, (first, partitions)) in by_reason {
+            if self.halted.insert(reason) {
+                tracing::warn!(reason = reason.label(), partitions, "{first}");
+            }
+        }
     }
 
     /// Says of each partition once that it is overtaken, until it is not.

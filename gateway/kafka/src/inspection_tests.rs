@@ -8,7 +8,14 @@ fn id(partition: i32) -> PartitionId {
 
 fn inspection() -> Inspection {
     let (watchdog, retention) = (Watchdog::default(), Retention::default());
-    Inspection { watchdog, retention, limits: None, past: None, overtaken: BTreeSet::new() }
+    Inspection {
+        watchdog,
+        retention,
+        limits: None,
+        past: None,
+        overtaken: BTreeSet::new(),
+        halted: BTreeSet::new(),
+    }
 }
 
 /// All that was read is in.
@@ -137,4 +144,19 @@ fn what_retention_has_overtaken_is_told_until_it_is_counted() {
     // Found when it began; blocks from before stand in front of what is missing.
     assert_eq!(of(Known { lost: 4, ..waits }, at(10)), Some(4));
     assert_eq!(of(Known::not_begun(AtWorker::Arriving), at(13)), None);
+}
+
+#[test]
+fn what_stops_partitions_is_said_once_until_it_is_over() {
+    let still = |partition, reason| Still { id: id(partition), reason, since: STILL_MAX, is_stuck: false };
+    let mut inspection = inspection();
+    let letters = [still(0, Reason::DeadLetter), still(1, Reason::DeadLetter)];
+    // One that is resumed has a line of its own, and rows that wait for the sink are where they should be.
+    let others = [still(2, Reason::NoFetch), still(3, Reason::Sink)];
+    inspection.say_still(&[&letters[..], &others[..]].concat());
+    assert_eq!(inspection.halted, [Reason::DeadLetter].into());
+    inspection.say_still(&[still(4, Reason::Commit)]);
+    assert_eq!(inspection.halted, [Reason::Commit].into());
+    inspection.say_still(&[]);
+    assert_eq!(inspection.halted, BTreeSet::new());
 }

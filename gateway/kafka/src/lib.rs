@@ -21,6 +21,7 @@
 //!
 //! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
+mod admin_call;
 mod arrivals;
 mod assignment;
 pub mod clock;
@@ -32,6 +33,7 @@ mod first_seen;
 mod inspection;
 mod log_reader;
 mod membership;
+mod new_topic;
 mod oversize;
 mod partition;
 mod past;

@@ -107,7 +107,7 @@ impl Reason {
     }
 
     /// Whether resuming the partition may help.
-    fn is_resumed(self) -> bool {
+    pub fn is_resumed(self) -> bool {
         match self {
             Self::PausedThoughActive | Self::NeverRead | Self::NoFetch | Self::EndUnknown => true,
             // A partition without a turn must not be resumed: there is no memory for it. Those that have not begun cannot be. Of the
@@ -126,7 +126,7 @@ impl Reason {
     }
 
     /// Whether the pod is not ready when it lasts.
-    fn is_halt(self) -> bool {
+    pub fn is_halt(self) -> bool {
         self != Self::Sink
     }
 }

@@ -206,6 +206,18 @@ pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered
     );
 }
 
+/// The line for a letter that takes its time.
+pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
+    let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
+    tracing::warn!(
+        topic,
+        partition,
+        offset,
+        reason = rejected.text,
+        "a message cannot be read and its dead letter is not delivered yet; its partition waits"
+    );
+}
+
 /// The line for a partition that stops because a letter is refused.
 pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     let (topic, partition) = (&*id.topic, id.partition);

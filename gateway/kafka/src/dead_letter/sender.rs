@@ -205,12 +205,11 @@ impl Sender {
                 Err(error) => return self.retry(pending, &error),
             },
         };
-        let partitions =
-            match topics.partitions(producer.client(), config, &pending.topic, &pending.record.source) {
-                Ok(partitions) => partitions,
-                Err(Unready::Refused(refused)) => return self.refuse(pending, refused),
-                Err(Unready::Unanswered(error)) => return self.retry(pending, &error),
-            };
+        let partitions = match topics.partitions(producer.client(), &pending.topic, &pending.record.source) {
+            Ok(partitions) => partitions,
+            Err(Unready::Refused(refused)) => return self.refuse(pending, refused),
+            Err(Unready::Unanswered(error)) => return self.retry(pending, &error),
+        };
         match produce(producer, pending, partitions) {
             Ok(()) => self.in_flight += 1,
             Err((error, pending)) => self.failed(pending, &error),

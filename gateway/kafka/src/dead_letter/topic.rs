@@ -1,16 +1,11 @@
 //! Sees to it that a dead-letter topic exists.
 //!
-//! Owner: the thread of [`super::sender`], which may wait for the brokers. Limits: [`ASK_TIMEOUT`] a question; a topic that was
+//! Owner: the thread of [`super::sender`], which may wait for the brokers. Limits: [`ASK_TIMEOUT`] a question, and a second; a topic that was
 //! refused is asked for again after [`REFUSAL_KEPT`], since whoever reads the log may make it.
 
-use crate::dead_letter::outcome::Refused;
+use crate::{dead_letter::outcome::Refused, new_topic::make_topic};
 use rdkafka::{
-    ClientConfig,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
-    client::{Client, DefaultClientContext},
-    error::KafkaError,
-    producer::ProducerContext,
-    types::RDKafkaErrorCode as Code,
+    client::Client, error::KafkaError, producer::ProducerContext, types::RDKafkaErrorCode as Code,
 };
 use std::{
     collections::HashMap,
@@ -61,7 +56,6 @@ impl Topics {
     pub(super) fn partitions<C: ProducerContext>(
         &mut self,
         client: &Client<C>,
-        config: &ClientConfig,
         topic: &str,
         source: &str,
     ) -> Result<i32, Unready> {
@@ -72,7 +66,7 @@ impl Topics {
             }
             Some(Known::Refused(..)) | None => {}
         }
-        let found = find_or_make(client, config, topic, source);
+        let found = find_or_make(client, topic, source);
         match &found {
             Ok(count) => drop(self.0.insert(topic.to_owned(), Known::There(*count))),
             Err(Unready::Refused(refused)) => self.refuse(topic, refused.clone()),
@@ -92,12 +86,7 @@ impl Topics {
     }
 }
 
-fn find_or_make<C: ProducerContext>(
-    client: &Client<C>,
-    config: &ClientConfig,
-    topic: &str,
-    source: &str,
-) -> Result<i32, Unready> {
+fn find_or_make<C: ProducerContext>(client: &Client<C>, topic: &str, source: &str) -> Result<i32, Unready> {
     match ask(client, topic)? {
         Asked::Partitions { count, .. } => Ok(i32::try_from(count).unwrap_or(i32::MAX)),
         Asked::Wrong(code) => Err(Unready::Refused(refusal(topic, code))),
@@ -108,7 +97,7 @@ fn find_or_make<C: ProducerContext>(
                 Asked::Missing | Asked::Wrong(_) => (1, 0),
             };
             let count = count.clamp(1, TOPIC_PARTITIONS_MAX);
-            make(config, topic, count, replicas)?;
+            make(client, topic, count, replicas)?;
             Ok(i32::try_from(count).unwrap_or(i32::MAX))
         }
     }
@@ -140,55 +129,24 @@ fn ask<C: ProducerContext>(client: &Client<C>, topic: &str) -> Result<Asked, Unr
 }
 
 /// Asks for a topic; `replicas` 0 leaves their number to the brokers.
-fn make(config: &ClientConfig, topic: &str, partitions: usize, replicas: usize) -> Result<(), Unready> {
-    let admin: AdminClient<DefaultClientContext> =
-        admin_config(config).create().map_err(Unready::Unanswered)?;
+fn make<C: ProducerContext>(
+    client: &Client<C>,
+    topic: &str,
+    partitions: usize,
+    replicas: usize,
+) -> Result<(), Unready> {
     let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
     let replicas = i32::try_from(replicas).ok().filter(|replicas| *replicas > 0).unwrap_or(-1);
-    let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(replicas));
-    let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT)).operation_timeout(Some(ASK_TIMEOUT));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime without drivers needs nothing from the system");
-    let made = runtime.block_on(admin.create_topics([&new], &options)).map_err(|error| match error {
-        // Brokers that make no topics for clients, for instance.
-        KafkaError::AdminOp(code) if !passes(code) => Unready::Refused(refusal(topic, code)),
-        error => Unready::Unanswered(error),
-    })?;
-    match made.into_iter().next() {
-        Some(Ok(_)) => {
+    match make_topic(client, topic, partitions, replicas, ASK_TIMEOUT) {
+        Ok(()) => {
             tracing::info!(topic, partitions, "the dead-letter topic was made");
             Ok(())
         }
-        None | Some(Err((_, Code::TopicAlreadyExists))) => Ok(()),
-        Some(Err((_, code))) if passes(code) => Err(Unready::Unanswered(KafkaError::AdminOp(code))),
-        Some(Err((_, code))) => Err(Unready::Refused(refusal(topic, code))),
+        Err(KafkaError::AdminOp(Code::TopicAlreadyExists)) => Ok(()),
+        // Brokers that make no topics for clients, for instance.
+        Err(KafkaError::AdminOp(code)) if !passes(code) => Err(Unready::Refused(refusal(topic, code))),
+        Err(error) => Err(Unready::Unanswered(error)),
     }
-}
-
-/// The producer's settings that also hold for a client which only asks.
-fn admin_config(config: &ClientConfig) -> ClientConfig {
-    let mut admin = ClientConfig::new();
-    let of_clients = |name: &str| {
-        [
-            "bootstrap.servers",
-            "broker.",
-            "client.",
-            "security.",
-            "sasl.",
-            "ssl.",
-            "socket.",
-            "connections.",
-            "reconnect.",
-            "log.",
-        ]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-    };
-    for (name, value) in config.config_map().iter().filter(|(name, _)| of_clients(name)) {
-        admin.set(*name, *value);
-    }
-    admin
 }
 
 /// Whether making a topic may succeed later, without anybody acting.

@@ -247,6 +247,7 @@ impl Worker {
     /// A letter takes its time: what was read in front of the message is inserted. What may not be ended here is kept. Given back, it
     /// would be read again and the letter be sent again, for as long as letters take this time.
     fn linger(&mut self, reading: &mut Reading, letter: &mut Lettering) {
+        reject::log_slow(&reading.place.id, &letter.rejected);
         if !reading.cutter.is_replaying() {
             self.stand(reading);
         }
