@@ -10,6 +10,7 @@
 //! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
 //! that a second reconcile writes nothing and an operator that restarts changes nothing.
 
+mod as_it_runs;
 mod contest;
 mod derived;
 mod gateway_config;

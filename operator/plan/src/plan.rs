@@ -2,6 +2,7 @@
 
 use crate::{
     Names, Observed, StorageClassSeen,
+    as_it_runs::as_it_runs,
     gateway_config::{self, Share},
     hash,
     image::Image,
@@ -217,7 +218,7 @@ pub fn plan(
                 topics,
                 replicas,
                 config,
-                resources: sized.resources,
+                resources: sized.resources.clone(),
                 grace: sized.grace,
                 volume,
                 holds_source,
@@ -230,6 +231,8 @@ pub fn plan(
                 pod_monitoring,
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
             };
+            let names = plan.identity.names.clone();
+            let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(pipeline, &names, active));
             // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
             let volume = Volume::of(pipeline, observed, is_settled(observed, &plan));
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
@@ -401,6 +404,13 @@ impl Sizes {
                 Err(found)
             }
         }
+    }
+
+    /// The config of gateways that read so many partitions at the same time; `None` where that does not fit their memory.
+    fn config(&self, pipeline: &TracePipeline, names: &Names, active: u32) -> Option<CheckedConfig> {
+        let memory = self.resources.memory;
+        let share = Share { workers: self.workers, partitions_active_max: active, memory };
+        gateway_config::build(names, &pipeline.spec, share).ok()?.check().ok()
     }
 
     fn sizing(&self) -> Sizing {

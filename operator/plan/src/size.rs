@@ -1,18 +1,20 @@
 //! How many gateways, and how many partitions each of them reads at the same time.
 
-use sluice_gateway_config::{Budget, ByteSize, Sizing};
+use sluice_gateway_config::{Budget, ByteSize, Shortfall, Sizing};
 
 /// The largest number of gateways of one pipeline, whatever the number of partitions. It is the bound of
 /// `spec.replicas`.
 pub const REPLICAS_MAX: u32 = 1_000;
 
-/// A gateway reads at least so many partitions at the same time when there are so many: the reference size, which
-/// leaves room for the partitions of a neighbour that is restarted.
-const ACTIVE_MIN: u32 = 8;
+/// A gateway that holds so many partitions reads as many of them at the same time at least: the reference size.
+pub(crate) const ACTIVE_MIN: u32 = 8;
 
-/// A gateway reads at most so many partitions at the same time, the others take turns: at 64, every buffer is still
-/// visited often, and memory goes to blocks rather than to fetches.
-const ACTIVE_MAX: u32 = 64;
+/// A gateway reads at most so many partitions at the same time, the others take turns: at 64, every buffer is still visited often.
+pub(crate) const ACTIVE_MAX: u32 = 64;
+
+/// Of the memory that blocks have with [`ACTIVE_MIN`] partitions, so much stays theirs with more, in thirds. Chosen: partitions can take
+/// turns, and blocks are what a gateway holds while ClickHouse is slow.
+const BLOCKS_KEPT_THIRDS: u64 = 2;
 
 /// Gateways for so many partitions: what the spec says, else as many as it takes; never more than partitions.
 pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_replica: u32) -> u32 {
@@ -21,17 +23,21 @@ pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_repl
 
 /// Partitions that one gateway reads at the same time, or the smallest limit that would do.
 ///
-/// What is wanted is a power of two, so that a change of the number of gateways seldom changes the config, which would
-/// restart all of them. When that many do not fit the limit, the largest number that does is taken, down to what a
-/// gateway holds anyway or [`ACTIVE_MIN`]; below, it is refused.
+/// As many as there are, up to [`ACTIVE_MAX`], whatever the number of gateways: another number of them must not change their config, which
+/// would restart them all. (Nor does another number of partitions: `as_it_runs.rs`.) When that many do not fit the limit, or take too much
+/// of the blocks' memory, the largest number is taken that does not, down to what one of `replicas` gateways holds or [`ACTIVE_MIN`];
+/// below, it is refused.
 pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32) -> Result<u32, ByteSize> {
-    let held = partitions.div_ceil(replicas.max(1)).max(1);
-    let wanted =
-        held.min(ACTIVE_MAX).next_power_of_two().clamp(ACTIVE_MIN, ACTIVE_MAX).min(partitions.max(1));
-    let least = held.min(ACTIVE_MIN);
-    let fits = |active: u32| Budget::divide(&Sizing { partitions_active_max: active, ..*sizing });
-    fits(least).map_err(|shortfall| shortfall.smallest)?;
-    Ok((least..=wanted).rev().find(|active| fits(*active).is_ok()).unwrap_or(least))
+    let wanted = partitions.clamp(1, ACTIVE_MAX);
+    let least = partitions.div_ceil(replicas.max(1)).clamp(1, ACTIVE_MIN);
+    let blocks = |active: u32| {
+        let budget = Budget::divide(&Sizing { partitions_active_max: active, ..*sizing })?;
+        Ok::<_, Shortfall>(budget.blocks.get())
+    };
+    blocks(least).map_err(|shortfall| shortfall.smallest)?;
+    let kept = blocks(wanted.min(ACTIVE_MIN)).map_or(0, |bytes| bytes / 3 * BLOCKS_KEPT_THIRDS);
+    let fits = |active: u32| blocks(active).is_ok_and(|bytes| active <= ACTIVE_MIN || bytes >= kept);
+    Ok((least..=wanted).rev().find(|active| fits(*active)).unwrap_or(least))
 }
 
 #[cfg(test)]
@@ -73,15 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn partitions_active_follow_what_a_gateway_holds() {
-        for (partitions, replicas, expected) in
-            [(1, 1, 1), (4, 1, 4), (16, 4, 8), (96, 8, 16), (96, 1, 64), (96, 0, 64), (12, 12, 8)]
-        {
-            assert_eq!(
-                partitions_active(&sizing(2_048, 1, 1), partitions, replicas),
-                Ok(expected),
-                "{partitions}"
-            );
+    fn partitions_active_follow_the_partitions_whatever_the_number_of_gateways() {
+        for (partitions, expected) in [(0, 1), (1, 1), (4, 4), (12, 12), (64, 64), (96, 64)] {
+            for replicas in [0, 1, 4, 8, 96] {
+                let found = partitions_active(&sizing(2_048, 1, 1), partitions, replicas);
+                assert_eq!(found, Ok(expected), "{partitions} {replicas}");
+            }
         }
     }
 
@@ -90,6 +93,29 @@ mod tests {
         // 64 partitions of 1 MiB batches want 117 MiB; 192 MiB leave room for fewer, and for 8 at least.
         let active = partitions_active(&sizing(192, 2, 1), 64, 1).unwrap();
         assert!((8..64).contains(&active), "{active}");
+        assert_eq!(
+            partitions_active(&sizing(192, 2, 1), 64, 8),
+            Ok(active),
+            "more gateways are no reason for another config"
+        );
+    }
+
+    #[test]
+    fn more_partitions_at_the_same_time_leave_blocks_most_of_their_memory() {
+        let blocks = |active: u32| {
+            let sizing = Sizing { partitions_active_max: active, ..sizing(192, 1, 1) };
+            Budget::divide(&sizing).unwrap().blocks.get()
+        };
+        let active = partitions_active(&sizing(192, 1, 1), 64, 16).unwrap();
+        assert!(active > ACTIVE_MIN && blocks(active) >= blocks(ACTIVE_MIN) / 3 * 2, "{active}");
+        assert!(blocks(active + 1) < blocks(ACTIVE_MIN) / 3 * 2, "{active} is the most");
+    }
+
+    #[test]
+    fn a_gateway_with_few_partitions_needs_no_room_for_more() {
+        let small = partitions_active(&sizing(144, 1, 4), 64, 1).unwrap_err();
+        assert!(small > ByteSize::mib(144));
+        assert!(partitions_active(&sizing(144, 1, 4), 64, 32).unwrap() < ACTIVE_MIN);
     }
 
     #[test]

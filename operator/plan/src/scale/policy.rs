@@ -180,8 +180,8 @@ impl Policy {
         (self.mode == Mode::Auto).then(|| Bounds::by(self, None, partitions).clamp(of_partitions))
     }
 
-    /// Gateways that each of them is sized for: the fewest that there may be, so that another number of them is no reason to
-    /// restart them all. `planned` is their number now.
+    /// Gateways among which all partitions must have room: the fewest that there may be, so that a number that is decided later is never
+    /// refused. `planned` is their number now.
     pub(crate) fn replicas_sized_for(&self, planned: u32) -> u32 {
         match self.mode {
             Mode::Fixed | Mode::Recommend => planned,

@@ -14,6 +14,7 @@ mod plans;
 mod pod_template;
 mod reasons;
 mod resize;
+mod restarts;
 mod revisions;
 mod rollout;
 mod scale;

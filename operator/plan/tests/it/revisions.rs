@@ -2,7 +2,7 @@
 
 use crate::{defaults, observed, planned, sample};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Defaults, Planned, build, plan, rollout};
+use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
 const LATER: [&str; 11] = [
@@ -19,15 +19,21 @@ const LATER: [&str; 11] = [
     "/spec/sink/clickhouse/schema/durability",
 ];
 
-/// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them.
+/// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them for gateways that read
+/// eight partitions at the same time.
 const REVISIONS: [(&str, &str); 2] =
     [("tracepipeline.yaml", "1b32f29956"), ("tracepipeline-full.yaml", "e884ce70bc")];
 
-/// The revision of the full sample with every field.
-const REVISION_OF_ALL: &str = "354c51839d";
+/// The revision of the full sample with every field, and of the one with shards, which that cannot have beside its endpoints.
+const REVISIONS_OF_ALL: [(&str, &str); 2] =
+    [("tracepipeline-full.yaml", "354c51839d"), ("tracepipeline-sharded.yaml", "8e27f3ba41")];
 
-/// The revision of the sample with shards, which the full one cannot have beside its endpoints.
-const REVISION_OF_SHARDS: &str = "8e27f3ba41";
+/// The revisions of pipelines that begin now.
+const REVISIONS_AT_FIRST: [(&str, &str); 3] = [
+    ("tracepipeline.yaml", "24779c6170"),
+    ("tracepipeline-full.yaml", "a0d9a9c044"),
+    ("tracepipeline-sharded.yaml", "315b8f7c78"),
+];
 
 /// A word that is nowhere else.
 const VERSION: &str = "77.66.55";
@@ -35,8 +41,7 @@ const VERSION: &str = "77.66.55";
 #[test]
 fn the_revisions_of_the_samples_are_those_of_every_released_operator() {
     for (name, expected) in REVISIONS {
-        let pipeline = without_later(sample(name));
-        let found = rollout::revision(&planned(&pipeline, &observed(&pipeline, 12)));
+        let found = revision_of_running(&without_later(sample(name)), expected);
         assert_eq!(
             found, expected,
             "{name} gets another pod template: an operator with this change replaces every gateway of every pipeline when it is \
@@ -48,13 +53,21 @@ fn the_revisions_of_the_samples_are_those_of_every_released_operator() {
 
 #[test]
 fn the_revision_of_every_field_is_that_of_every_operator_that_knows_them() {
-    for (name, expected) in
-        [("tracepipeline-full.yaml", REVISION_OF_ALL), ("tracepipeline-sharded.yaml", REVISION_OF_SHARDS)]
-    {
+    for (name, expected) in REVISIONS_OF_ALL {
+        assert_eq!(revision_of_running(&sample(name), expected), expected, "{name}: see the test above");
+    }
+    for (name, expected) in REVISIONS_AT_FIRST {
         let pipeline = sample(name);
         let found = rollout::revision(&planned(&pipeline, &observed(&pipeline, 12)));
         assert_eq!(found, expected, "{name}: see the test above");
     }
+}
+
+/// The revision that is planned for gateways which an operator before made with this one.
+fn revision_of_running(pipeline: &TracePipeline, live: &str) -> String {
+    let workload = WorkloadSeen { revision: Some(live.into()), ..WorkloadSeen::default() };
+    let seen = Observed { workload: Some(workload), ..observed(pipeline, 12) };
+    rollout::revision(&planned(pipeline, &seen))
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn a_running_pipeline_says_so_with_every_count() {
     assert_eq!(
         derived,
         json!({
-            "partitionsPerGateway": 4, "partitionsActivePerGateway": 8, "workers": 1, "memory": "256Mi",
-            "memoryForBlocks": "136Mi", "queue": "972Mi", "insertConcurrency": 2, "deduplicationWindow": 20_000,
+            "partitionsPerGateway": 4, "partitionsActivePerGateway": 12, "workers": 1, "memory": "256Mi",
+            "memoryForBlocks": "129Mi", "queue": "972Mi", "insertConcurrency": 2, "deduplicationWindow": 20_000,
         })
     );
     assert!(advice.as_str().unwrap().contains("remember 20000 blocks"), "{advice}");

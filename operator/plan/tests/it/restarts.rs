@@ -1,0 +1,279 @@
+//! Which fields of a spec replace gateways when they are changed: `operator/RESTARTS.md` has every field, and says of each what is so.
+
+use crate::{observed, planned, sample, with};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use serde_json::{Value, json};
+use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
+use sluice_plan::{Observed, ProvedSeen, WorkloadSeen, rollout};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Partitions of the topics: more than 24 gateways with four each.
+const PARTITIONS: u32 = 96;
+
+/// The document, which users read.
+const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
+
+/// Changes of the full sample, each of which a person may make: field, and value as JSON.
+#[rustfmt::skip]
+const CHANGES: [(&str, &str); 86] = [
+    ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
+    ("source.kafka.tls.caSecretRef.name", r#""another""#),
+    ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("source.kafka.sasl.mechanism", r#""Plain""#),
+    ("source.kafka.sasl.secretRef.name", r#""another""#),
+    ("source.kafka.topics", r#"["otlp_spans"]"#),
+    ("source.kafka.consumerGroup", r#""another""#),
+    ("source.kafka.groupProtocol", r#""Consumer""#),
+    ("source.kafka.initialOffset", r#""Earliest""#),
+    ("source.kafka.format", r#""OtlpJson""#),
+    ("source.kafka.recordBatchBytesMax", r#""2Mi""#),
+    ("source.kafka.properties", r#"{"socket.receive.buffer.bytes": "2097152"}"#),
+    ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
+    ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
+    ("sink.clickhouse.tls.caSecretRef.name", r#""another""#),
+    ("sink.clickhouse.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("sink.clickhouse.database", r#""another""#),
+    ("sink.clickhouse.table", r#""another""#),
+    ("sink.clickhouse.credentials.secretRef.name", r#""another""#),
+    ("sink.clickhouse.schema.management", r#""Validate""#),
+    ("sink.clickhouse.schema.layout", r#""Map""#),
+    ("sink.clickhouse.schema.engine", r#""MergeTree""#),
+    ("sink.clickhouse.schema.cluster", r#""another""#),
+    ("sink.clickhouse.schema.ttl", r#""7d""#),
+    ("sink.clickhouse.schema.orderBy", r#"["ServiceName", "Timestamp"]"#),
+    ("sink.clickhouse.schema.maxDynamicPaths", "128"),
+    ("sink.clickhouse.schema.typedPaths.resource", r#"{"host.name": "Nullable(String)"}"#),
+    ("sink.clickhouse.schema.typedPaths.span", r#"{"http.route": "Nullable(String)"}"#),
+    ("sink.clickhouse.schema.columns", "[]"),
+    ("sink.clickhouse.schema.views", r#"["Operations"]"#),
+    ("sink.clickhouse.schema.durability", r#""Quorum""#),
+    ("sink.clickhouse.insert.format", r#""RowBinary""#),
+    ("sink.clickhouse.insert.settings", r#"{"insert_quorum": "3"}"#),
+    ("replicas", "3"),
+    ("partitionsPerReplica", "8"),
+    ("scaling.mode", r#""Auto""#),
+    ("scaling.minReplicas", "1"),
+    ("scaling.maxReplicas", "24"),
+    ("scaling.targetLag", r#""5m""#),
+    ("scaling.scaleDownAfter", r#""20m""#),
+    ("scaling.fallbackReplicas", "4"),
+    ("scaling.schedules", "[]"),
+    ("scaling.drain.timeout", r#""20m""#),
+    ("scaling.drain.onTimeout", r#""Force""#),
+    ("gateway.image", r#""registry.example.com/sluice-gateway:1.2.4""#),
+    ("gateway.upgradeStrategy", r#""Automatic""#),
+    ("gateway.imagePullPolicy", r#""Always""#),
+    ("gateway.imagePullSecrets", r#"[{"name": "another"}]"#),
+    ("gateway.resources.memory", r#""1Gi""#),
+    ("gateway.resources.cpuRequest", r#""1""#),
+    ("gateway.resources.cpuLimit", r#""3""#),
+    ("gateway.resources.resize", r#""None""#),
+    ("gateway.workers", "3"),
+    ("gateway.logLevel", r#""debug""#),
+    ("gateway.terminationGracePeriod", r#""2m""#),
+    ("gateway.podTemplate.labels", r#"{"example.com/team": "another"}"#),
+    ("gateway.podTemplate.annotations", r#"{"sidecar.istio.io/inject": "true"}"#),
+    ("gateway.podTemplate.nodeSelector", r#"{"kubernetes.io/arch": "arm64"}"#),
+    ("gateway.podTemplate.tolerations", "[]"),
+    ("gateway.podTemplate.affinity", "{}"),
+    ("gateway.podTemplate.topologySpreadConstraints", "[]"),
+    ("gateway.podTemplate.priorityClassName", r#""another""#),
+    ("gateway.podTemplate.runtimeClassName", r#""another""#),
+    ("rollout.strategy", r#""RollingUpdate""#),
+    ("rollout.canary.duration", r#""2m""#),
+    ("rollout.autoRollback", "false"),
+    ("rollout.progressDeadline", r#""20m""#),
+    ("queue.mode", r#""Disabled""#),
+    ("queue.size", r#""40Gi""#),
+    ("queue.maxBytes", r#""10Gi""#),
+    ("queue.storageClassName", r#""another""#),
+    ("queue.retentionPolicy.whenScaled", r#""Retain""#),
+    ("queue.retentionPolicy.whenDeleted", r#""Retain""#),
+    ("queue.onZoneLoss", r#""Recreate""#),
+    ("delivery.commit", r#""AfterEnqueue""#),
+    ("delivery.deadLetter.topic", r#""another""#),
+    ("delivery.deadLetter.onMissing", r#""Skip""#),
+    ("podDisruptionBudget.enabled", "false"),
+    ("podDisruptionBudget.maxUnavailable", "2"),
+    ("networkPolicy.enabled", "false"),
+    ("observability.podMonitor.enabled", "false"),
+    ("observability.podMonitor.interval", r#""10s""#),
+    ("observability.podMonitor.labels", "{}"),
+    ("suspend", "true"),
+    ("managementState", r#""Unmanaged""#),
+    ("deletionPolicy", r#""Immediate""#),
+];
+
+fn revision(pipeline: &TracePipeline) -> String {
+    rollout::revision(&planned(pipeline, &observed(pipeline, PARTITIONS)))
+}
+
+/// Fields of the full sample that a change of this one cannot stand beside.
+fn conflicting(field: &str) -> &'static [&'static str] {
+    match field {
+        "sink.clickhouse.schema.layout" => &["schema.maxDynamicPaths", "schema.typedPaths", "schema.columns"],
+        "sink.clickhouse.shards" => &["endpoints"],
+        _ => &[],
+    }
+}
+
+/// The full sample, and with this change.
+fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
+    let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
+    let before = object.clone();
+    let place = |field: &str| {
+        let pointer = format!("/spec/{}", field.replace('.', "/"));
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        (parent.to_owned(), name.to_owned())
+    };
+    for other in conflicting(field) {
+        let (parent, name) = place(&format!("sink.clickhouse.{other}"));
+        object.pointer_mut(&parent).unwrap().as_object_mut().unwrap().remove(&name);
+    }
+    let (parent, name) = place(field);
+    object.pointer_mut(&parent).unwrap()[name] = value.clone();
+    [before, object].map(|object| serde_json::from_value(object).unwrap())
+}
+
+/// Fields with a value of their own, as the definition has them.
+fn fields() -> BTreeSet<String> {
+    fn walk(path: &str, schema: &Value, found: &mut BTreeSet<String>) {
+        match schema["properties"].as_object() {
+            // Kubernetes' own.
+            Some(_) if path == "gateway.podTemplate.affinity" => drop(found.insert(path.to_owned())),
+            Some(properties) => {
+                for (name, schema) in properties {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    walk(&path, schema, found);
+                }
+            }
+            None => drop(found.insert(path.to_owned())),
+        }
+    }
+    let definition = sluice_crds::crd();
+    let mut found = BTreeSet::new();
+    walk(
+        "",
+        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"],
+        &mut found,
+    );
+    found
+}
+
+/// What the document says of each field.
+fn documented() -> BTreeMap<String, bool> {
+    let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `")).map(|row| {
+        let (field, answer) = row.split_once("` | ").unwrap();
+        let restarts = match answer.split([' ', ';']).next().unwrap() {
+            "yes" => true,
+            "no" => false,
+            other => panic!("{field}: {other}"),
+        };
+        (field.to_owned(), restarts)
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_document_says_of_every_field_whether_gateways_are_replaced() {
+    let replaces = |field: &str, value: &Value| {
+        let [before, after] = changed(field, value).map(|pipeline| revision(&pipeline));
+        before != after
+    };
+    let found: BTreeMap<String, bool> = CHANGES
+        .map(|(field, value)| (field.to_owned(), replaces(field, &serde_json::from_str(value).unwrap())))
+        .into();
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), fields(), "a field without a change");
+    let rows = |fields: &BTreeMap<String, bool>| {
+        fields
+            .iter()
+            .map(|(field, restarts)| format!("| `{field}` | {}", if *restarts { "yes" } else { "no" }))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&found), rows(&documented()));
+}
+
+#[test]
+fn another_number_of_gateways_replaces_none_whoever_says_it() {
+    for scaling in
+        [json!({}), json!({"mode": "Auto"}), json!({"mode": "External"}), json!({"mode": "Recommend"})]
+    {
+        let with_replicas = |replicas: u32| {
+            let mut object = serde_json::to_value(with("/spec/scaling", scaling.clone())).unwrap();
+            object["spec"]["replicas"] = json!(replicas);
+            revision(&serde_json::from_value(object).unwrap())
+        };
+        let expected = with_replicas(3);
+        for replicas in [1, 2, 6, 24, 48, 96] {
+            assert_eq!(with_replicas(replicas), expected, "{scaling} {replicas}");
+        }
+    }
+}
+
+/// What is planned where the StatefulSet has the first of these revisions, and remembers or tells of the others.
+fn planned_beside(pipeline: &TracePipeline, partitions: u32, revisions: [Option<&str>; 3]) -> String {
+    let [live, proved, written] = revisions.map(|revision| revision.map(str::to_owned));
+    let proved = proved.map(|revision| ProvedSeen { revision, image: None, config_hash: None });
+    let workload = live.map(|live| WorkloadSeen { revision: Some(live), proved, ..WorkloadSeen::default() });
+    let mut pipeline = pipeline.clone();
+    pipeline.status = written.map(|revision| {
+        let rollout = RolloutStatus {
+            state: RolloutState::RolledBack,
+            revision,
+            proved: None,
+            since: Time(Timestamp::UNIX_EPOCH),
+            healthy_since: None,
+            message: String::new(),
+            failed_spec: None,
+        };
+        TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() }
+    });
+    let seen = Observed { workload, ..observed(&pipeline, partitions) };
+    rollout::revision(&planned(&pipeline, &seen))
+}
+
+#[test]
+fn more_partitions_replace_gateways_only_of_a_topic_that_had_few() {
+    for (before, now, kept) in
+        [(8, 16, true), (16, 64, true), (64, 256, true), (16, 8, true), (2, 4, false), (4, 64, false)]
+    {
+        for replicas in [0, 1, 4] {
+            let mut pipeline = with("/spec/replicas", json!(replicas));
+            let live = rollout::revision(&planned(&pipeline, &observed(&pipeline, before)));
+            let found = planned_beside(&pipeline, now, [Some(&live), None, None]);
+            assert_eq!(found == live, kept, "{before} {now} {replicas}");
+            // An edit that replaces them anyway brings what is planned.
+            pipeline.spec.gateway.workers = Some(2);
+            let edited = planned_beside(&pipeline, now, [Some(&live), None, None]);
+            assert_eq!(
+                edited,
+                rollout::revision(&planned(&pipeline, &observed(&pipeline, now))),
+                "{before} {now}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_edit_that_is_taken_back_finds_the_revision_that_was_there_before() {
+    let pipeline = with("/spec/replicas", json!(2));
+    let before = rollout::revision(&planned(&pipeline, &observed(&pipeline, 16)));
+    let failed = {
+        let mut edited = pipeline.clone();
+        edited.spec.gateway.workers = Some(2);
+        rollout::revision(&planned(&edited, &observed(&edited, 32)))
+    };
+    // Rolled back; while the canary is tried; with nothing but the StatefulSet; while that is made anew.
+    for known in [
+        [Some(&*before), Some(&*before), Some(&*failed)],
+        [Some(&failed), Some(&before), Some(&failed)],
+        [Some(&before), None, None],
+        [None, None, Some(&before)],
+    ] {
+        assert_eq!(planned_beside(&pipeline, 32, known), before, "{known:?}");
+    }
+    // What failed is not tried again for its number alone either.
+    let mut edited = pipeline;
+    edited.spec.gateway.workers = Some(2);
+    assert_eq!(planned_beside(&edited, 64, [Some(&before), Some(&before), Some(&failed)]), failed);
+}
