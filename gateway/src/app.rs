@@ -5,6 +5,7 @@
 //! poll thread commits and leaves the group. What is not in by the deadline is on the queue volume, or read again by the next owner.
 
 mod leaving;
+mod queue_volume;
 
 use crate::{
     blocks::{
@@ -12,7 +13,6 @@ use crate::{
         block::Block,
         buffers::Pool,
     },
-    commands::check::AFTER_ENQUEUE,
     delivery::{
         async_sender::AsyncSender,
         clock::Clock,
@@ -45,16 +45,14 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
-use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode, budget::row_buffers};
+use sluice_gateway_config::{CheckedConfig, GatewayConfig, budget::row_buffers};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     TopicMadeAnew,
     dead_letter::DeadLetters,
     ranges::{Rule, Version},
 };
-use sluice_spool::Volume;
 use std::{
-    path::Path,
     sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
@@ -71,10 +69,6 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// How long a rebalance waits for the blocks of a partition that goes. Long enough for an insert, short of the 45 s
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
-
-/// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
-/// deleted by force, and short of the minute that the startup probe allows.
-const VOLUME_WAIT: Duration = Duration::from_secs(10);
 
 /// Events that wait for this thread: one of each kind, and a second signal.
 const EVENTS_MAX: usize = 6;
@@ -101,7 +95,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let (events_out, events) = bounded(EVENTS_MAX);
     // Before anything is waited for: the kernel hands no signal without a handler to the first process of a container.
     watch_signals(&io, events_out.clone())?;
-    let volume = claim_volume(config, &events)?;
+    let volume = queue_volume::claim(config, &events)?;
     let shards = sink::shards(&config.sink.clickhouse)?;
     let metrics = Arc::new(Metrics::new(checked.budget()));
     let active = config.source.kafka.partitions_active_max as usize;
@@ -119,7 +113,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     };
     status.table_fits();
     let account = status.account();
-    let spool = open_spool(config, &status, events_out.clone())?;
+    let spool = queue_volume::open(config, &status, events_out.clone())?;
     let behind = Behind::of(shards.len());
     let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
     status.closes_by(age_max.clone());
@@ -154,61 +148,6 @@ fn runtime() -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .context("cannot start the I/O runtime")
-}
-
-/// Claims the queue volume, if there is to be one. A signal ends the wait for another process to let go of it.
-fn claim_volume(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow::Result<Option<Volume>> {
-    if config.queue.mode == QueueMode::Disabled {
-        return Ok(None);
-    }
-    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
-    let mut is_told = false;
-    let wait = |pause| {
-        if !std::mem::replace(&mut is_told, true) {
-            let seconds = VOLUME_WAIT.as_secs();
-            tracing::info!(seconds, "another process has the queue volume; it is waited for");
-        }
-        events.recv_timeout(pause).is_err()
-    };
-    let claimed = Volume::claim_within(Path::new(&config.queue.path), &identity, VOLUME_WAIT, wait);
-    Ok(Some(claimed?))
-}
-
-/// Opens the queue on the volume that was claimed, if there is one.
-fn open_spool(
-    config: &GatewayConfig,
-    status: &Status,
-    events: Sender<Event>,
-) -> anyhow::Result<Option<Spool>> {
-    let Some(space) = status.volume_space() else { return Ok(None) };
-    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
-    let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
-    let enqueues = config.delivery.commit == Commit::AfterEnqueue;
-    let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
-    // The group does not wait for the whole of a large volume.
-    let options = sluice_spool::Options { reads_all: false, ..options };
-    let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
-        #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
-        let sent = events.send(Event::VolumeFailed(fatal));
-        if sent.is_err() {
-            // The process is ending already.
-        }
-    })?;
-    tracing::info!(bytes_max, blocks = found.blocks, rows = found.rows, "the queue volume is open");
-    for cut in &found.cut {
-        tracing::warn!(
-            ?cut,
-            "records of a file on the queue volume were not written to their end, or are damaged; they are gone"
-        );
-    }
-    for aside in &found.set_aside {
-        tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
-    }
-    if enqueues {
-        tracing::warn!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}");
-    }
-    status.spools(spool.clone());
-    Ok(Some(spool))
 }
 
 /// Tells of every signal: the second one asks for something else than the first.

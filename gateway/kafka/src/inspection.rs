@@ -151,8 +151,8 @@ impl Inspection {
         Change { pause, resume: check.resume }
     }
 
-    /// Says once why partitions stand still that resuming does not help, until none does for that. One line a reason: what stops one of them
-    /// often stops them all.
+    /// Logs each reason for which partitions stand still, once until it is over. Partitions that are resumed have a line of their own. One line
+    /// a reason, because what stops one partition often stops all of them.
     fn say_still(&mut self, still: &[Still]) {
         let halted = still.iter().filter(|still| still.reason.is_halt() && !still.reason.is_resumed());
         let mut by_reason = BTreeMap::<Reason, (&Still, usize)>::new();

@@ -44,17 +44,21 @@ pub struct Own {
 impl Own {
     /// Why a request is not answered that names another pod.
     pub(super) fn misdirected(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
-        let (uid, named) = (self.uid.as_ref()?, headers.get(POD_UID_HEADER)?);
-        (named.as_bytes() != uid.as_bytes())
-            .then(|| (StatusCode::MISDIRECTED_REQUEST, "this is another pod\n".to_owned()))
+        let is_other = headers.contains_key(POD_UID_HEADER) && !self.is_named(headers);
+        is_other.then(|| (StatusCode::MISDIRECTED_REQUEST, "this is another pod\n".to_owned()))
+    }
+
+    /// Whether a request names this pod. One that does not know its UID takes every name, and none, for its own.
+    fn is_named(&self, headers: &HeaderMap) -> bool {
+        let Some(uid) = &self.uid else { return true };
+        headers.get(POD_UID_HEADER).is_some_and(|named| named.as_bytes() == uid.as_bytes())
     }
 
     /// Why a command is not taken.
     pub(super) fn refused(&self, path: &str, way: Way, headers: &HeaderMap) -> Option<(StatusCode, String)> {
-        let is_named = self.uid.is_none() || headers.contains_key(POD_UID_HEADER);
         let at = match (way, self.control) {
             (Way::Within, _) => return None,
-            (Way::Control, _) if is_named => return None,
+            (Way::Control, _) if self.is_named(headers) => return None,
             (Way::Control, _) => format!("from who names this pod's UID in {POD_UID_HEADER}, or "),
             (Way::Admin, Some(port)) => format!("at port {port}, or "),
             (Way::Admin, None) => String::new(),
@@ -102,6 +106,7 @@ mod tests {
             (Way::Within, HeaderMap::new(), None),
             (Way::Control, naming("one"), None),
             (Way::Control, HeaderMap::new(), Some(404)),
+            (Way::Control, naming("another"), Some(404)),
             (Way::Admin, naming("one"), Some(404)),
             (Way::Admin, HeaderMap::new(), Some(404)),
         ] {

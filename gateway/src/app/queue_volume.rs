@@ -1,0 +1,70 @@
+//! The gateway's queue volume: claimed before anything else is started, and opened once the table is seen to fit.
+//!
+//! Owner: the main thread, which claims and opens it once.
+
+use super::Event;
+use crate::{commands::check::AFTER_ENQUEUE, signals::health::Status, volume::spool::Spool};
+use anyhow::Context as _;
+use crossbeam_channel::{Receiver, Sender};
+use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};
+use sluice_spool::Volume;
+use std::{path::Path, time::Duration};
+
+/// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
+/// deleted by force, and short of the minute that the startup probe allows.
+const VOLUME_WAIT: Duration = Duration::from_secs(10);
+
+/// Claims the queue volume, if there is to be one. A signal ends the wait for another process to let go of it.
+pub(super) fn claim(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow::Result<Option<Volume>> {
+    if config.queue.mode == QueueMode::Disabled {
+        return Ok(None);
+    }
+    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    let mut is_told = false;
+    let wait = |pause| {
+        if !std::mem::replace(&mut is_told, true) {
+            let seconds = VOLUME_WAIT.as_secs();
+            tracing::info!(seconds, "another process has the queue volume; it is waited for");
+        }
+        events.recv_timeout(pause).is_err()
+    };
+    let claimed = Volume::claim_within(Path::new(&config.queue.path), &identity, VOLUME_WAIT, wait);
+    Ok(Some(claimed?))
+}
+
+/// Opens the queue on the volume that was claimed, if there is one.
+pub(super) fn open(
+    config: &GatewayConfig,
+    status: &Status,
+    events: Sender<Event>,
+) -> anyhow::Result<Option<Spool>> {
+    let Some(space) = status.volume_space() else { return Ok(None) };
+    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
+    let enqueues = config.delivery.commit == Commit::AfterEnqueue;
+    let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
+    // The group does not wait for the whole of a large volume.
+    let options = sluice_spool::Options { reads_all: false, ..options };
+    let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
+        #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
+        let sent = events.send(Event::VolumeFailed(fatal));
+        if sent.is_err() {
+            // The process is ending already.
+        }
+    })?;
+    tracing::info!(bytes_max, blocks = found.blocks, rows = found.rows, "the queue volume is open");
+    for cut in &found.cut {
+        tracing::warn!(
+            ?cut,
+            "records of a file on the queue volume were not written to their end, or are damaged; they are gone"
+        );
+    }
+    for aside in &found.set_aside {
+        tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
+    }
+    if enqueues {
+        tracing::warn!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}");
+    }
+    status.spools(spool.clone());
+    Ok(Some(spool))
+}
