@@ -310,9 +310,9 @@ mod tests {
     fn the_parts_of_the_scenarios_are_all_of_them_once() {
         let all = scenario::all();
         let mut played: Vec<&str> = Vec::new();
-        for number in 1..=5 {
-            let part = Part { number, of: 5 }.of(all.clone());
-            assert!(part.len().abs_diff(all.len() / 5) <= 1, "{} of {}", part.len(), all.len());
+        for number in 1..=10 {
+            let part = Part { number, of: 10 }.of(all.clone());
+            assert!(part.len().abs_diff(all.len() / 10) <= 1, "{} of {}", part.len(), all.len());
             assert!(
                 part.is_sorted_by_key(|scenario| scenario.brokers),
                 "servers are started anew for each change"

@@ -13,6 +13,7 @@ use crate::scene::PATIENCE;
 const SPANS: u64 = Shape::Numbered.message_spans();
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
 async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
     process::run("added", 1, async |stage: &Stage| {
         let feed = |partitions| Feed {

@@ -81,6 +81,7 @@ async fn double(gateway: &Gateway, number: u64) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
 async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<()> {
     process::run("audit", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let run = Run::fresh();
@@ -154,6 +155,7 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
 const OLD: u64 = 2 * 3_600_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
 async fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
     process::run("audit-expired", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let fresh = Run::fresh();

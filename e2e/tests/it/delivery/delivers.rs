@@ -46,6 +46,7 @@ async fn compare(scene: &Scene, spans: u64) -> Result<()> {
 const JSON_SPANS: u64 = 50_000;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
 async fn spans_in_json_become_the_same_rows() -> Result<()> {
     scene::run("spans_in_json_become_the_same_rows", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"source": {"kafka": {"format": "OtlpJson"}}})).await?;

@@ -17,6 +17,7 @@ use crate::scene::{self, Scene, Uses};
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
 async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
     scene::run("a_gateway_tells_kafka_the_zone", Uses::Servers, 4, async |scene: &mut Scene| {
         // By this protocol Kafka keeps the rack of each member.

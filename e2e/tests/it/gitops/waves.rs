@@ -25,6 +25,7 @@ const LOOKS: Limit = Limit::Looks(12);
 const BECOMES_READY: Limit = Limit::Time(READY);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group gitops"]
 async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
     scene::run("a_wave_waits", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
@@ -119,6 +120,7 @@ async fn next(scene: &Scene) -> Result<Option<ConfigMap>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group gitops"]
 async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> {
     scene::run("a_sync_leaves_the_number", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
@@ -146,6 +148,7 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group gitops"]
 async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Result<()> {
     scene::run("a_pipeline_that_rests", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;

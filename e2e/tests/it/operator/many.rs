@@ -18,6 +18,7 @@ const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_secs(35) };
 
 /// The small form of `e2e-bench operator-scale`, which has a front that counts between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group operator"]
 async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
     let report =
         without_operator(Uses::OwnOperator, async |_, target| measure(&ORDER, target, &program()).await)

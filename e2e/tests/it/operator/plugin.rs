@@ -91,6 +91,7 @@ impl Plugin {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group operator"]
 async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
     scene::run("the_plugin_tells_and_drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let plugin = Plugin::of(scene)?;

@@ -188,6 +188,7 @@ fn placed(team: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
 async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
     scene::run("pods_are_placed", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&placed("one")).await?;
@@ -254,6 +255,7 @@ async fn left_behind(namespace: &Namespace, selector: &str) -> Result<Vec<String
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group operator"]
 async fn a_restarted_operator_writes_nothing() -> Result<()> {
     scene::run("a_restarted_operator_writes_nothing", Uses::ServersAlone, 4, async |scene: &mut Scene| {
         scene.start_default().await?;

@@ -36,6 +36,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 type Uids = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
 async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
     scene::run("second_in_group", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2, "deletionPolicy": "Immediate"})).await?;
@@ -85,6 +86,7 @@ async fn gone_at_once(scene: &Scene) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
 async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so() -> Result<()> {
     scene::run("partitions_lost", Uses::Servers, 8, async |scene: &mut Scene| {
         let start = json!({"replicas": 2});
@@ -168,6 +170,7 @@ fn both(mut sent: Sent, then: &Sent) -> Sent {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
 async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<()> {
     scene::run("stuck_revision", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;

@@ -29,6 +29,7 @@ const ROWS_BEFORE: u64 = 4_000;
 const FLOW: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group storage"]
 async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> Result<()> {
     scene::run("only_copies", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let front = scene.front().await?;

@@ -32,6 +32,7 @@ const OTHER_CLASS: &str = "e2e-replaced";
 const REPLACED: Duration = Duration::from_mins(5);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group storage"]
 async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
     scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
         // Nobody makes volumes of the other class on any other cluster.

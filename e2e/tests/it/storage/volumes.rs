@@ -36,6 +36,7 @@ const CLAIMS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/co
 const DRAINED: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group storage"]
 async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
     scene::run("volumes", Uses::Servers, 4, async |scene: &mut Scene| {
         // Volumes of any other class, on any other cluster, are not the test's to resize.

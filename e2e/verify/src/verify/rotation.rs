@@ -1,11 +1,16 @@
 //! Which group's turn it is: of those whose files have changed since they last ran, or of all if there is none, the one that ran longest
 //! ago; of those that never ran, the number of commits decides, so that machines without a memory take turns, too.
 //!
+//! Such a machine takes its turns among the groups whose files the last [`LANDING_COMMITS`] commits have changed; of each [`TURNS`] turns
+//! one is open to all, for what no list of files foresees. A clone that does not have that many commits counts every file as
+//! changed.
+//!
 //! When each group last ran well is kept in the cache, as JSON: the group's name, the commit, and seconds since 1970.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
@@ -17,6 +22,14 @@ use super::group::{self, Group};
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
+
+/// Commits, counted along first parents, whose changes a machine without a memory looks at. Chosen: what lands together has fewer, and what
+/// landed just before it had one group as well.
+const LANDING_COMMITS: u32 = 20;
+
+/// Of so many turns by the number of commits one is open to all groups. Chosen: it shares no divisor with the number of groups, so that
+/// each of them gets its own.
+const TURNS: usize = 3;
 
 /// A run of a group that passed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -52,9 +65,8 @@ impl Rotation {
     /// # Errors
     /// What git says.
     pub fn next(&self) -> Result<&'static Group> {
-        let commits = git(&["rev-list", "--count", "HEAD"])?;
-        let commits: usize = commits.trim().parse().context("understand the number of commits")?;
-        let changed: Vec<bool> = group::ALL.iter().map(|group| self.has_changed(group)).collect();
+        let commits = commits()?;
+        let changed: Vec<bool> = group::ALL.iter().map(|group| self.has_changed(group, commits)).collect();
         let last: Vec<Option<u64>> =
             group::ALL.iter().map(|group| self.last(group).map(|ran| ran.at)).collect();
         group::ALL.get(turn(&changed, &last, commits)).context("there is no group")
@@ -92,14 +104,34 @@ impl Rotation {
         self.ran.get(group.name)
     }
 
-    /// Whether its files differ from those it last ran on. One that never ran has changed.
-    fn has_changed(&self, group: &Group) -> bool {
-        let Some(ran) = self.last(group) else { return true };
+    /// Whether its files differ from those it last ran on; if it never ran here, from those before the last landing, unless this turn is
+    /// open to all.
+    fn has_changed(&self, group: &Group, commits: usize) -> bool {
+        let landing = || (!is_open(commits)).then(|| format!("HEAD~{LANDING_COMMITS}"));
+        let before = self.last(group).map(|ran| ran.commit.clone()).or_else(landing);
+        let Some(before) = before else { return true };
         let mut diff = command("git");
-        diff.current_dir(workspace()).args(["diff", "--quiet", &ran.commit, "--"]).args(group.paths);
-        // A commit that is not there any more counts as another one.
+        diff.current_dir(workspace()).args(["diff", "--quiet", &before, "--"]).args(group.paths);
+        diff.stderr(Stdio::null());
+        // A commit that is not there, or not any more, counts as another one.
         !diff.status().is_ok_and(|status| status.success())
     }
+}
+
+/// The number of commits. A shallow clone has the same few each time: there the beginning of the last one's hash stands for it.
+fn commits() -> Result<usize> {
+    const HASH_DIGITS: &str = "--short=8";
+    if git(&["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        let hash = git(&["rev-parse", HASH_DIGITS, "HEAD"])?;
+        return usize::from_str_radix(hash.trim(), 16).context("understand the hash of the last commit");
+    }
+    let number = git(&["rev-list", "--count", "HEAD"])?;
+    number.trim().parse().context("understand the number of commits")
+}
+
+/// Whether every group that never ran counts as changed.
+fn is_open(commits: usize) -> bool {
+    commits.is_multiple_of(TURNS)
 }
 
 /// The place of the group whose turn it is: changed before unchanged, then never run before longest ago, then by the number of commits.
@@ -125,6 +157,31 @@ mod tests {
     fn groups_that_never_ran_take_turns_by_the_number_of_commits() {
         let places: Vec<usize> = (7..11).map(|commits| turn(&[true; 3], &[None; 3], commits)).collect();
         assert_eq!(places, [1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn of_groups_that_never_ran_those_that_the_last_commits_changed_take_turns() {
+        let changed = [false, true, false, true, false];
+        let places: Vec<usize> = (5..10).map(|commits| turn(&changed, &[None; 5], commits)).collect();
+        assert_eq!(places, [1, 1, 3, 3, 1]);
+        assert_eq!(turn(&[false; 5], &[None; 5], 7), 2, "if none has changed, all do");
+        let last = [Some(1), Some(9), None, None, None];
+        assert_eq!(turn(&changed, &last, 0), 3, "what never ran comes before what has");
+        assert_eq!(
+            turn(&[true, true, false, false, false], &last, 0),
+            0,
+            "what changed comes before what never ran"
+        );
+    }
+
+    #[test]
+    fn every_group_gets_a_turn_that_no_list_of_files_decides() {
+        let groups = group::ALL.len();
+        let commits = (0..TURNS * groups).filter(|commits| is_open(*commits));
+        let mut places: Vec<usize> =
+            commits.map(|commits| turn(&vec![true; groups], &vec![None; groups], commits)).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..groups).collect::<Vec<_>>());
     }
 
     #[test]

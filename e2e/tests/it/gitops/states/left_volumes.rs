@@ -25,6 +25,7 @@ const LEFT: &str = "queue-traces-gateway-1";
 const JOB: &str = "traces-drain-1";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group gitops"]
 async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
     scene::run("left_volumes", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&spec(2)).await?;

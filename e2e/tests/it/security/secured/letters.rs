@@ -19,6 +19,7 @@ const REFUSED: &str = r#"sluice_gateway_dead_letters_refused_total{cause="not_au
 const STOPPED: &str = "sluice_gateway_partitions_stopped";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group security"]
 async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_until_it_may() -> Result<()> {
     let turn = Uses::Servers.turn().await?;
     let secured = Secured::start("unwritable").await?;

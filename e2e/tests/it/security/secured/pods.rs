@@ -113,6 +113,7 @@ impl Own {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "group security"]
 async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
     scene::run("secured_pods", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;

@@ -1,0 +1,100 @@
+//! Every long test is in one group, and every group has what it names.
+
+use std::fs;
+use std::path::Path;
+
+use e2e_stack::paths::workspace;
+
+use super::*;
+
+/// The end-to-end tests that are left out, with their reasons, as their files have them.
+fn marked() -> Vec<(String, String)> {
+    let mut marked = Vec::new();
+    read(&workspace().join("e2e/tests/it"), "", &mut marked);
+    marked
+}
+
+fn read(folder: &Path, module: &str, marked: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let module = format!("{module}{}::", path.file_stem().unwrap().to_str().unwrap());
+        if path.is_dir() {
+            read(&path, &module, marked);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            // Each mark, and what stands between it and the next one, the test's name first.
+            for behind in text.split("#[ignore = \"").skip(1) {
+                let (reason, behind) = behind.split_once("\"]").unwrap();
+                let (_, name) = behind.split_once("fn ").unwrap();
+                let (name, _) = name.split_once('(').unwrap();
+                marked.push((format!("{module}{name}"), reason.to_owned()));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_test_that_is_left_out_is_in_the_group_that_it_names_and_in_no_other() {
+    ensure_found(&marked()).unwrap();
+}
+
+#[test]
+fn a_mark_that_is_not_its_groups_is_found_out() {
+    let test = "scaling::autoscaled::replicas_follow_the_load_and_leave_when_empty";
+    for reason in ["group chart", "group faults-1", "slow", ""] {
+        let mut marked = marked();
+        let mark = marked.iter_mut().find(|(name, _)| name == test).unwrap();
+        reason.clone_into(&mut mark.1);
+        let said = ensure_found(&marked).unwrap_err().to_string();
+        assert!(said.starts_with(test) && said.contains("[\"autoscaled\"]"), "{reason}: {said}");
+    }
+    let nobodys = ("delivery::kill::x".to_owned(), "group delivery".to_owned());
+    let marked: Vec<_> = marked().into_iter().chain([nobodys]).collect();
+    assert!(ensure_found(&marked).is_err(), "no filter finds it");
+}
+
+#[test]
+fn a_test_that_two_groups_find_is_found_out() {
+    let twice = ("storage::gitops::waves::x".to_owned(), "group storage".to_owned());
+    let marked: Vec<_> = marked().into_iter().chain([twice]).collect();
+    let said = ensure_found(&marked).unwrap_err().to_string();
+    assert!(said.contains("[\"storage\", \"gitops\"]"), "{said}");
+}
+
+#[test]
+fn a_filter_without_a_test_is_found_out() {
+    let marked: Vec<_> =
+        marked().into_iter().filter(|(test, _)| !test.contains("delivery::zone::")).collect();
+    let said = ensure_found(&marked).unwrap_err().to_string();
+    assert!(said.contains("delivery::zone::"), "{said}");
+}
+
+#[test]
+fn every_part_of_the_scenarios_is_in_a_group() {
+    let parts: Vec<u32> = ALL
+        .iter()
+        .filter_map(|group| match group.work {
+            Work::Faults(part) => Some(part),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(parts, (1..=FAULT_PARTS).collect::<Vec<_>>());
+}
+
+#[test]
+fn groups_beside_each_other_are_of_different_kinds() {
+    let next = ALL.iter().cycle().skip(1);
+    for (one, next) in ALL.iter().zip(next) {
+        let faults = |group: &Group| matches!(group.work, Work::Faults(_));
+        assert!(one.paths != next.paths && !(faults(one) && faults(next)), "{} and {}", one.name, next.name);
+    }
+}
+
+#[test]
+fn every_file_that_a_group_is_about_is_there() {
+    for group in &ALL {
+        for path in group.paths {
+            assert!(workspace().join(path).exists(), "{}: {path}", group.name);
+        }
+    }
+}
