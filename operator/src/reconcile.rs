@@ -335,7 +335,7 @@ async fn leave(
         }
         None => wanted,
     };
-    let (step, _) = world.shared.scaling.drain_step(pipeline, &workload, wanted, &facts.gateways).await;
+    let (step, _) = world.shared.scaling.drain_step(pipeline, &workload, wanted, facts).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
 }

@@ -118,6 +118,7 @@ impl Rollouts {
             revision: &revision(plan),
             spec: &spec_hash(pipeline),
             plan_hash: &plan_hash(plan),
+            leaving: facts.observed.scaling.drain.as_ref(),
             trouble,
         };
         let step = step(self.now(), &terms, written, &seen);
@@ -179,9 +180,7 @@ impl Rollouts {
     }
 
     fn now(&self) -> Timestamp {
-        let Moment(milliseconds) = (self.clock)();
-        let milliseconds = i64::try_from(milliseconds).unwrap_or(i64::MAX);
-        Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
+        scaling::timestamp((self.clock)())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Remembered>> {

@@ -6,12 +6,13 @@
 //! A poll that brings nothing is a sample too, without partitions: it holds the decision, and never counts as "nothing to do".
 
 use crate::{
-    gateways::{self, Gateway, Said},
+    gateways::{self, Said},
     memory::Key,
     observe::Facts,
     replacement,
     sample::{self, gateway::GatewayNumbers},
 };
+use k8s_openapi::jiff::Timestamp;
 use sluice_crds::{DrainState, DrainStatus, Remembered, ScalingMode, TracePipeline};
 use sluice_plan::{
     Intent, ScalingSeen, WorkloadSeen,
@@ -19,11 +20,13 @@ use sluice_plan::{
     scale::{
         Decision, History, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State, Watched,
         WorkloadSample, decide,
-        drain::{Seen, Step, empty, request, step},
+        drain::{Answer, Request, Seen, Step, empty, request, step},
+        membership::{is_within_session, may_last},
+        workload::ordinal,
     },
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -69,6 +72,12 @@ pub fn now() -> Moment {
     Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// As Kubernetes writes times.
+pub fn timestamp(Moment(milliseconds): Moment) -> Timestamp {
+    let milliseconds = i64::try_from(milliseconds).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
+}
+
 impl Scaling {
     /// By another clock than the system's, as in tests.
     pub fn by(clock: fn() -> Moment) -> Self {
@@ -112,21 +121,53 @@ impl Scaling {
         pipeline: &TracePipeline,
         workload: &WorkloadSeen,
         wanted: u32,
-        gateways: &[Gateway],
+        facts: &Facts,
     ) -> (Step, Vec<u32>) {
         let written = written(pipeline);
         let Some(terms) = terms(pipeline) else {
             // What is wrong with the spec is said by the plan, which is none then.
             return (Step { replicas: workload.wanted, next: written.cloned() }, Vec::new());
         };
-        let answers = match request(written) {
-            Some((request, ordinals)) => gateways::request_all(request, ordinals, gateways).await,
+        let mut answers = match request(written) {
+            Some((request, ordinals)) => gateways::request_all(request, ordinals, &facts.gateways).await,
             None => [].into(),
         };
-        let running = gateways.iter().map(|gateway| gateway.ordinal).collect();
+        // Where all leave, nobody waits for the partitions of any of them.
+        let stays_some = wanted > 0;
+        let away = if stays_some { self.away(facts) } else { Vec::new() };
+        if let Some((Request::Drain, _)) = request(written)
+            && stays_some
+        {
+            self.keep_members(written, facts, &away, &mut answers);
+        }
+        let running = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
         let empty = empty(written, &answers);
-        let seen = Seen { current: workload.wanted, wanted, running, answers };
+        let seen = Seen { current: workload.wanted, wanted, running, away, answers };
         (step((self.clock)(), terms, written, &seen), empty)
+    }
+
+    /// Gateways whose pods are there, do not run, and may still be members of the group.
+    fn away(&self, facts: &Facts) -> Vec<u32> {
+        let now = timestamp(self.now());
+        facts.pods.iter().filter(|pod| may_last(pod, now)).filter_map(ordinal).collect()
+    }
+
+    /// Has gateways that leave count as gone only once the group has forgotten them. A pod that is not there at all is about to be made again:
+    /// a session after gateways were told to leave, its own is over.
+    fn keep_members(
+        &self,
+        written: Option<&DrainStatus>,
+        facts: &Facts,
+        away: &[u32],
+        answers: &mut BTreeMap<u32, Answer>,
+    ) {
+        let is_early = written.is_some_and(|drain| is_within_session(drain.since.0, timestamp(self.now())));
+        for (one, answer) in answers.iter_mut().filter(|(_, answer)| **answer == Answer::Gone) {
+            let has_pod = facts.pods.iter().filter_map(ordinal).any(|ordinal| ordinal == *one);
+            if away.contains(one) || (!has_pod && is_early) {
+                *answer = Answer::Away;
+            }
+        }
     }
 
     /// Forgets a pipeline that is gone, or whose number is not decided here any more.

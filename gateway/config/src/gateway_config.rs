@@ -106,6 +106,10 @@ fn record_batch_bytes_max() -> ByteSize {
     RECORD_BATCH_BYTES_DEFAULT
 }
 
+/// Seconds after which the group takes a member for gone that sends no heartbeat (`session.timeout.ms`): what Kafka's own consumer has since
+/// 3.0, and the brokers' default for the new protocol. Until then nobody else reads the partitions of a gateway that ended.
+pub const SESSION_SECONDS: u32 = 45;
+
 /// The protocol between the members of a consumer group and its coordinator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupProtocol {

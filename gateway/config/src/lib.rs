@@ -28,7 +28,7 @@ pub use durability::Durability;
 pub use gateway_config::{
     Admin, ClickHouse, Commit, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
     InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
-    QueueMode, Shutdown, Sink, Source,
+    QueueMode, SESSION_SECONDS, Shutdown, Sink, Source,
 };
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};

@@ -4,7 +4,9 @@
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
 use crate::{refusal::LIMIT_PROPERTY, security::security_settings};
-use sluice_gateway_config::{GroupProtocol, Kafka, SecretFileError, budget::ANSWER_BYTES_MIN};
+use sluice_gateway_config::{
+    GroupProtocol, Kafka, SESSION_SECONDS, SecretFileError, budget::ANSWER_BYTES_MIN,
+};
 use std::time::Duration;
 
 /// Who this consumer is.
@@ -19,9 +21,6 @@ pub struct Identity {
     /// same zone, which costs no traffic between zones.
     pub rack: Option<String>,
 }
-
-/// How long the group waits for a silent member. Longer than a pod needs to come back, so that a restart moves nothing.
-pub const SESSION_TIMEOUT_MS: u32 = 45_000;
 
 /// How often topics are looked at, and so how late added partitions are found. Chosen: sooner than a pod can be started for them, so that
 /// those find them that know what was there before; and a small request every ten seconds.
@@ -106,7 +105,8 @@ fn membership(protocol: GroupProtocol, identity: &Identity) -> Vec<(&'static str
             let mut settings = vec![
                 // A rebalance takes only what moves; the rest is read on.
                 ("partition.assignment.strategy", "cooperative-sticky".into()),
-                ("session.timeout.ms", SESSION_TIMEOUT_MS.to_string()),
+                // Longer than a pod needs to come back, so that a restart moves nothing.
+                ("session.timeout.ms", (SESSION_SECONDS * 1_000).to_string()),
                 ("heartbeat.interval.ms", "3000".into()),
             ];
             settings.extend(identity.instance_id.iter().map(|id| ("group.instance.id", id.clone())));

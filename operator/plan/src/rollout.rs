@@ -25,7 +25,10 @@ pub use terms::Terms;
 use crate::{Plan, WorkloadSeen, hash, objects};
 use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
+use sluice_crds::{DrainState, DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
+
+/// Seconds that a rollout waits for gateways that leave. Chosen: one that can insert is empty within seconds.
+const LEAVING_SECONDS_MAX: i64 = 60;
 
 /// What is planned, and what there is.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub struct Seen<'a> {
     pub spec: &'a str,
     /// The hash of the planned StatefulSet, by which one is known that carries no revision.
     pub plan_hash: &'a str,
+    /// Gateways on their way out.
+    pub leaving: Option<&'a DrainStatus>,
     /// What the first gateway has trouble with by its own account, and the others have not.
     pub trouble: Option<String>,
 }
@@ -66,6 +71,8 @@ pub enum Template {
     Planned,
     /// The one that is remembered.
     Proved,
+    /// The one that it has.
+    Live,
 }
 
 /// What a StatefulSet remembers to go back to.
@@ -112,6 +119,7 @@ pub fn step(now: Timestamp, terms: &Terms, written: Option<&RolloutStatus>, seen
     let Some(workload) = seen.workload else { return turn.first() };
     turn.gone_back(workload).unwrap_or_else(|| match written {
         Some(written) if turn.is_under_way(workload, written) => turn.go_on(workload, written),
+        Some(written) if turn.waits_for_leaving(workload) => turn.stay(workload, written),
         _ => turn.begin(workload),
     })
 }
@@ -184,6 +192,26 @@ impl<'a> Turn<'a> {
     fn is_under_way(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
         let is_given = self.live(workload) == Some(self.seen.revision);
         is_given && self.is_of(written) && written.state != RolloutState::RolledBack
+    }
+
+    /// Whether nothing is begun yet because gateways leave: the first to be tried would be one of them, whose end takes its partitions from
+    /// everybody until its session is over. In time, for what keeps them from leaving may be what is to be changed.
+    fn waits_for_leaving(&self, workload: &WorkloadSeen) -> bool {
+        let leaving = self.seen.leaving.filter(|drain| drain.state == DrainState::Draining);
+        let is_given = self.live(workload) == Some(self.seen.revision);
+        !is_given
+            && leaving.is_some_and(|drain| seconds_between(drain.since.0, self.now) < LEAVING_SECONDS_MAX)
+    }
+
+    /// Everything is as it is, but for gateways that leave.
+    fn stay(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> Step {
+        Step {
+            next: written.clone(),
+            template: Template::Live,
+            partition: workload.partition,
+            memory: if workload.proved.is_some() { Memory::Kept } else { Memory::Nothing },
+            replicas: self.seen.replicas.min(workload.wanted),
+        }
     }
 
     /// The revision that the StatefulSet has, by our own account.

@@ -16,6 +16,7 @@ mod cause;
 pub mod drain;
 mod gate;
 mod limit;
+pub mod membership;
 mod memory;
 mod numbers;
 mod pace;

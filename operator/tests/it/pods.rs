@@ -188,6 +188,21 @@ impl Pods {
         });
     }
 
+    /// Its pod is told to end, and has a moment for it.
+    pub fn ends(&self, ordinal: usize) {
+        let now = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
+        self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+            pod["metadata"]["deletionTimestamp"] = now.into();
+        });
+    }
+
+    /// The StatefulSet has made its pod again, and it runs.
+    pub fn is_back(&self, ordinal: usize) {
+        self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+            pod["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        });
+    }
+
     /// From now on it answers nobody.
     pub fn falls_silent(&self, ordinal: usize) {
         self.all[ordinal].serving.iter().for_each(JoinHandle::abort);

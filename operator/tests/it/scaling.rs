@@ -3,6 +3,7 @@
 use crate::{bench::Bench, pods::Pods};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
+use sluice_gateway_config::SESSION_SECONDS;
 use sluice_plan::scale::Moment;
 use std::{cell::Cell, time::Duration};
 
@@ -138,6 +139,49 @@ async fn gateways_that_are_too_many_leave_once_they_are_empty() {
     scene.bench.settle("prod").await;
     assert!(scene.said()["drain"].is_null());
     assert_eq!(scene.bench.condition("prod", "Ready"), "True Running");
+}
+
+#[tokio::test]
+async fn one_that_ends_as_it_is_to_leave_is_waited_for_and_nothing_is_tried_meanwhile() {
+    let mut scene = Scene::with(4, json!({"mode": "Fixed"})).await;
+    let image = |scene: &Scene| {
+        let workload = scene.bench.server.get("statefulsets/prod-gateway").unwrap();
+        workload["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+    };
+    let before = image(&scene);
+    // It was evicted, and its pod ends.
+    scene.pods.ends(3);
+    scene.change_spec(|spec| {
+        spec["replicas"] = 2.into();
+        spec["gateway"] = json!({"image": "other:1"});
+    });
+    for _ in 0..3 {
+        scene.bench.reconcile("prod").await.unwrap();
+    }
+    assert_eq!((scene.told(2).first().cloned(), scene.told(3)), (Some("/drain".to_owned()), vec![]));
+    assert_eq!((scene.replicas(), scene.said()["drain"]["reason"].clone()), (4, "1 of 2 are empty".into()));
+    assert_eq!(image(&scene), before, "the first to be tried would be one that leaves");
+    // It is back, and is asked.
+    scene.pods.is_back(3);
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!((scene.told(3), scene.replicas()), (vec!["/drain".to_owned()], 2));
+    assert_eq!(image(&scene), before);
+    scene.control().await;
+    scene.bench.reconcile("prod").await.unwrap();
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!(image(&scene), "other:1");
+    let rollout = scene.bench.server.get("tracepipelines/prod").unwrap()["status"]["rollout"].clone();
+    assert_eq!(rollout["state"], "Canary", "{rollout}");
+}
+
+#[tokio::test]
+async fn one_that_ended_longer_ago_than_its_session_lasts_has_left() {
+    let scene = Scene::with(2, json!({"mode": "Fixed"})).await;
+    scene.pods.ends(1);
+    pass(u64::from(SESSION_SECONDS));
+    scene.change_spec(|spec| spec["replicas"] = 1.into());
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!(scene.replicas(), 1);
 }
 
 #[tokio::test]

@@ -15,11 +15,11 @@ use crate::{
     rollout::{Memory, Step, Template},
 };
 use k8s_openapi::api::{
-    apps::v1::{RollingUpdateStatefulSetStrategy, StatefulSet},
+    apps::v1::{RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec},
     core::v1::PodTemplateSpec,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pod template that gateways were ready with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,6 +78,10 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
     });
     let spec = planned.spec.get_or_insert_default();
     let annotations = planned.metadata.annotations.get_or_insert_default();
+    if let (Template::Live, Some(live)) = (step.template, live) {
+        stay(spec, annotations, live);
+        return planned;
+    }
     let mut shown = revision(&spec.template);
     if let (Template::Proved, Some(proved)) = (step.template, &proved) {
         spec.template = proved.template.clone();
@@ -108,6 +112,19 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
         });
     }
     planned
+}
+
+/// Everything that belongs to the template is what the StatefulSet has, however far a rollout of it got.
+fn stay(spec: &mut StatefulSetSpec, annotations: &mut BTreeMap<String, String>, live: &StatefulSet) {
+    if let Some(has) = &live.spec {
+        spec.template = has.template.clone();
+        spec.update_strategy.clone_from(&has.update_strategy);
+    }
+    let noted = live.metadata.annotations.as_ref();
+    for key in [PLAN_HASH, REVISION, SOURCE_VERSION, FAILED_REVISION, PROVED_TEMPLATE] {
+        annotations.remove(key);
+        annotations.extend(noted.and_then(|all| all.get(key)).map(|value| (key.to_owned(), value.clone())));
+    }
 }
 
 /// Names of the configs that pods of a StatefulSet read: those of its template, and of the one that it may go back to.

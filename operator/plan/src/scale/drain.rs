@@ -70,8 +70,11 @@ pub enum Request {
 /// What one gateway answered, or why it did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// There is no such pod, or none that runs.
+    /// There is no such pod, or none that runs, and the group has forgotten it.
     Gone,
+    /// Its pod ended or was made a moment ago: the group may still count it as a member ([`super::membership`]), so that nobody else
+    /// reads its partitions. Once it runs again it can be asked, and leaves the group at once.
+    Away,
     /// It knows no such request: an older gateway, which leaves by itself when it is told to end.
     Unknown,
     /// It does as it was asked. To be drained is to have no blocks and nothing uncommitted.
@@ -102,6 +105,8 @@ pub struct Seen {
     pub wanted: u32,
     /// Ordinals of pods that run.
     pub running: Vec<u32>,
+    /// Ordinals of pods that do not run and may still be members of the group.
+    pub away: Vec<u32>,
     /// Answers to what [`request`] asked for.
     pub answers: BTreeMap<u32, Answer>,
 }
@@ -140,7 +145,7 @@ pub fn step(now: Moment, terms: Terms, written: Option<&DrainStatus>, seen: &See
 
 fn begin(now: Moment, seen: &Seen) -> Step {
     let leaving = seen.wanted..seen.current;
-    if !seen.running.iter().any(|ordinal| leaving.contains(ordinal)) {
+    if !seen.running.iter().chain(&seen.away).any(|ordinal| leaving.contains(ordinal)) {
         return Step { replicas: seen.wanted, next: None };
     }
     let drain = DrainStatus {
@@ -272,6 +277,7 @@ const NAMED_MAX: usize = 3;
 fn named(held: &[(u32, Answer)]) -> String {
     let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
         Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
+        Answer::Away => format!("gateway {ordinal} does not run, and the group may still wait for it"),
         _ => format!("gateway {ordinal} does not answer"),
     });
     let mut words: Vec<String> = words.collect();
@@ -308,7 +314,13 @@ mod tests {
     const TERMS: Terms = Terms { timeout_seconds: 60, on_timeout: OnTimeout::Abort };
 
     fn seen(current: u32, wanted: u32, answers: &[(u32, Answer)]) -> Seen {
-        Seen { current, wanted, running: (0..current).collect(), answers: answers.iter().copied().collect() }
+        Seen {
+            current,
+            wanted,
+            running: (0..current).collect(),
+            away: Vec::new(),
+            answers: answers.iter().copied().collect(),
+        }
     }
 
     fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
@@ -360,6 +372,23 @@ mod tests {
     fn without_pods_nobody_is_waited_for() {
         let none = Seen { running: vec![0], ..seen(3, 1, &[]) };
         assert_eq!(step(Moment(0), TERMS, None, &none), Step { replicas: 1, next: None });
+    }
+
+    #[test]
+    fn one_that_the_group_still_waits_for_has_not_left() {
+        let ends = Seen { running: vec![0, 1], away: vec![3], ..seen(4, 2, &[]) };
+        let begun = step(Moment(0), TERMS, None, &ends);
+        assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 2..4))));
+        let away = Seen { answers: [(2, Answer::Gone), (3, Answer::Away)].into(), ..ends };
+        let waited = step(Moment(0), TERMS, begun.next.as_ref(), &away);
+        assert_eq!(waited.replicas, 4);
+        let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
+        assert_eq!(
+            late.next.unwrap().reason,
+            "not empty within 60 s: gateway 3 does not run, and the group may still wait for it"
+        );
+        let stays = Seen { away: vec![1], ..away };
+        assert_eq!(step(Moment(0), TERMS, None, &stays), Step { replicas: 2, next: None });
     }
 
     #[test]

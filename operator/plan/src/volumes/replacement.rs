@@ -182,7 +182,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         (Answer::Holds { blocks }, _) => {
             format!("it holds {}, or something that is not committed", in_words(blocks))
         }
-        (Answer::Gone, _) => "it does not run".to_owned(),
+        (Answer::Gone | Answer::Away, _) => "it does not run".to_owned(),
         (Answer::Unknown, _) => "its version cannot be drained".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
     };
@@ -210,7 +210,7 @@ fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         && now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     match seen.answer {
         _ if is_over && !seen.may_go_on => Step::default(),
-        Answer::Done | Answer::Damaged | Answer::Gone | Answer::Unknown => Step::default(),
+        Answer::Done | Answer::Damaged | Answer::Gone | Answer::Away | Answer::Unknown => Step::default(),
         Answer::Holds { .. } | Answer::Silent => {
             changed(written, DrainState::Resuming, now, written.reason.clone())
         }

@@ -447,7 +447,7 @@ proptest! {
             // What is asked follows from what is written, so that an operator that begins anew asks the same.
             let asked = request(written.as_ref()).map_or(0..0, |(_, ordinals)| ordinals);
             let answers = asked.map(|ordinal| (ordinal, said[usize::try_from(ordinal).unwrap()])).collect();
-            let seen = Seen { current: gateways, wanted: 0, running: (0..gateways).collect(), answers };
+            let seen = Seen { current: gateways, wanted: 0, running: (0..gateways).collect(), away: Vec::new(), answers };
             let next = step(now, terms, written.as_ref(), &seen);
             if next.replicas == 0 {
                 let all_empty = seen.answers.values().all(|answer| matches!(answer, Answer::Done | Answer::Gone));

@@ -177,6 +177,34 @@ fn without_a_way_back_it_stays_as_far_as_it_got_and_goes_on_when_it_is_well() {
 }
 
 #[test]
+fn nothing_is_tried_while_gateways_leave_for_a_minute_at_the_most() {
+    let mut model = Model::running(4);
+    model.leave(2);
+    model.edit("good-1");
+    let status = model.status.clone();
+    let step = model.look(true, true);
+    assert_eq!((step.template, step.replicas, &model.status), (Template::Live, 4, &status));
+    model.wanted.2 = 2;
+    assert_eq!(model.look(true, true).replicas, 2, "those that leave are taken away meanwhile");
+    model.pass(59);
+    model.control();
+    assert_eq!(model.look(true, true).template, Template::Live);
+    model.leaving = None;
+    model.look(true, true);
+    assert_eq!((model.state(), model.partition), (Some(RolloutState::Canary), 1), "of those that stay");
+    model.settle();
+    assert_eq!((model.state(), model.revisions()), (Some(RolloutState::Complete), vec!["good-1"; 2]));
+    // What is to be changed may be what keeps them from leaving.
+    model.leave(1);
+    model.edit("good-2");
+    model.pass(60);
+    assert_eq!(model.look(true, true).next.state, RolloutState::Canary);
+    // One that is under way goes on.
+    model.leave(1);
+    assert_eq!(model.look(true, true).template, Template::Planned);
+}
+
+#[test]
 fn gateways_are_added_once_the_canary_has_passed() {
     let mut model = Model::running(2);
     model.edit("good-1");
@@ -235,6 +263,8 @@ fn there_is_nothing_to_try_while_nothing_runs() {
 enum Event {
     Edit(&'static str),
     Scale(u32),
+    Leave(u32),
+    Left,
     Look { applies: bool, writes: bool },
     Control,
     StartPods,
@@ -250,6 +280,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         2 => revision.prop_map(Event::Edit),
         1 => (2u32..6).prop_map(Event::Scale),
+        1 => (0u32..6).prop_map(Event::Leave),
+        1 => Just(Event::Left),
         6 => Just(Event::Look { applies: true, writes: true }),
         2 => look,
         6 => Just(Event::Control),
@@ -266,6 +298,8 @@ fn happen(model: &mut Model, event: &Event) {
     match event {
         Event::Edit(revision) => model.edit(revision),
         Event::Scale(replicas) => model.wanted.2 = *replicas,
+        Event::Leave(target) => model.leave(*target),
+        Event::Left => model.leaving = None,
         Event::Look { applies, writes } => drop(model.look(*applies, *writes)),
         Event::Control => model.control(),
         Event::StartPods => model.start_pods(),

@@ -1,8 +1,11 @@
 //! A StatefulSet, its controller and its kubelet, as far as a rollout meets them: one revision is one word, and those that begin with
 //! `bad` never become ready.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use sluice_crds::{RolloutState, RolloutStatus, RolloutStrategy};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
+use sluice_crds::{DrainState, DrainStatus, RolloutState, RolloutStatus, RolloutStrategy};
 use sluice_plan::{
     FailedSeen, GatewaySeen, ProvedSeen, WorkloadSeen,
     rollout::{Memory, Seen, Step, Template, Terms, step, stuck},
@@ -37,6 +40,8 @@ pub struct Model {
     /// What the spec asks for: revision, a number that rises with each edit, replicas.
     pub wanted: (String, u32, u32),
     pub status: Option<RolloutStatus>,
+    /// Gateways on their way out.
+    pub leaving: Option<DrainStatus>,
     /// The template that the StatefulSet has, and the one that it remembers.
     pub template: String,
     pub proved: Option<String>,
@@ -60,6 +65,7 @@ impl Model {
             terms: terms(),
             wanted: ("good-0".into(), 0, replicas),
             status: None,
+            leaving: None,
             template: "good-0".into(),
             proved: None,
             failed: None,
@@ -132,6 +138,7 @@ impl Model {
             revision: &revision,
             spec: &spec,
             plan_hash: &revision,
+            leaving: self.leaving.as_ref(),
             trouble: None,
         };
         let step = step(self.now, &self.terms, self.status.as_ref(), &seen);
@@ -161,16 +168,30 @@ impl Model {
         let template = match step.template {
             Template::Planned => planned.to_owned(),
             Template::Proved => self.proved.clone().expect("there is something to go back to"),
+            Template::Live => self.template.clone(),
         };
-        self.failed = (step.template == Template::Proved).then(|| FailedSeen {
-            revision: step.next.revision.clone(),
-            spec: step.next.failed_spec.clone().unwrap(),
-            message: step.next.message.clone(),
-        });
+        if step.template != Template::Live {
+            self.failed = (step.template == Template::Proved).then(|| FailedSeen {
+                revision: step.next.revision.clone(),
+                spec: step.next.failed_spec.clone().unwrap(),
+                message: step.next.message.clone(),
+            });
+        }
         let is_change =
             template != self.template || step.partition != self.partition || step.replicas != self.replicas;
         self.is_observed &= !is_change;
         (self.template, self.partition, self.replicas) = (template, step.partition, step.replicas);
+    }
+
+    /// Gateways from this one on are told to leave.
+    pub fn leave(&mut self, target: u32) {
+        self.leaving = Some(DrainStatus {
+            state: DrainState::Draining,
+            target,
+            from: self.replicas,
+            since: Time(self.now),
+            reason: String::new(),
+        });
     }
 
     /// One turn of the StatefulSet controller, of a StatefulSet that is Parallel.

@@ -71,6 +71,7 @@ fn stepped(written: &RolloutStatus, workload: &WorkloadSeen, trouble: Option<&st
         revision: "new",
         spec: "spec",
         plan_hash: "plan",
+        leaving: None,
         trouble: trouble.map(Into::into),
     };
     step(now(), &terms, Some(written), &seen)
@@ -181,6 +182,7 @@ fn live(pipeline: &TracePipeline) -> StatefulSet {
         revision: &revision(&plan),
         spec: &spec_hash(pipeline),
         plan_hash: &plan_hash(&plan),
+        leaving: None,
         trouble: None,
     };
     let step = step(now(), &terms(), None, &first);
@@ -209,6 +211,7 @@ fn look(
         revision: &revision(&plan),
         spec: &spec_hash(pipeline),
         plan_hash: &plan_hash(&plan),
+        leaving: None,
         trouble: None,
     };
     let step = step(now(), &terms(), written, &seen);
@@ -252,6 +255,19 @@ fn what_is_gone_back_to_is_the_very_template_that_ran() {
     let seen = WorkloadSeen::of(&sent, &[]);
     assert_eq!(seen.revision.as_deref(), Some(rest.next.revision.as_str()));
     assert_eq!(seen.proved.unwrap().image.as_deref(), Some("sluice-gateway:0.1.0"));
+}
+
+#[test]
+fn a_workload_whose_gateways_leave_keeps_all_that_belongs_to_its_template() {
+    let ran = live(&sample("tracepipeline.yaml"));
+    let (rest, _) = look(&sample("tracepipeline.yaml"), &ran, None);
+    let (canary, tried) = look(&with("/spec/gateway/image", json!("other:1")), &ran, Some(&rest.next));
+    let edited = with("/spec/gateway/logLevel", json!("debug"));
+    let plan = planned(&edited, &observed(&edited, 12));
+    let stays = Step { template: Template::Live, replicas: 2, ..canary };
+    let sent = build(&plan).rolled(&stays, Some(&tried)).into_parts().workload.unwrap();
+    assert_eq!(sent.metadata.annotations, tried.metadata.annotations);
+    assert_eq!(sent.spec, tried.spec);
 }
 
 #[test]

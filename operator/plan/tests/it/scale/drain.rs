@@ -20,8 +20,17 @@ const STEP_SECONDS: u64 = 2;
 struct Pod {
     drained: bool,
     blocks: u64,
-    silent: bool,
     is_older: bool,
+    reach: Reach,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Reach {
+    #[default]
+    Answers,
+    Silent,
+    /// It ended, and the group still counts it as a member.
+    Away,
 }
 
 /// What happens in one turn.
@@ -41,6 +50,7 @@ enum Event {
     /// A gateway gets blocks, or becomes silent, or answers again, or is replaced.
     Blocks(u32, u64),
     Silent(u32, bool),
+    End(u32),
     Restart(u32),
     /// Time passes.
     Wait(u64),
@@ -70,8 +80,11 @@ impl World {
 
     fn answer(&mut self, ordinal: u32, asked: Request) -> Answer {
         let Some(pod) = self.pods.get_mut(ordinal as usize) else { return Answer::Gone };
-        if pod.silent {
-            return Answer::Silent;
+        match (pod.reach, asked) {
+            (Reach::Away, Request::Drain) => return Answer::Away,
+            (Reach::Away, Request::Resume) => return Answer::Gone,
+            (Reach::Silent, _) => return Answer::Silent,
+            (Reach::Answers, _) => {}
         }
         if pod.is_older {
             return Answer::Unknown;
@@ -84,12 +97,10 @@ impl World {
     }
 
     fn look(&mut self, asks: u8, writes_replicas: bool, writes_status: bool) {
-        let mut seen = Seen {
-            current: self.replicas,
-            wanted: self.wanted,
-            running: (0..u32::try_from(self.pods.len()).unwrap()).collect(),
-            answers: [].into(),
-        };
+        let all = 0..u32::try_from(self.pods.len()).unwrap();
+        let (away, running) = all.partition(|ordinal| self.pods[*ordinal as usize].reach == Reach::Away);
+        let mut seen =
+            Seen { current: self.replicas, wanted: self.wanted, running, away, answers: [].into() };
         if let Some((asked, ordinals)) = request(self.written.as_ref()) {
             let reached = ordinals.filter(|ordinal| asks >> ordinal & 1 == 1);
             seen.answers = reached.map(|ordinal| (ordinal, self.answer(ordinal, asked))).collect();
@@ -115,7 +126,10 @@ impl World {
                     >= self.written.as_ref().map_or(0, since_ms) + u64::from(TIMEOUT_SECONDS) * 1_000;
             let empty = pod.drained && pod.blocks == 0;
             let answer = seen.answers.get(&ordinal);
-            assert!(empty || pod.is_older || forced, "{ordinal} of {self:?} was taken away: {answer:?}");
+            assert!(
+                empty || (pod.is_older && pod.reach != Reach::Away) || forced,
+                "{ordinal} of {self:?} was taken away: {answer:?}"
+            );
         }
     }
 
@@ -133,7 +147,15 @@ impl World {
                     pod.blocks = if pod.drained { pod.blocks.min(blocks) } else { blocks }
                 });
             }
-            Event::Silent(ordinal, silent) => self.change(ordinal, |pod| pod.silent = silent),
+            Event::Silent(ordinal, silent) => {
+                let reach = if silent { Reach::Silent } else { Reach::Answers };
+                self.change(ordinal, |pod| pod.reach = reach);
+            }
+            Event::End(ordinal) => {
+                self.change(ordinal, |pod| {
+                    *pod = Pod { is_older: pod.is_older, reach: Reach::Away, ..Pod::default() }
+                });
+            }
             Event::Restart(ordinal) => {
                 self.change(ordinal, |pod| *pod = Pod { is_older: pod.is_older, ..Pod::default() });
             }
@@ -163,6 +185,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..=PODS_MAX).prop_map(Event::Want),
         2 => (ordinal(), 0u64..3).prop_map(|(ordinal, blocks)| Event::Blocks(ordinal, blocks)),
         1 => (ordinal(), any::<bool>()).prop_map(|(ordinal, silent)| Event::Silent(ordinal, silent)),
+        1 => ordinal().prop_map(Event::End),
         1 => ordinal().prop_map(Event::Restart),
         1 => (0u64..200).prop_map(Event::Wait),
     ]
@@ -187,7 +210,7 @@ proptest! {
         // Left alone: everybody answers, what is drained gets empty, and the operator is not interrupted.
         for _ in 0..CALM_STEPS {
             for pod in &mut world.pods {
-                pod.silent = false;
+                pod.reach = Reach::Answers;
                 pod.blocks = if pod.drained { 0 } else { pod.blocks };
             }
             world.happen(&WHOLE);

@@ -56,6 +56,7 @@ impl Cluster {
             current: self.live.replicas,
             wanted,
             running: self.pods.keys().copied().collect(),
+            away: Vec::new(),
             answers: BTreeMap::new(),
         };
         if let Some((asked, ordinals)) = request(written.as_ref()) {
