@@ -11,6 +11,7 @@ use crate::{
     scaling,
 };
 use sluice_plan::{
+    message_window::MessageWindow,
     observed::MessagesSeen,
     scale::Moment,
     sink::{self, SinkSeen, Watched},
@@ -30,7 +31,7 @@ pub struct Said {
     pub told: Told,
     /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
     pub messages_lost: BTreeMap<u32, i64>,
-    /// What they have counted of messages; `None` when none of them said it.
+    /// What they have counted of messages lately; `None` when none of them said it.
     pub messages: Option<MessagesSeen>,
     /// Whether what they insert comes through.
     pub sink: SinkSeen,
@@ -44,6 +45,8 @@ struct Known {
     said: Said,
     /// What is known of the inserts of each, by its number.
     inserts: BTreeMap<u32, Watched>,
+    /// What each has counted of messages, by its number.
+    windows: BTreeMap<u32, MessageWindow>,
 }
 
 /// What was said of each pipeline.
@@ -87,31 +90,45 @@ impl Telling {
             .iter()
             .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
         let messages_lost = lost.collect();
-        let texts = answers.iter().filter_map(|answer| answer.text.as_deref().ok());
-        let messages = texts.filter_map(messages::read).reduce(MessagesSeen::and);
-        let mut inserts = self.inserts(key, &ready);
+        let (mut inserts, mut windows) = self.watched(key, &ready);
+        let mut messages: Option<MessagesSeen> = None;
         for answer in &answers {
             if let (Some(watched), Some(now)) =
                 (inserts.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(inserts_of))
             {
                 *watched = watched.look(now);
             }
+            if let (Some(window), Some(counted)) =
+                (windows.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(messages::read))
+            {
+                let lately;
+                (*window, lately) = window.look(Moment(now), counted);
+                messages = Some(messages.unwrap_or_default().and(lately));
+            }
         }
         let sink = sink::together(inserts.values());
         let said = Said { told: together(&told), messages_lost, messages, sink };
         if !answers.is_empty() {
-            let known = Known { at: Moment(now), by: ready, said: said.clone(), inserts };
+            let known = Known { at: Moment(now), by: ready, said: said.clone(), inserts, windows };
             self.known().insert(key.clone(), known);
         }
         said
     }
 
-    /// What is known of the inserts of those that are ready; of one that is new, nothing.
-    fn inserts(&self, key: &Key, ready: &[Gateway]) -> BTreeMap<u32, Watched> {
+    /// What is known of those that are ready: of their inserts and of their messages. Of one that is new, nothing.
+    fn watched(
+        &self,
+        key: &Key,
+        ready: &[Gateway],
+    ) -> (BTreeMap<u32, Watched>, BTreeMap<u32, MessageWindow>) {
         let known = self.known();
-        let before = known.get(key).map(|known| &known.inserts);
-        let of = |ordinal: u32| before.and_then(|before| before.get(&ordinal)).copied().unwrap_or_default();
-        ready.iter().map(|gateway| (gateway.ordinal, of(gateway.ordinal))).collect()
+        let before = known.get(key);
+        let of = |ordinal: u32| {
+            let inserts = before.and_then(|before| before.inserts.get(&ordinal)).copied();
+            let window = before.and_then(|before| before.windows.get(&ordinal)).copied();
+            ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
+        };
+        ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
     }
 
     /// Forgets a pipeline that is gone.

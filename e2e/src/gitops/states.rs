@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 57] = [
+pub const ALL: [State; 58] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -51,7 +51,7 @@ pub const ALL: [State; 57] = [
     // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.
     ("left-alone-unready", "Progressing", "InProgress"),
     ("malformed", "Degraded", "Failed"),
-    ("messages-rejected", "Healthy", "Current"),
+    ("messages-rejected", "Progressing", "InProgress"),
     ("messages-without-spans", "Healthy", "Current"),
     ("not-asked", "Progressing", "InProgress"),
     ("not-expandable", "Degraded", "Failed"),
@@ -62,6 +62,7 @@ pub const ALL: [State; 57] = [
     ("rolled-back", "Degraded", "Failed"),
     ("rolling", "Progressing", "InProgress"),
     ("rollout-failed", "Degraded", "Failed"),
+    ("rows-refused", "Progressing", "InProgress"),
     ("running", "Healthy", "Current"),
     ("scaled-by-others", "Healthy", "Current"),
     ("scaled-by-the-operator", "Healthy", "Current"),

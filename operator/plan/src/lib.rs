@@ -17,6 +17,7 @@ mod gateway_config;
 mod hash;
 mod image;
 pub mod lifecycle;
+pub mod message_window;
 pub mod names;
 mod news;
 pub mod objects;

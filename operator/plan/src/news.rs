@@ -1,6 +1,7 @@
-//! What a person wants to read once, when it happens: that messages were lost, that a topic has more partitions, and that somebody else
-//! sets the number of gateways. Two statuses in, words out; that something is still so is no news.
+//! What a person wants to read once, when it happens: that messages were lost, that messages or rows become dead letters, that a topic has
+//! more partitions, and that somebody else sets the number of gateways. Two statuses in, words out; that something is still so is no news.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_crds::{
     TopicStatus, TracePipelineStatus,
     status::{condition, reason},
@@ -22,7 +23,31 @@ pub struct News {
 /// What happened between two statuses of one pipeline.
 pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<News> {
     let grown = after.topics.iter().filter_map(|topic| grown(before, topic, after));
-    lost(before, after).into_iter().chain(grown).chain(contested(before, after)).collect()
+    let refused = [
+        (condition::SOURCE_REACHABLE, reason::MESSAGES_REJECTED),
+        (condition::SINK_REACHABLE, reason::ROWS_REFUSED),
+    ];
+    let refused =
+        refused.into_iter().filter_map(|(kind, reason)| refused_anew(before, after, (kind, reason)));
+    let told = lost(before, after).into_iter().chain(grown).chain(contested(before, after));
+    told.chain(refused).collect()
+}
+
+/// Some messages or rows become dead letters, or more of them than was said. That all of them do is told with `Ready`.
+fn refused_anew(
+    before: &TracePipelineStatus,
+    after: &TracePipelineStatus,
+    (kind, reason): (&str, &'static str),
+) -> Option<News> {
+    let said = |status: &TracePipelineStatus| {
+        let mut all = status.conditions.iter();
+        let is_it =
+            |found: &&Condition| found.type_ == kind && found.reason == reason && found.status == "True";
+        Some(all.find(is_it)?.message.clone())
+    };
+    let words = said(after).filter(|now| said(before).as_ref() != Some(now))?;
+    let action = if reason == reason::ROWS_REFUSED { "Insert" } else { "Read" };
+    Some(News { reason, is_bad: true, action, words })
 }
 
 fn contested(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {

@@ -19,7 +19,7 @@ pub use gateway::GatewaySeen;
 pub use hindrance::Hindrance;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
-pub use messages::{MessagesSeen, Unreadable};
+pub use messages::{MessagesSeen, Share, Unreadable};
 pub(crate) use schema::is_said_by_the_job;
 pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
@@ -64,7 +64,7 @@ pub struct Observed {
     /// Messages that each gateway says Kafka deleted before they were read, since it was started, by its number; of those alone that
     /// have said it.
     pub messages_lost: BTreeMap<u32, i64>,
-    /// What gateways have counted of the messages that they took from Kafka; `None` when none said it.
+    /// What gateways have counted lately of the messages that they took from Kafka; `None` when none said it.
     pub messages: Option<MessagesSeen>,
     /// Whether what gateways insert comes through.
     pub sink: SinkSeen,

@@ -109,12 +109,12 @@ async fn messages_that_gateways_reject_stand_in_a_condition() {
     let (mut bench, pods) = saying(ONCE).await;
     assert_eq!(bench.condition("prod", "SourceReachable"), "True Ok", "older gateways do not say it");
     let far_ahead = 4_000_000_000_u64;
-    for (without_spans, rejected_at, expected) in [
-        (0, 0, "True Ok"),
-        (10_u64, 0, "True MessagesWithoutSpans"),
-        (0, 1_000_000_000, "True Ok"),
-        (0, far_ahead, "True MessagesRejected"),
-        (10, far_ahead, "False MessagesRejected"),
+    for (without_spans, rejected_at, expected, ready) in [
+        (0, 0, "True Ok", "True Running"),
+        (10_u64, 0, "True MessagesWithoutSpans", "True Running"),
+        (0, 1_000_000_000, "True Ok", "True Running"),
+        (0, far_ahead, "True MessagesRejected", "True Running"),
+        (10, far_ahead, "False MessagesRejected", "False MessagesRejected"),
     ] {
         pods.each(|gateway| {
             gateway.messages = 10;
@@ -125,13 +125,49 @@ async fn messages_that_gateways_reject_stand_in_a_condition() {
             );
         });
         bench.restart();
+        bench.server.take_events();
         bench.reconcile("prod").await.unwrap();
         assert_eq!(bench.condition("prod", "SourceReachable"), expected);
-        assert_eq!(bench.condition("prod", "Ready"), "True Running", "gateways go on");
+        assert_eq!(bench.condition("prod", "Ready"), ready);
+        let events = bench.server.take_events();
+        let told = events.iter().filter(|event| event["reason"] == "MessagesRejected").count();
+        assert_eq!(told, usize::from(rejected_at == far_ahead), "{events:?}");
     }
     bench.server.take_writes();
     bench.reconcile("prod").await.unwrap();
     assert_eq!(bench.server.take_writes(), []);
+}
+
+#[tokio::test]
+async fn of_messages_those_of_the_last_minutes_count() {
+    let (bench, pods) = saying(ONCE).await;
+    let counted = |read: u64, rejected: u64, inserted: u64, refused: u64| {
+        pods.each(|gateway| {
+            gateway.messages = read;
+            gateway.more = format!(
+                "{ONCE}sluice_gateway_messages_rejected_total{{reason=\"malformed\"}} {rejected}\n\
+                 sluice_gateway_message_rejected_timestamp_seconds 4000000000\n\
+                 sluice_gateway_rows_inserted_total {inserted}\n\
+                 sluice_gateway_dead_letters_total{{reason=\"row_refused\"}} {refused}\n"
+            );
+        });
+    };
+    let conditions = async |minutes: u64| {
+        pass(minutes * 60);
+        bench.reconcile("prod").await.unwrap();
+        ["SourceReachable", "SinkReachable", "Ready"].map(|kind| bench.condition("prod", kind))
+    };
+    let sink = bench.condition("prod", "SinkReachable");
+    counted(10_000, 3, 10_000, 0);
+    assert_eq!(conditions(1).await, ["True MessagesRejected", &sink, "True Running"]);
+    // The producer is another one, and everything is rejected.
+    counted(10_000, 9, 10_000, 0);
+    assert_eq!(conditions(6).await, ["False MessagesRejected", &sink, "False MessagesRejected"]);
+    // It is mended, and the table refuses what it writes.
+    counted(10_500, 9, 10_000, 500);
+    assert_eq!(conditions(6).await[1..], ["False RowsRefused".to_owned(), "False RowsRefused".to_owned()]);
+    counted(20_500, 9, 20_000, 500);
+    assert_eq!(conditions(6).await[1..], [sink, "True Running".to_owned()]);
 }
 
 #[tokio::test]

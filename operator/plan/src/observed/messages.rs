@@ -1,4 +1,5 @@
-//! What gateways have counted of the messages that they took from Kafka: whether the topics hold what the spec says. Pure.
+//! What gateways have counted lately ([`crate::message_window`]) of the messages that they took from Kafka, and of the rows that they made
+//! of them: whether the topics hold what the spec says, and the table takes it. Pure.
 
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -7,26 +8,47 @@ use std::collections::BTreeSet;
 /// few a minute stays visible, and one that was mended does not for long.
 const REJECTED_SECONDS: i64 = 15 * 60;
 
-/// What gateways have counted since each of them was started.
+/// So many messages or rows are refused before it counts that none is taken. Chosen: one may be somebody's test.
+const REFUSED_MIN: u64 = 3;
+
+/// One of so many is refused, or more: that is often. Chosen: a tenth is no accident of a producer among many.
+const OFTEN: u64 = 10;
+
+/// What gateways have counted lately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessagesSeen {
     /// Messages that were read.
     pub read: u64,
     /// Those of them that have no spans.
     pub without_spans: u64,
-    /// Why messages were rejected, by the words of the gateway's metric.
+    /// Messages that could not be read.
+    pub rejected: u64,
+    /// Why messages were rejected since each gateway was started, by the words of its metric.
     pub reasons: BTreeSet<String>,
     /// When the last one was rejected, in seconds since 1970; `None` without one.
     pub rejected_at: Option<i64>,
+    /// Rows that ClickHouse has taken.
+    pub rows_inserted: u64,
+    /// Rows that ClickHouse refuses for what is in them: they are dead letters.
+    pub rows_refused: u64,
+}
+
+/// How much is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// Some.
+    Some,
+    /// A tenth or more.
+    Often,
+    /// Some, and nothing is taken.
+    All,
 }
 
 /// What is wrong with the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Some were rejected lately.
-    Some,
-    /// Some were rejected lately, and none that was read has a span.
-    All,
+    /// So much of them was rejected lately; a message that was read without a span counts for nothing.
+    Rejected(Share),
     /// None was rejected lately, and none that was read has a span.
     WithoutSpans,
 }
@@ -39,21 +61,37 @@ impl MessagesSeen {
         Self {
             read: self.read.saturating_add(other.read),
             without_spans: self.without_spans.saturating_add(other.without_spans),
+            rejected: self.rejected.saturating_add(other.rejected),
             reasons: self.reasons,
             rejected_at: self.rejected_at.max(other.rejected_at),
+            rows_inserted: self.rows_inserted.saturating_add(other.rows_inserted),
+            rows_refused: self.rows_refused.saturating_add(other.rows_refused),
         }
     }
 
     /// What is wrong with them at this time.
     pub fn unreadable(&self, now: Timestamp) -> Option<Unreadable> {
         let earliest = now.as_second().saturating_sub(REJECTED_SECONDS);
-        let is_rejected = self.rejected_at.is_some_and(|at| at >= earliest);
-        match (is_rejected, self.read > self.without_spans) {
-            (true, true) => Some(Unreadable::Some),
-            (true, false) => Some(Unreadable::All),
-            (false, false) if self.read > 0 => Some(Unreadable::WithoutSpans),
-            (false, _) => None,
+        let with_spans = self.read.saturating_sub(self.without_spans);
+        if self.rejected_at.is_some_and(|at| at >= earliest) {
+            return Some(Unreadable::Rejected(Share::of(self.rejected, with_spans)));
         }
+        (self.read > 0 && with_spans == 0).then_some(Unreadable::WithoutSpans)
+    }
+
+    /// How many of the rows ClickHouse refuses; `None` while it is less than often. It holds until others come.
+    pub fn rows_refused(&self) -> Option<Share> {
+        Some(Share::of(self.rows_refused, self.rows_inserted)).filter(|share| *share != Share::Some)
+    }
+}
+
+impl Share {
+    fn of(refused: u64, taken: u64) -> Self {
+        if taken == 0 && refused >= REFUSED_MIN {
+            return Self::All;
+        }
+        let is_often = refused >= REFUSED_MIN && refused >= refused.saturating_add(taken) / OFTEN;
+        if is_often { Self::Often } else { Self::Some }
     }
 }
 
@@ -64,21 +102,43 @@ mod tests {
     #[test]
     fn messages_are_unreadable_while_some_are_rejected_or_none_has_spans() {
         let now = 1_700_000_000;
-        for (read, without_spans, rejected_at, expected) in [
-            (0, 0, None, None),
-            (5, 0, None, None),
-            (5, 4, None, None),
-            (5, 5, None, Some(Unreadable::WithoutSpans)),
-            (0, 0, Some(now - 1), Some(Unreadable::All)),
-            (5, 5, Some(now - 1), Some(Unreadable::All)),
-            (5, 0, Some(now - REJECTED_SECONDS), Some(Unreadable::Some)),
+        let (some, often) = (Unreadable::Rejected(Share::Some), Unreadable::Rejected(Share::Often));
+        let all = Unreadable::Rejected(Share::All);
+        for (read, without_spans, rejected, rejected_at, expected) in [
+            (0, 0, 0, None, None),
+            (5, 0, 0, None, None),
+            (5, 4, 0, None, None),
+            (5, 5, 0, None, Some(Unreadable::WithoutSpans)),
+            (0, 0, 3, Some(now - 1), Some(all)),
+            (0, 0, 2, Some(now - 1), Some(some)),
+            (5, 5, 3, Some(now - 1), Some(all)),
+            (5, 4, 3, Some(now - 1), Some(often)),
+            (27, 0, 3, Some(now - 1), Some(often)),
+            (37, 0, 3, Some(now - 1), Some(some)),
+            (5, 0, 0, Some(now - REJECTED_SECONDS), Some(some)),
             // The clock of a gateway may be ahead.
-            (5, 0, Some(now + 30), Some(Unreadable::Some)),
-            (5, 0, Some(now - REJECTED_SECONDS - 1), None),
+            (5, 0, 0, Some(now + 30), Some(some)),
+            (5, 0, 9, Some(now - REJECTED_SECONDS - 1), None),
         ] {
-            let seen = MessagesSeen { read, without_spans, rejected_at, ..MessagesSeen::default() };
+            let seen = MessagesSeen { read, without_spans, rejected, rejected_at, ..MessagesSeen::default() };
             let found = seen.unreadable(Timestamp::from_second(now).unwrap());
             assert_eq!(found, expected, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_refused_once_it_is_often() {
+        for (rows_inserted, rows_refused, expected) in [
+            (0, 0, None),
+            (0, 2, None),
+            (0, 3, Some(Share::All)),
+            (1, 3, Some(Share::Often)),
+            (27, 3, Some(Share::Often)),
+            (37, 3, None),
+            (9, 1, None),
+        ] {
+            let seen = MessagesSeen { rows_inserted, rows_refused, ..MessagesSeen::default() };
+            assert_eq!(seen.rows_refused(), expected, "{seen:?}");
         }
     }
 
@@ -87,11 +147,15 @@ mod tests {
         let of = |read, reason: &str, rejected_at| MessagesSeen {
             read,
             without_spans: 1,
+            rejected: 2,
             reasons: [reason.to_owned()].into(),
             rejected_at,
+            rows_inserted: 3,
+            rows_refused: 4,
         };
         let both = of(5, "malformed", Some(7)).and(of(u64::MAX, "not_traces", None));
         assert_eq!((both.read, both.without_spans, both.rejected_at), (u64::MAX, 2, Some(7)));
+        assert_eq!((both.rejected, both.rows_inserted, both.rows_refused), (4, 6, 8));
         assert_eq!(both.reasons, ["malformed".to_owned(), "not_traces".to_owned()].into());
     }
 }

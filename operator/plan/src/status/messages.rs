@@ -1,11 +1,12 @@
-//! What gateways cannot read of the topics, as the condition `SourceReachable` says it.
+//! What gateways cannot read of the topics, and what ClickHouse refuses of it, as the conditions `SourceReachable` and `SinkReachable` say it.
 //!
-//! It is no fault of the pipeline's objects, so `Ready` does not change: gateways go on, and what they reject is in the dead-letter topic.
+//! Gateways go on, and what is refused is in the dead-letter topic. While nothing else comes, `Ready` is false for the same reason: whoever
+//! waits for the pipeline waits for rows in the table.
 
 use super::verdict::Verdict;
 use crate::{
     Observed,
-    observed::{MessagesSeen, Unreadable},
+    observed::{MessagesSeen, Share, Unreadable},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{
@@ -16,17 +17,21 @@ use sluice_crds::{
 /// `None` while gateways read what the topics hold. While none of them says so, what was said before holds, as long as there are gateways
 /// that it may be true of.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
-    let Some(messages) = &observed.messages else { return said_before(pipeline, observed) };
+    let Some(messages) = &observed.messages else {
+        let reasons = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
+        return said_before(pipeline, observed, condition::SOURCE_REACHABLE, &reasons);
+    };
     Some(match messages.unreadable(now.0)? {
         Unreadable::WithoutSpans => Verdict::yes(
             reason::MESSAGES_WITHOUT_SPANS,
             "no message that the gateways have read has a span; does the producer write traces to these topics?",
         ),
-        Unreadable::Some => Verdict::yes(
-            reason::MESSAGES_REJECTED,
-            listed(pipeline, &format!("gateways reject some of the messages ({})", reasons(messages))),
-        ),
-        Unreadable::All => {
+        Unreadable::Rejected(share @ (Share::Some | Share::Often)) => {
+            let many = if share == Share::Often { "a tenth or more" } else { "some" };
+            let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
+            Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
+        }
+        Unreadable::Rejected(Share::All) => {
             let format = match pipeline.spec.source.kafka.format {
                 Format::OtlpProto => "OtlpProto",
                 Format::OtlpJson => "OtlpJson",
@@ -40,12 +45,34 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     })
 }
 
-fn said_before(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+/// `None` while ClickHouse takes the rows that gateways make, or most of them. What was said before holds as it does for messages.
+pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    let Some(messages) = &observed.messages else {
+        return said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
+    };
+    let verdict = match messages.rows_refused()? {
+        Share::All => {
+            let found = "ClickHouse refuses all of the rows for what is in them, and they are dead letters.";
+            Verdict::no(reason::ROWS_REFUSED, listed(pipeline, found))
+        }
+        Share::Often | Share::Some => {
+            let found = "ClickHouse refuses a tenth or more of the rows for what is in them, and they are dead letters.";
+            Verdict::yes(reason::ROWS_REFUSED, listed(pipeline, found))
+        }
+    };
+    Some(verdict)
+}
+
+fn said_before(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    kind: &str,
+    reasons: &[&'static str],
+) -> Option<Verdict> {
     let has_gateways = observed.workload.as_ref().is_some_and(|workload| workload.wanted > 0);
     let mut conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let said = conditions.find(|one| one.type_ == condition::SOURCE_REACHABLE).filter(|_| has_gateways)?;
-    let reasons = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
-    let reason = reasons.into_iter().find(|reason| *reason == said.reason)?;
+    let said = conditions.find(|one| one.type_ == kind).filter(|_| has_gateways)?;
+    let reason = reasons.iter().copied().find(|reason| *reason == said.reason)?;
     let verdict = if said.status == "True" { Verdict::yes } else { Verdict::no };
     Some(verdict(reason, said.message.clone()))
 }

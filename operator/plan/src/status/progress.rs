@@ -6,6 +6,7 @@
 use crate::{
     Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, lifecycle, objects,
     status::{
+        messages,
         verdict::{self, Verdict},
         volumes,
     },
@@ -65,6 +66,7 @@ impl Progress {
                 .or_else(|| Self::of_workload(plan, observed, now))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
+                .or_else(|| Self::of_messages(pipeline, observed, now))
                 .unwrap_or_else(|| Self::Done { message: running(pipeline, plan, observed) }),
         }
     }
@@ -204,6 +206,13 @@ impl Progress {
     fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
         let failing = verdict::inserts_failing(pipeline, observed)?;
         Some(Self::waiting(reason::SINK_UNAVAILABLE, failing.words()))
+    }
+
+    /// Nothing that gateways read can be made rows of, or no row is taken.
+    fn of_messages(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Self> {
+        let unread = messages::unreadable(pipeline, observed, now).filter(|found| found.refusal().is_some());
+        let found = unread.or_else(|| messages::rows_refused(pipeline, observed))?;
+        found.refusal().map(|reason| Self::waiting(reason, found.words()))
     }
 
     /// Gateways that are too many and not empty yet.

@@ -35,6 +35,11 @@ impl Verdict {
         Self { status: "Unknown", reason, message: message.into() }
     }
 
+    /// The reason of what is not so.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        (self.status == "False").then_some(self.reason)
+    }
+
     /// In words alone.
     pub(super) fn words(self) -> String {
         self.message
@@ -97,7 +102,9 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
         return Verdict::no(unusable.reason, unusable.message);
     }
-    if let Some(failing) = inserts_failing(pipeline, observed) {
+    if let Some(failing) =
+        inserts_failing(pipeline, observed).or_else(|| messages::rows_refused(pipeline, observed))
+    {
         return failing;
     }
     match &observed.schema {

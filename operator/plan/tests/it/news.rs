@@ -3,7 +3,7 @@
 use crate::statuses::{running, said};
 use serde_json::json;
 use sluice_crds::TracePipelineStatus;
-use sluice_plan::{Observed, TopicSeen, news};
+use sluice_plan::{Observed, TopicSeen, news, observed::MessagesSeen};
 
 #[test]
 fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
@@ -29,6 +29,42 @@ fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
         );
         pipeline.status = Some(after.clone());
         assert!(news(&after, &said(&pipeline, &facts)).is_empty());
+    }
+}
+
+#[test]
+fn dead_letters_are_told_when_they_begin_and_when_their_share_changes() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let mut before = said(&pipeline, &facts);
+    let counted = |read, rejected, rows_inserted, rows_refused| MessagesSeen {
+        read,
+        rejected,
+        rejected_at: (rejected > 0).then_some(i64::MAX),
+        rows_inserted,
+        rows_refused,
+        ..MessagesSeen::default()
+    };
+    for (messages, expected) in [
+        (counted(99, 0, 99, 0), None),
+        (counted(99, 1, 99, 0), Some(("MessagesRejected", "gateways reject some of the messages"))),
+        (counted(199, 2, 199, 0), None),
+        (counted(9, 9, 9, 0), Some(("MessagesRejected", "gateways reject a tenth or more of the messages"))),
+        (counted(0, 9, 0, 0), None),
+        (counted(9, 0, 9, 0), None),
+        (counted(9, 0, 9, 9), Some(("RowsRefused", "ClickHouse refuses a tenth or more of the rows"))),
+        (counted(9, 0, 9, 12), None),
+        (counted(9, 0, 0, 12), None),
+    ] {
+        pipeline.status = Some(before.clone());
+        let facts = Observed { messages: Some(messages.clone()), ..facts.clone() };
+        let after = said(&pipeline, &facts);
+        let told = news(&before, &after);
+        let found = told.first().map(|news| (news.reason, news.is_bad));
+        assert_eq!(found, expected.map(|(reason, _)| (reason, true)), "{messages:?}: {told:?}");
+        if let Some((_, words)) = expected {
+            assert!(told[0].words.starts_with(words), "{told:?}");
+        }
+        before = after;
     }
 }
 

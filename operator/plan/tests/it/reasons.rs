@@ -21,7 +21,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 56] = [
+const REASONS: [&str; 57] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -56,6 +56,7 @@ const REASONS: [&str; 56] = [
     "RolledBack",
     "RollingOut",
     "RolloutFailed",
+    "RowsRefused",
     "Running",
     "Scaling",
     "ScalingConflict",

@@ -359,7 +359,15 @@ fn what_gateways_cannot_read_is_said_and_remembered_while_none_answers() {
     let (mut pipeline, well) = running(&json!({}), &[]);
     let at = |second| now(second).0.as_second();
     let seen = |read, without_spans, rejected_at| {
-        Some(MessagesSeen { read, without_spans, reasons: ["malformed".to_owned()].into(), rejected_at })
+        let reasons = ["malformed".to_owned()].into();
+        Some(MessagesSeen {
+            read,
+            without_spans,
+            rejected: 3,
+            reasons,
+            rejected_at,
+            ..MessagesSeen::default()
+        })
     };
     let of = |pipeline: &TracePipeline, messages| {
         let status = said(pipeline, &Observed { messages, ..well.clone() });
@@ -369,16 +377,53 @@ fn what_gateways_cannot_read_is_said_and_remembered_while_none_answers() {
     assert_eq!(of(&pipeline, None).0, "True/Ok");
     assert_eq!(of(&pipeline, seen(9, 1, None)).0, "True/Ok");
     assert_eq!(of(&pipeline, seen(9, 9, None)).0, "True/MessagesWithoutSpans");
-    let (some, message, status) = of(&pipeline, seen(9, 1, Some(at(0))));
+    let (_, often, _) = of(&pipeline, seen(9, 1, Some(at(0))));
+    assert!(often.starts_with("gateways reject a tenth or more of the messages (malformed)"), "{often}");
+    let (some, message, status) = of(&pipeline, seen(99, 1, Some(at(0))));
     assert_eq!(some, "True/MessagesRejected");
-    assert!(message.contains("(malformed)") && message.contains("dead-letter demo list"), "{message}");
+    assert!(
+        message.contains("some of the messages (malformed)") && message.contains("dead-letter demo list"),
+        "{message}"
+    );
     assert_eq!(summary_of(&status), "True/Running", "gateways go on");
     let (rejected, all, none_is_read) = of(&pipeline, seen(0, 0, Some(at(0))));
     assert_eq!(rejected, "False/MessagesRejected");
     assert!(all.contains("the format OtlpProto?"), "{all}");
-    assert_eq!(summary_of(&none_is_read), "True/Running");
-    pipeline.status = Some(status.clone());
-    assert_eq!(of(&pipeline, None).2, status, "gateways are away");
+    assert_eq!(summary(&none_is_read), ["False/MessagesRejected", "True/Waiting", "False/Ok"]);
+    assert_eq!(condition(&none_is_read, "Ready").message, all);
+    for status in [status, none_is_read] {
+        pipeline.status = Some(status.clone());
+        assert_eq!(of(&pipeline, None).2, status, "gateways are away");
+    }
+}
+
+#[test]
+fn rows_that_clickhouse_refuses_are_said_once_they_are_many_and_keep_a_pipeline_from_being_ready_alone() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let of = |pipeline: &TracePipeline, counted: Option<(u64, u64)>| {
+        let messages = counted.map(|(rows_inserted, rows_refused)| MessagesSeen {
+            read: 9,
+            rows_inserted,
+            rows_refused,
+            ..MessagesSeen::default()
+        });
+        let status = said(pipeline, &Observed { messages, ..well.clone() });
+        let reachable = condition(&status, "SinkReachable");
+        (format!("{}/{}", reachable.status, reachable.reason), status)
+    };
+    for (counted, reachable, ready) in [
+        ((1_000, 3), "True/Ok", "True/Running"),
+        ((20, 3), "True/RowsRefused", "True/Running"),
+        ((0, 3), "False/RowsRefused", "False/RowsRefused"),
+    ] {
+        let (found, status) = of(&pipeline, Some(counted));
+        assert_eq!((found.as_str(), summary_of(&status).as_str()), (reachable, ready), "{counted:?}");
+        pipeline.status = Some(status.clone());
+        assert_eq!(of(&pipeline, None).1, status, "gateways are away");
+    }
+    let refused = of(&pipeline, Some((0, 3))).1;
+    let message = &condition(&refused, "SinkReachable").message;
+    assert!(message.ends_with("kubectl sluice dead-letter demo list says why"), "{message}");
 }
 
 /// Only what keeps rows out keeps a pipeline from being ready.

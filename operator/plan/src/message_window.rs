@@ -1,0 +1,110 @@
+//! What a gateway has counted lately, from what it has counted since it was started. Pure; one owner: whoever asks the gateways.
+//!
+//! A window reaches back to a look at least [`WINDOW_MS`] and at most twice that ago, as long as messages come: it does not move on while
+//! nothing comes, so that what was said of the last messages goes on being said. Of a gateway that is looked at for the first time, or was
+//! started again, it is all that it has counted.
+
+use crate::{observed::MessagesSeen, scale::Moment};
+
+/// Milliseconds after which a window moves on. Chosen: long enough for a few messages a minute to be a share of something, and short enough
+/// for a producer that was mended to be seen.
+pub const WINDOW_MS: u64 = 5 * 60_000;
+
+/// The numbers of one gateway at a look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    read: u64,
+    without_spans: u64,
+    rejected: u64,
+    rows_inserted: u64,
+    rows_refused: u64,
+}
+
+/// The window of one gateway.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageWindow {
+    /// Where it begins.
+    begins: Counts,
+    /// Where the next one begins, and when that was seen.
+    next: Option<(Moment, Counts)>,
+}
+
+impl MessageWindow {
+    /// After another look, and what was counted within it.
+    #[must_use]
+    pub fn look(self, now: Moment, counted: MessagesSeen) -> (Self, MessagesSeen) {
+        let counts = Counts::of(&counted);
+        let after = match self.next {
+            Some((at, next)) if counts.continues(next) => {
+                let is_over = now.0.abs_diff(at.0) >= WINDOW_MS && counts != next;
+                if is_over { Self { begins: next, next: Some((now, counts)) } } else { self }
+            }
+            _ => Self { begins: Counts::default(), next: Some((now, counts)) },
+        };
+        let begins = after.begins;
+        let lately = MessagesSeen {
+            read: counts.read - begins.read,
+            without_spans: counts.without_spans - begins.without_spans,
+            rejected: counts.rejected - begins.rejected,
+            rows_inserted: counts.rows_inserted - begins.rows_inserted,
+            rows_refused: counts.rows_refused - begins.rows_refused,
+            ..counted
+        };
+        (after, lately)
+    }
+}
+
+impl Counts {
+    fn of(seen: &MessagesSeen) -> Self {
+        Self {
+            read: seen.read,
+            without_spans: seen.without_spans,
+            rejected: seen.rejected,
+            rows_inserted: seen.rows_inserted,
+            rows_refused: seen.rows_refused,
+        }
+    }
+
+    /// Whether a gateway can have counted on from there: one that was started again counts from nothing.
+    fn continues(self, before: Self) -> bool {
+        self.read >= before.read
+            && self.without_spans >= before.without_spans
+            && self.rejected >= before.rejected
+            && self.rows_inserted >= before.rows_inserted
+            && self.rows_refused >= before.rows_refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said to have been read and rejected lately, after looks at these numbers so many minutes after the first.
+    fn after(looks: &[(u64, u64, u64)]) -> (u64, u64) {
+        let mut window = MessageWindow::default();
+        let mut lately = MessagesSeen::default();
+        for (minutes, read, rejected) in looks {
+            let counted = MessagesSeen { read: *read, rejected: *rejected, ..MessagesSeen::default() };
+            (window, lately) = window.look(Moment(1_000_000 + minutes * 60_000), counted);
+        }
+        (lately.read, lately.rejected)
+    }
+
+    #[test]
+    fn a_window_moves_on_while_messages_come() {
+        for (looks, expected) in [
+            (&[(0, 100, 0)][..], (100, 0)),
+            (&[(0, 100, 0), (4, 100, 9)], (100, 9)),
+            // From here on all are rejected, and after two windows nothing else is known.
+            (&[(0, 100, 0), (5, 100, 9)], (0, 9)),
+            (&[(0, 100, 0), (5, 100, 9), (10, 100, 20)], (0, 11)),
+            (&[(0, 100, 50), (5, 110, 50), (9, 111, 50)], (11, 0)),
+            // Nothing comes: what was said of the last ones is still said.
+            (&[(0, 100, 0), (5, 100, 9), (90, 100, 9)], (0, 9)),
+            // It was started again.
+            (&[(0, 100, 0), (5, 100, 9), (6, 2, 1)], (2, 1)),
+        ] {
+            assert_eq!(after(looks), expected, "{looks:?}");
+        }
+    }
+}
