@@ -338,6 +338,9 @@ pub mod reason {
     /// No message that gateways have read has a span; the condition is true, since OTLP allows it.
     pub const MESSAGES_WITHOUT_SPANS: &str = "MessagesWithoutSpans";
 
+    /// A transaction of the source has been open for longer than its coordinator lets any be: messages behind it are not read.
+    pub const TRANSACTION_HANGING: &str = "TransactionHanging";
+
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.
     pub const NOT_PROBED: &str = "NotProbed";

@@ -109,7 +109,8 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
-    let Said { told, messages, messages_lost, sink } = world.shared.telling.ask(&key, &gateways).await;
+    let Said { told, messages, open_transactions, messages_lost, sink } =
+        world.shared.telling.ask(&key, &gateways).await;
     if let Some(workload) = &mut workload {
         workload.told_by(&world.shared.absences.ask(&key, &gateways).await);
     }
@@ -133,6 +134,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         has_empty_queue: told.has_empty_queue,
         messages_lost,
         messages,
+        open_transactions,
         sink,
         scaling: ScalingSeen::default(),
         volumes,

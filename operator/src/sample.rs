@@ -12,6 +12,7 @@ pub mod exposition;
 pub mod gateway;
 pub mod messages;
 pub mod told;
+pub mod transactions;
 
 use crate::kafka::{
     self, Position,

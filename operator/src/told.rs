@@ -7,12 +7,13 @@ use crate::{
     sample::{
         messages,
         told::{Told, inserts as inserts_of, messages_lost, read, together},
+        transactions,
     },
     scaling,
 };
 use sluice_plan::{
     message_window::MessageWindow,
-    observed::MessagesSeen,
+    observed::{MessagesSeen, OpenTransaction, OpenTransactions},
     scale::Moment,
     sink::{self, SinkSeen, Watched},
 };
@@ -33,6 +34,8 @@ pub struct Said {
     pub messages_lost: BTreeMap<u32, i64>,
     /// What they have counted of messages lately; `None` when none of them said it.
     pub messages: Option<MessagesSeen>,
+    /// Open transactions that keep them from reading partitions; `None` when none of them gave an answer.
+    pub open_transactions: Option<Vec<OpenTransaction>>,
     /// Whether what they insert comes through.
     pub sink: SinkSeen,
 }
@@ -47,6 +50,8 @@ struct Known {
     inserts: BTreeMap<u32, Watched>,
     /// What each has counted of messages, by its number.
     windows: BTreeMap<u32, MessageWindow>,
+    /// What is known of open transactions.
+    open_transactions: OpenTransactions,
 }
 
 /// What was said of each pipeline.
@@ -107,9 +112,11 @@ impl Telling {
             }
         }
         let sink = sink::together(inserts.values());
-        let said = Said { told: together(&told), messages_lost, messages, sink };
+        let (open_transactions, open) = self.open_transactions(key, Moment(now), &answers);
+        let said = Said { told: together(&told), messages_lost, messages, open_transactions: open, sink };
         if !answers.is_empty() {
-            let known = Known { at: Moment(now), by: ready, said: said.clone(), inserts, windows };
+            let at = Moment(now);
+            let known = Known { at, by: ready, said: said.clone(), inserts, windows, open_transactions };
             self.known().insert(key.clone(), known);
         }
         said
@@ -129,6 +136,20 @@ impl Telling {
             ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
         };
         ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
+    }
+
+    /// What is known of open transactions with these answers, and which are open now.
+    fn open_transactions(
+        &self,
+        key: &Key,
+        now: Moment,
+        answers: &[gateways::Said],
+    ) -> (OpenTransactions, Option<Vec<OpenTransaction>>) {
+        let before = self.known().get(key).map(|known| known.open_transactions.clone());
+        let mut known = before.unwrap_or_default();
+        let texts: Vec<&str> = answers.iter().filter_map(|answer| answer.text.as_deref().ok()).collect();
+        let open = known.look(now, texts.iter().copied().flat_map(transactions::read));
+        (known, (!texts.is_empty()).then_some(open))
     }
 
     /// Forgets a pipeline that is gone.

@@ -1,7 +1,7 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of messages was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of messages and of a transaction that hangs was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -91,6 +91,7 @@ pub const ALL: [State; 58] = [
     ("table-not-managed", "Healthy", "Current"),
     ("table-unfit", "Progressing", "InProgress"),
     ("topic-missing", "Progressing", "InProgress"),
+    ("transaction-hanging", "Healthy", "Current"),
     ("unseen", "Progressing", "InProgress"),
     ("volume-out-of-reach", "Progressing", "InProgress"),
     ("volumes-growing", "Progressing", "InProgress"),

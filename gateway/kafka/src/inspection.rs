@@ -8,14 +8,16 @@
 //!                       +--> Seen --> Watchdog --> resumed; still, for readiness and metrics
 //!  PartitionStats ------+
 //!                       `--> Look --> Retention --> seconds left, for metrics
+//!                       `--> OpenTransactions --> what waits behind them, for metrics
 //!                       `--> overtaken: messages that are lost and not counted yet, for metrics
 //! ```
 //!
-//! Limits: those of [`crate::watchdog`] and [`crate::retention`].
+//! Limits: those of [`crate::watchdog`], [`crate::retention`] and [`crate::open_transactions`].
 
 use crate::{
     assignment::Assignment,
     clock,
+    open_transactions::OpenTransactions,
     partition::PartitionId,
     past::PastReader,
     retention::{Look, Retention},
@@ -67,6 +69,7 @@ impl Known {
 pub struct Inspection {
     watchdog: Watchdog,
     retention: Retention,
+    transactions: OpenTransactions,
     /// `None` when its thread could not be started.
     limits: Option<LimitsReader>,
     /// Likewise.
@@ -86,10 +89,10 @@ impl Inspection {
         let past = PastReader::start(kafka.clone()).inspect_err(
             |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
         );
-        let (watchdog, retention) = (Watchdog::default(), Retention::default());
         Self {
-            watchdog,
-            retention,
+            watchdog: Watchdog::default(),
+            retention: Retention::default(),
+            transactions: OpenTransactions::default(),
             limits: limits.ok(),
             past: past.ok(),
             overtaken: BTreeSet::new(),
@@ -135,6 +138,8 @@ impl Inspection {
         let overtaken = overtaken.filter(|(_, messages)| *messages > 0).collect();
         self.say_overtaken(&overtaken);
         stats.publish_overtaken(overtaken);
+        let assigned = known.keys().map(|id| (id.clone(), numbers(id)));
+        stats.publish_open_transactions(self.transactions.look(common.now, assigned));
 
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
@@ -219,7 +224,8 @@ fn seen_of(known: &Known, numbers: PartitionStats) -> Seen {
 fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
     Some(Look {
         log_start: numbers.log_start_offset?,
-        end: numbers.end_offset?,
+        // Behind open transactions: retention deletes their messages as any others.
+        end: numbers.end_offset.max(numbers.high_watermark)?,
         position: known.settled?,
         // Where the log ended before tells, or the brokers do.
         age: None,

@@ -7,10 +7,10 @@ fn id(partition: i32) -> PartitionId {
 }
 
 fn inspection() -> Inspection {
-    let (watchdog, retention) = (Watchdog::default(), Retention::default());
     Inspection {
-        watchdog,
-        retention,
+        watchdog: Watchdog::default(),
+        retention: Retention::default(),
+        transactions: OpenTransactions::default(),
         limits: None,
         past: None,
         overtaken: BTreeSet::new(),
@@ -120,6 +120,35 @@ fn retention_is_told_of_what_is_not_settled() {
     let left = stats.seconds_left();
     assert_eq!(left.keys().collect::<Vec<_>>(), [&id(0)]);
     assert!((left[&id(0)] - 900.0).abs() < 1e-6, "{left:?}");
+}
+
+#[test]
+fn what_waits_behind_an_open_transaction_is_told_and_retention_comes_closer_to_it() {
+    // All that can be read is settled: lag is 0.
+    let stats = ConsumerStats::default();
+    let (mut inspection, start) = (inspection(), Instant::now());
+    let known = BTreeMap::from([(
+        id(0),
+        Known { committed: Some(20), settled: Some(20), tail: Some(20), ..known() },
+    )]);
+    for (minute, log_start) in [(0, 5), (10, 10)] {
+        let numbers = PartitionStats {
+            log_start_offset: Some(log_start),
+            position: Some(20),
+            high_watermark: Some(32),
+            ..numbers()
+        };
+        stats.replace([(id(0), numbers)].into());
+        inspection.look(common(start + Duration::from_mins(minute), &known), &known, &stats);
+    }
+    let open = stats.open_transactions()[&id(0)];
+    assert_eq!((open.first_offset, open.messages, open.age), (20, 12, Duration::from_mins(10)));
+    let left = stats.seconds_left();
+    assert!(left.get(&id(0)).is_some_and(|left| (left - 1_200.0).abs() < 1e-6), "{left:?}");
+    stats.replace([(id(0), PartitionStats { high_watermark: Some(20), ..numbers() })].into());
+    inspection.look(common(start + Duration::from_mins(20), &known), &known, &stats);
+    assert_eq!(stats.open_transactions(), BTreeMap::new());
+    assert_eq!(stats.seconds_left(), BTreeMap::new());
 }
 
 #[test]

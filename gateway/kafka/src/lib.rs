@@ -34,6 +34,7 @@ mod inspection;
 mod log_reader;
 mod membership;
 mod new_topic;
+mod open_transactions;
 mod oversize;
 mod partition;
 mod past;
@@ -63,6 +64,7 @@ pub use assignment::{OrderSink, TopicMadeAnew};
 pub use committer::{BeforeBegin, Beginning};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
+pub use open_transactions::{OPEN_MAX, OpenTransaction};
 pub use oversize::batch_warning;
 pub use partition::{
     Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,

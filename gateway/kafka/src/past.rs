@@ -116,7 +116,9 @@ impl PastReader {
     /// Starts the thread.
     pub fn start(kafka: Kafka) -> std::io::Result<Self> {
         Self::start_with(move || {
-            let reader = TopicReader::new(&kafka, "retention", PATIENCE)?;
+            // Retention deletes messages of open transactions, too. Asked for committed ones alone, brokers would say of a position that
+            // stands in front of an open transaction that no message is as young as any age: as if it were to be deleted now.
+            let reader = TopicReader::of_uncommitted(&kafka, "retention", PATIENCE)?;
             Ok::<_, ReadError>(move |wanted: &Wanted| {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Past::ask(wanted, |age| {

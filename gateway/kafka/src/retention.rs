@@ -64,7 +64,7 @@ pub struct TopicLimits {
 pub struct Look {
     /// The offset of the oldest message that Kafka has.
     pub log_start: i64,
-    /// The offset behind the newest.
+    /// The offset behind the newest, those of open transactions included.
     pub end: i64,
     /// The first offset that is not settled: what would be lost.
     pub position: i64,

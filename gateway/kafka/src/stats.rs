@@ -1,6 +1,9 @@
 //! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
 
-use crate::{membership::Phase, partition::PartitionId, ranges::Log, watchdog::Still};
+use crate::{
+    membership::Phase, open_transactions::OpenTransaction, partition::PartitionId, ranges::Log,
+    watchdog::Still,
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,7 +19,10 @@ pub struct PartitionStats {
     /// Messages between the committed offset and the end.
     pub lag_messages: Option<i64>,
     /// The offset behind the last message, by librdkafka's fetches or by what its leader says when asked, whichever is later.
+    /// In front of the first open transaction: the last stable offset.
     pub end_offset: Option<i64>,
+    /// The offset behind the last message, those of open transactions included, by librdkafka's fetches alone.
+    pub high_watermark: Option<i64>,
     /// The offset of the oldest message that Kafka has, likewise.
     pub log_start_offset: Option<i64>,
     /// The offset that was committed last.
@@ -38,6 +44,7 @@ impl PartitionStats {
         Self {
             lag_messages: known(partition.consumer_lag),
             end_offset: known(partition.ls_offset),
+            high_watermark: known(partition.hi_offset),
             log_start_offset: known(partition.lo_offset),
             committed_offset: known(partition.committed_offset),
             position: known(partition.app_offset).max(fetched),
@@ -60,6 +67,13 @@ impl PartitionStats {
             committed_offset,
             ..self
         }
+    }
+
+    /// Where the first open transaction begins, and how many offsets there are from there on; `None` while none is open.
+    pub fn behind_open_transaction(&self) -> Option<(i64, u64)> {
+        let (stable, high) = self.end_offset.zip(self.high_watermark)?;
+        let messages = u64::try_from(high.saturating_sub(stable)).ok().filter(|messages| *messages > 0)?;
+        Some((stable, messages))
     }
 }
 
@@ -98,6 +112,7 @@ pub struct ConsumerStats {
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
     overtaken: Mutex<BTreeMap<PartitionId, u64>>,
+    open_transactions: Mutex<BTreeMap<PartitionId, OpenTransaction>>,
     still: Mutex<Vec<Still>>,
     outside_since: Mutex<Option<Instant>>,
 }
@@ -124,6 +139,7 @@ impl Default for ConsumerStats {
             partitions: Mutex::default(),
             seconds_left: Mutex::default(),
             overtaken: Mutex::default(),
+            open_transactions: Mutex::default(),
             still: Mutex::default(),
             outside_since: Mutex::default(),
         }
@@ -210,6 +226,16 @@ impl ConsumerStats {
     pub fn publish_overtaken(&self, overtaken: BTreeMap<PartitionId, u64>) {
         *locked(&self.overtaken) = overtaken;
     }
+
+    /// Messages that wait behind an open transaction, of partitions that have any.
+    pub fn open_transactions(&self) -> BTreeMap<PartitionId, OpenTransaction> {
+        locked(&self.open_transactions).clone()
+    }
+
+    /// Publishes them.
+    pub fn publish_open_transactions(&self, open: BTreeMap<PartitionId, OpenTransaction>) {
+        *locked(&self.open_transactions) = open;
+    }
 }
 
 /// Plain values are whole whatever the thread that held them died of.
@@ -255,6 +281,22 @@ mod tests {
         assert_eq!((never_fetched.end_offset, never_fetched.lag_messages), (Some(7), Some(3)));
         let never_committed = PartitionStats::default().completed(Some(Log { start: 0, end: 7 }), None);
         assert_eq!(never_committed.lag_messages, None);
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_stable_offset_is_no_lag_and_is_known() {
+        let numbers = rdkafka::statistics::Partition {
+            ls_offset: 5,
+            hi_offset: 12,
+            committed_offset: 5,
+            consumer_lag: 0,
+            ..Default::default()
+        };
+        let fetched = PartitionStats::of(&numbers);
+        assert_eq!((fetched.lag_messages, fetched.behind_open_transaction()), (Some(0), Some((5, 7))));
+        let ended = fetched.completed(Some(Log { start: 0, end: 20 }), Some(5));
+        assert_eq!((ended.lag_messages, ended.behind_open_transaction()), (Some(15), None));
+        assert_eq!(PartitionStats::default().behind_open_transaction(), None);
     }
 
     #[test]

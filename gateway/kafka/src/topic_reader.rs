@@ -139,6 +139,20 @@ pub struct CommittedOffset {
 impl TopicReader {
     /// A reader of the config's brokers. Nothing is asked yet. `tool` is what brokers log as the client.
     pub fn new(kafka: &Kafka, tool: &str, patience: Patience) -> Result<Self, ReadError> {
+        Self::isolated(kafka, tool, patience, None)
+    }
+
+    /// The same, to which messages of open transactions are there, too. For questions alone: the gateway reads none of them.
+    pub(crate) fn of_uncommitted(kafka: &Kafka, tool: &str, patience: Patience) -> Result<Self, ReadError> {
+        Self::isolated(kafka, tool, patience, Some("read_uncommitted"))
+    }
+
+    fn isolated(
+        kafka: &Kafka,
+        tool: &str,
+        patience: Patience,
+        isolation_level: Option<&str>,
+    ) -> Result<Self, ReadError> {
         // One partition's worth of memory, whatever the gateway reads at a time.
         let alone = Kafka { partitions_active_max: 1, ..kafka.clone() };
         let identity =
@@ -150,6 +164,9 @@ impl TopicReader {
         // The end of a partition is where reading it ends, though its last offset may be no message.
         config.set("enable.partition.eof", "true").set("auto.offset.reset", "error");
         config.set("statistics.interval.ms", "0").set_log_level(RDKafkaLogLevel::Warning);
+        if let Some(level) = isolation_level {
+            config.set("isolation.level", level);
+        }
         let brokers = kafka.bootstrap_servers.join(",");
         let created = config.create();
         let consumer = created

@@ -214,6 +214,7 @@ impl Status {
             let partition = id.partition.to_string();
             metrics.retention_seconds_left.with_label_values(&[&*id.topic, &partition]).set(seconds);
         }
+        metrics.open_transactions.show(&stats.open_transactions());
         metrics.messages_overtaken.reset();
         for (id, messages) in stats.overtaken() {
             let partition = id.partition.to_string();

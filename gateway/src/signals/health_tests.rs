@@ -6,7 +6,7 @@ use crate::volume::{
     block_frames::tests::{Volume as Folder, damage, stowed},
     spool::Ended,
 };
-use sluice_kafka::{PartitionId, watchdog::Reason};
+use sluice_kafka::{OpenTransaction, PartitionId, watchdog::Reason};
 
 fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
     let id = PartitionId { topic: "spans".into(), partition };
@@ -152,6 +152,26 @@ fn an_answer_names_some_and_counts_the_rest() {
     let text = Stuck::of(many).unwrap().to_string();
     assert!(text.len() < 1_024 && text.ends_with("; and 12 more"), "{text}");
     assert_eq!(Stuck::of(vec![still(0, Reason::Sink, false)]), None);
+}
+
+#[test]
+fn what_waits_behind_an_open_transaction_is_told_until_it_ends() {
+    let (status, consumer) = status();
+    let open = OpenTransaction { first_offset: 120, messages: 1_234, age: Duration::from_millis(961_500) };
+    consumer.publish_open_transactions([(still(3, Reason::Sink, false).id, open)].into());
+    status.refresh();
+    let text = status.metrics.text().unwrap();
+    for line in [
+        r#"sluice_gateway_open_transaction_messages{partition="3",topic="spans"} 1234"#,
+        r#"sluice_gateway_open_transaction_seconds{partition="3",topic="spans"} 961.5"#,
+        r#"sluice_gateway_open_transaction_first_offset{partition="3",topic="spans"} 120"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    consumer.publish_open_transactions([].into());
+    status.refresh();
+    let text = status.metrics.text().unwrap();
+    assert!(!text.contains("sluice_gateway_open_transaction"), "{text}");
 }
 
 #[test]

@@ -4,12 +4,14 @@
 
 mod guarantee;
 mod messages;
+mod open_transactions;
 mod refused;
 mod spool;
 mod times;
 
 pub use guarantee::GuaranteeMetrics;
 pub use messages::MessageMetrics;
+pub use open_transactions::OpenTransactionMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
@@ -91,6 +93,8 @@ pub struct Metrics {
     pub position: IntGaugeVec,
     /// Seconds until Kafka's retention overtakes what is not inserted.
     pub retention_seconds_left: GaugeVec,
+    /// What waits behind open transactions.
+    pub open_transactions: OpenTransactionMetrics,
     /// Messages that retention overtook.
     pub messages_lost: IntCounter,
     /// Those that are not counted yet.
@@ -348,6 +352,7 @@ impl Metrics {
                 "Seconds until Kafka's retention overtakes what is not inserted; absent where nothing is to be overtaken.",
                 &["topic", "partition"],
             ),
+            open_transactions: OpenTransactionMetrics::new(&make),
             messages_lost: make.counter(
                 "messages_lost_total",
                 "Messages that Kafka's retention overtook before they were read, each counted once, by the owner whose commit passes it; must stay 0.",

@@ -10,9 +10,11 @@ use sluice_gateway::{
     },
 };
 use sluice_gateway_config::parse;
+use sluice_kafka::{OpenTransaction, PartitionId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 const READ_BY_THE_OPERATOR: &str = include_str!("../../../operator/tests/gateway-metrics.txt");
@@ -77,6 +79,9 @@ fn the_operator_reads_what_is_exported() {
     metrics.committed_offset.with_label_values(&["spans", "5"]);
     metrics.position.with_label_values(&["spans", "5"]);
     metrics.partition_still.with_label_values(&["spans", "5", "no_fetch"]);
+    let open = OpenTransaction { first_offset: 17, messages: 4, age: Duration::from_secs(961) };
+    let id = PartitionId { topic: "spans".into(), partition: 5 };
+    metrics.open_transactions.show(&[(id, open)].into());
     metrics.lag_messages.with_label_values(&["spans", "0"]);
     metrics.lag_messages.with_label_values(&["spans", "5"]);
     let text = metrics.text().unwrap();

@@ -12,6 +12,7 @@ mod secret;
 mod source;
 mod storage;
 mod termination;
+mod transactions;
 mod volumes;
 mod workload;
 
@@ -26,6 +27,7 @@ pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
+pub use transactions::{OPEN_SECONDS_MAX, OpenTransaction, OpenTransactions};
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, GoingSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
@@ -66,6 +68,8 @@ pub struct Observed {
     pub messages_lost: BTreeMap<u32, i64>,
     /// What gateways have counted lately of the messages that they took from Kafka; `None` when none said it.
     pub messages: Option<MessagesSeen>,
+    /// Open transactions that keep gateways from reading partitions; `None` when it could not be found out.
+    pub open_transactions: Option<Vec<OpenTransaction>>,
     /// Whether what gateways insert comes through.
     pub sink: SinkSeen,
     /// What scaling came to.

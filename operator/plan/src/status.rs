@@ -9,6 +9,7 @@ mod messages;
 mod progress;
 mod removal;
 mod scaling;
+mod transactions;
 mod verdict;
 mod volumes;
 

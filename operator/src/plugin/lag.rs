@@ -4,7 +4,7 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };
-use crate::sample::exposition::lines;
+use crate::sample::{exposition::lines, transactions};
 use serde::Serialize;
 use sluice_crds::TopicStatus;
 use std::{collections::BTreeMap, fmt};
@@ -14,6 +14,19 @@ const COMMITTED: &str = "sluice_gateway_committed_offset";
 const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
+
+/// All that is told of a partition.
+const OF_PARTITIONS: [&str; 8] = [
+    LAG,
+    COMMITTED,
+    POSITION,
+    RETENTION,
+    STILL,
+    transactions::MESSAGES,
+    transactions::SECONDS,
+    transactions::FIRST_OFFSET,
+];
+
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 
 /// Every partition of a pipeline.
@@ -43,6 +56,12 @@ struct OfPartition {
     position: Option<u64>,
     /// Until Kafka's retention overtakes what is not inserted.
     retention_seconds_left: Option<u64>,
+    /// Messages behind an open transaction, which lag does not count; not set while none is open.
+    open_transaction_messages: Option<u64>,
+    /// For how long it keeps them from being read.
+    open_transaction_seconds: Option<u64>,
+    /// Where it begins.
+    open_transaction_first_offset: Option<u64>,
     /// Why it stands still; not set while it does not.
     still: Option<String>,
 }
@@ -58,9 +77,7 @@ impl PipelineLag {
             }
         }
         for (gateway, text) in said.iter().filter_map(|said| Some((&said.pod, said.text.as_ref().ok()?))) {
-            for line in
-                lines(text).filter(|line| [LAG, COMMITTED, POSITION, RETENTION, STILL].contains(&line.name))
-            {
+            for line in lines(text).filter(|line| OF_PARTITIONS.contains(&line.name)) {
                 let place =
                     (line.label("topic"), line.label("partition").and_then(|number| number.parse().ok()));
                 let (Some(topic), Some(partition)) = place else { continue };
@@ -72,6 +89,9 @@ impl PipelineLag {
                     COMMITTED => one.committed_offset = line.whole(),
                     POSITION => one.position = line.whole(),
                     RETENTION => one.retention_seconds_left = line.whole(),
+                    transactions::MESSAGES => one.open_transaction_messages = line.whole(),
+                    transactions::SECONDS => one.open_transaction_seconds = line.whole(),
+                    transactions::FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
                     _ => one.still = line.label("reason").map(std::borrow::Cow::into_owned),
                 }
             }
@@ -92,6 +112,14 @@ impl PipelineLag {
     }
 }
 
+impl OfPartition {
+    /// What waits behind an open transaction, and for how long.
+    fn open_transaction(&self) -> Option<String> {
+        let (messages, seconds) = self.open_transaction_messages.zip(self.open_transaction_seconds)?;
+        Some(format!("{messages} messages, {}", time(seconds)))
+    }
+}
+
 /// Rows between Kafka and the table, of all gateways that say it.
 fn rows_in_flight(said: &[Said]) -> Option<u64> {
     let texts = said.iter().filter_map(|said| said.text.as_ref().ok());
@@ -101,8 +129,17 @@ fn rows_in_flight(said: &[Said]) -> Option<u64> {
 
 impl fmt::Display for PipelineLag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header =
-            ["TOPIC", "PARTITION", "GATEWAY", "LAG", "COMMITTED", "POSITION", "RETENTION LEFT", "STILL"];
+        let header = [
+            "TOPIC",
+            "PARTITION",
+            "GATEWAY",
+            "LAG",
+            "COMMITTED",
+            "POSITION",
+            "RETENTION LEFT",
+            "OPEN TRANSACTION",
+            "STILL",
+        ];
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| NOTHING.to_owned());
         let rows = self.partitions.iter().map(|one| {
             vec![
@@ -113,6 +150,7 @@ impl fmt::Display for PipelineLag {
                 number(one.committed_offset),
                 number(one.position),
                 one.retention_seconds_left.map_or_else(|| NOTHING.to_owned(), time),
+                one.open_transaction().unwrap_or_else(|| NOTHING.to_owned()),
                 text(&one.still),
             ]
         });
@@ -143,6 +181,9 @@ mod tests {
         sluice_gateway_retention_seconds_left{partition=\"0\",topic=\"spans\"} 7260.5\n\
         sluice_gateway_lag_messages{partition=\"1\",topic=\"spans\"} 1200\n\
         sluice_gateway_partition_still{partition=\"1\",topic=\"spans\",reason=\"sink\"} 1\n\
+        sluice_gateway_open_transaction_messages{partition=\"0\",topic=\"spans\"} 40\n\
+        sluice_gateway_open_transaction_seconds{partition=\"0\",topic=\"spans\"} 1205.5\n\
+        sluice_gateway_open_transaction_first_offset{partition=\"0\",topic=\"spans\"} 20\n\
         sluice_gateway_rows_in_flight 41000\n\
         sluice_gateway_spool_bytes 9\n";
 
@@ -160,10 +201,10 @@ mod tests {
             PipelineLag::of(&topics(), &[said("p-gateway-0", Ok(ONE)), said("p-gateway-1", Err("refused"))]);
         assert_eq!(
             found.to_string(),
-            "TOPIC  PARTITION  GATEWAY       LAG  COMMITTED  POSITION  RETENTION LEFT  STILL\n\
-             spans          0  p-gateway-0     3         17        20       2 h 1 min  -\n\
-             spans          1  p-gateway-0  1200          -         -               -  sink\n\
-             spans          2  -               -          -         -               -  -\n\
+            "TOPIC  PARTITION  GATEWAY       LAG  COMMITTED  POSITION  RETENTION LEFT         OPEN TRANSACTION  STILL\n\
+             spans          0  p-gateway-0     3         17        20       2 h 1 min  40 messages, 20 min 5 s  -\n\
+             spans          1  p-gateway-0  1200          -         -               -                        -  sink\n\
+             spans          2  -               -          -         -               -                        -  -\n\
              1203 messages behind in 3 partitions (1 of them not known), 41000 rows in flight\n\
              p-gateway-1 gives no answer: refused\n"
         );
@@ -171,6 +212,7 @@ mod tests {
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!(json["partitions"][1]["lagMessages"], 1_200);
         assert_eq!(json["rowsInFlight"], 41_000);
+        assert_eq!(json["partitions"][0]["openTransactionFirstOffset"], 20);
         assert_eq!(json["partitions"][2]["gateway"], serde_json::Value::Null);
         assert_eq!(json["silent"]["p-gateway-1"], "refused");
     }

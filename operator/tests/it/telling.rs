@@ -171,6 +171,43 @@ async fn of_messages_those_of_the_last_minutes_count() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_hangs_stands_in_a_condition_also_while_gateways_are_replaced() {
+    let (mut bench, pods) = saying(ONCE).await;
+    let open = |seconds: u64, messages: u64| {
+        pods.each(|gateway| {
+            gateway.more = format!(
+                "{ONCE}sluice_gateway_open_transaction_messages{{partition=\"3\",topic=\"spans\"}} {messages}\n\
+                 sluice_gateway_open_transaction_seconds{{partition=\"3\",topic=\"spans\"}} {seconds}.5\n\
+                 sluice_gateway_open_transaction_first_offset{{partition=\"3\",topic=\"spans\"}} 120\n"
+            );
+        });
+    };
+    let looked = async |bench: &Bench| {
+        pass(30);
+        bench.reconcile("prod").await.unwrap();
+        bench.condition("prod", "SourceReachable")
+    };
+    open(60, 7);
+    assert_eq!(looked(&bench).await, "True Ok", "most end");
+    open(1_000, 7);
+    assert_eq!(looked(&bench).await, "False TransactionHanging");
+    assert_eq!(bench.condition("prod", "Ready"), "True Running", "gateways go on");
+    // A gateway that has begun again counts from 0.
+    bench.server.take_writes();
+    open(2, 7);
+    assert_eq!(looked(&bench).await, "False TransactionHanging");
+    assert_eq!(bench.server.take_writes(), []);
+    pods.each(|gateway| gateway.more = ONCE.to_owned());
+    for _ in 0..4 {
+        looked(&bench).await;
+    }
+    assert_eq!(looked(&bench).await, "True Ok", "it was ended");
+    open(1_000, 7);
+    bench.restart();
+    assert_eq!(looked(&bench).await, "False TransactionHanging");
+}
+
+#[tokio::test]
 async fn partitions_that_are_added_are_told() {
     let (bench, _pods) = saying(ONCE).await;
     bench.server.take_events();

@@ -312,6 +312,16 @@ impl Gateway {
         .with_context(|| format!("see {}", self.log.display()))
     }
 
+    /// Waits until a metric has no series of this name.
+    pub async fn wait_no_metric(&self, name: &str) -> Result<()> {
+        until(&format!("no metric {name}"), PATIENCE, async || {
+            let found = self.metric(name).await?;
+            Ok(found.map_or(Seen::Done(()), |found| Seen::NotYet(found.to_string())))
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
     /// The lines of its log, each an object.
     pub fn log_lines(&self) -> Result<Vec<Value>> {
         let text = fs::read_to_string(&self.log).context("read the gateway's log")?;

@@ -1,5 +1,6 @@
 //! A producer that uses transactions: what it commits is in the table once, what it aborts never, and the ends of both, which are no
-//! messages, are committed by the group all the same. Else it would lag for as long as nothing follows.
+//! messages, are committed by the group all the same. Else it would lag for as long as nothing follows. What waits behind one that is open
+//! is no lag, and is told.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use serde_json::json;
 
-use crate::delivery::process::{self, Stage};
+use crate::delivery::process::{self, Gateway, Stage};
 use crate::scene::PATIENCE;
 
 /// How long the broker may take to begin, commit or abort a transaction.
@@ -53,18 +54,26 @@ impl Producer {
 
     /// One transaction with these spans in one message.
     fn transaction(&mut self, partition: i32, spans: Range<u64>, end: End) -> Result<()> {
+        self.begin(partition, spans.clone())?;
+        match end {
+            End::Commit => self.commit(spans),
+            End::Abort => self.client.abort_transaction(BROKER_TIMEOUT).context("abort the transaction"),
+        }
+    }
+
+    /// A transaction with these spans in one message, which stays open.
+    fn begin(&mut self, partition: i32, spans: Range<u64>) -> Result<()> {
         self.client.begin_transaction().context("begin a transaction")?;
-        let message = self.generator.message(spans.clone());
+        let message = self.generator.message(spans);
         let record = BaseRecord::<(), [u8]>::to(&self.topic).partition(partition).payload(message);
         self.client.send(record).map_err(|(error, _)| error).context("send a message")?;
-        self.client.flush(BROKER_TIMEOUT).context("wait for the broker")?;
-        match end {
-            End::Commit => {
-                self.client.commit_transaction(BROKER_TIMEOUT).context("commit the transaction")?;
-                self.sent.acked.insert(spans);
-            }
-            End::Abort => self.client.abort_transaction(BROKER_TIMEOUT).context("abort the transaction")?,
-        }
+        self.client.flush(BROKER_TIMEOUT).context("wait for the broker")
+    }
+
+    /// Commits the transaction that is open, which has these spans.
+    fn commit(&mut self, spans: Range<u64>) -> Result<()> {
+        self.client.commit_transaction(BROKER_TIMEOUT).context("commit the transaction")?;
+        self.sent.acked.insert(spans);
         Ok(())
     }
 }
@@ -85,11 +94,33 @@ async fn ends_of_transactions_are_no_lag() -> Result<()> {
         producer.transaction(COMMITTED, 300..400, End::Commit)?;
         producer.transaction(ABORTED, 400..500, End::Commit)?;
         gateway.wait_lag(0).await?;
+        waits_behind_an_open_transaction(&mut producer, &gateway).await?;
         let verdict = gateway.oracle(run).wait_until_complete(&producer.sent, PATIENCE, |_| {}).await?;
         ensure!(verdict.lost == 0 && verdict.doubled == 0, "{verdict:?}");
         let rows = gateway.select("toUInt32(count())", "").await?;
-        ensure!(rows == [[json!(300)]], "{rows:?}: what was aborted is not to be read");
+        ensure!(rows == [[json!(400)]], "{rows:?}: what was aborted is not to be read");
         gateway.stop().await
     })
     .await
+}
+
+/// It is told while the transaction is open, though nothing lags, and no longer once it has ended.
+async fn waits_behind_an_open_transaction(producer: &mut Producer, gateway: &Gateway) -> Result<()> {
+    let of = |metric: &str| {
+        format!(
+            "sluice_gateway_open_transaction_{metric}{{partition=\"{COMMITTED}\",topic=\"{}\"}}",
+            producer.topic
+        )
+    };
+    let (messages, first_offset, seconds) = (of("messages"), of("first_offset"), of("seconds"));
+    producer.begin(COMMITTED, 500..600)?;
+    gateway.wait_metric(&messages, 1.0).await?;
+    // Behind three messages and the ends of their transactions.
+    gateway.wait_metric(&first_offset, 6.0).await?;
+    let age = gateway.metric(&seconds).await?;
+    ensure!(age.is_some_and(|age| age < 60.0), "{age:?}");
+    gateway.wait_lag(0).await?;
+    producer.commit(500..600)?;
+    gateway.wait_no_metric(&messages).await?;
+    gateway.wait_lag(0).await
 }

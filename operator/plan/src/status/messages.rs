@@ -63,7 +63,8 @@ pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Opt
     Some(verdict)
 }
 
-fn said_before(
+/// What a condition of this type said before with one of these reasons, while there are gateways that it may be true of.
+pub(super) fn said_before(
     pipeline: &TracePipeline,
     observed: &Observed,
     kind: &str,

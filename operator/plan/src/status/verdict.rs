@@ -6,7 +6,7 @@ use crate::{
     scale::{Hold, Limit},
     secrets::mounted,
     sink::SinkSeen,
-    status::{messages, scaling::joined},
+    status::{messages, scaling::joined, transactions},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -89,9 +89,11 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
         }
     }
     if missing.is_empty() {
-        messages::unreadable(pipeline, observed, now).unwrap_or_else(|| {
-            Verdict::yes(reason::OK, format!("{partitions} partitions in {} topics", topics.len()))
-        })
+        transactions::hanging(pipeline, observed)
+            .or_else(|| messages::unreadable(pipeline, observed, now))
+            .unwrap_or_else(|| {
+                Verdict::yes(reason::OK, format!("{partitions} partitions in {} topics", topics.len()))
+            })
     } else {
         Verdict::no(reason::TOPIC_MISSING, format!("Kafka has no topic {}", missing.join(", ")))
     }

@@ -73,6 +73,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         has_empty_queue: false,
         messages_lost: BTreeMap::new(),
         messages: None,
+        open_transactions: None,
         sink: SinkSeen::NotKnown,
         scaling: ScalingSeen::default(),
         rival: None,

@@ -74,6 +74,7 @@ const REASONS: [&str; 57] = [
     "Timeout",
     "TlsFailed",
     "TopicMissing",
+    "TransactionHanging",
     "Unmanaged",
     "Unreachable",
     "UpToDate",

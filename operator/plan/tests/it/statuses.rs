@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build, observed::MessagesSeen, plan, rollout, sink::SinkSeen, status,
+    WorkloadSeen, build,
+    observed::{MessagesSeen, OpenTransaction},
+    plan, rollout,
+    sink::SinkSeen,
+    status,
 };
 
 fn now(second: u8) -> Time {
@@ -424,6 +428,49 @@ fn rows_that_clickhouse_refuses_are_said_once_they_are_many_and_keep_a_pipeline_
     let refused = of(&pipeline, Some((0, 3))).1;
     let message = &condition(&refused, "SinkReachable").message;
     assert!(message.ends_with("kubectl sluice dead-letter demo list says why"), "{message}");
+}
+
+#[test]
+fn a_transaction_that_hangs_is_said_with_what_ends_it() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let topic = pipeline.spec.source.kafka.topics[0].clone();
+    let open = |partition, messages, seconds| OpenTransaction {
+        topic: topic.clone(),
+        partition,
+        first_offset: 120,
+        messages,
+        seconds,
+    };
+    let of = |pipeline: &TracePipeline, open_transactions: Option<Vec<OpenTransaction>>| {
+        let status = said(pipeline, &Observed { open_transactions, ..well.clone() });
+        let readable = condition(&status, "SourceReachable");
+        (format!("{}/{}", readable.status, readable.reason), readable.message.clone(), status)
+    };
+    assert_eq!(of(&pipeline, Some(vec![])).0, "True/Ok");
+    assert_eq!(
+        of(&pipeline, Some(vec![open(3, 1_234, 960)])).0,
+        "True/Ok",
+        "its coordinator may still abort it"
+    );
+    let other = OpenTransaction { topic: "other".into(), ..open(3, 1_234, 5_000) };
+    assert_eq!(of(&pipeline, Some(vec![other])).0, "True/Ok", "no topic of this pipeline");
+    let (hangs, message, status) = of(&pipeline, Some(vec![open(7, 1, 3_600), open(3, 1_234, 961)]));
+    assert_eq!((hangs.as_str(), summary_of(&status).as_str()), ("False/TransactionHanging", "True/Running"));
+    for words in [
+        &format!("{topic}/3 from offset 120 on, 1200 messages, for more than 16 min; {topic}/7"),
+        "1 messages, for more than 1 h. Lag does not count them.",
+        &format!(":9092 abort --topic {topic} --partition 3 --start-offset 120;"),
+    ] {
+        assert!(message.contains(words), "{words} is not in {message}");
+    }
+    // What moves all the time is not written all the time.
+    assert_eq!(of(&pipeline, Some(vec![open(7, 1, 3_700), open(3, 1_299, 1_700)])).1, message);
+    let many = (0..9).map(|partition| open(partition, 5, 999_999)).collect();
+    let many = of(&pipeline, Some(many)).1;
+    assert!(many.contains("; and 6 more. ") && many.len() < 500, "{many}");
+    pipeline.status = Some(status.clone());
+    assert_eq!(of(&pipeline, None).2, status, "gateways are away");
+    assert_eq!(of(&pipeline, Some(vec![])).0, "True/Ok", "it was ended");
 }
 
 /// Only what keeps rows out keeps a pipeline from being ready.
