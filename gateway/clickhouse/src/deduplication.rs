@@ -4,6 +4,7 @@
 //! and now and then, and judges; `sluice-gateway check` prints the verdict. Limits: [`VIEWS_MAX`] views are looked at, each
 //! question within [`crate::probe::PROBE_TIMEOUT`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clickhouse::Row;
@@ -51,6 +52,8 @@ pub struct Deduplication {
     pub lost: Vec<String>,
     /// The server's time zone, where the table's partitions depend on it: `ClickHouse` looks for a token in the partition of the rows.
     pub partition_zone: Option<String>,
+    /// Where the servers behind this address keep the table's tokens: several places when they do not share them, none when it is not known.
+    pub token_places: BTreeSet<String>,
 }
 
 /// A server's version, part by part; parts that it does not name are 0.
@@ -196,7 +199,8 @@ impl Probe {
         // What the profile does not allow cannot be sent with a question either.
         let lost = if forced.is_empty() { self.lost_settings().await? } else { Vec::new() };
         let partition_zone = self.partition_zone(table).await?;
-        Ok(Deduplication { version, engine, window_age, views, forced, lost, partition_zone })
+        let token_places = self.token_places(table, &engine).await;
+        Ok(Deduplication { version, engine, window_age, views, forced, lost, partition_zone, token_places })
     }
 
     /// Blocks that were ever inserted into the table, by anyone, give or take what was deduplicated: only the difference between

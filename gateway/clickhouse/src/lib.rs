@@ -94,5 +94,7 @@ pub mod table;
 mod test_rows;
 #[cfg(feature = "client")]
 pub mod tls;
+#[cfg(feature = "client")]
+pub mod token_places;
 pub mod ttl;
 pub mod typed_value;

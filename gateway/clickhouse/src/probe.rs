@@ -88,6 +88,11 @@ impl TableEngine {
         is_replicated(&self.name)
     }
 
+    /// Whether its tokens are where all servers of `ClickHouse` Cloud find them.
+    pub fn is_shared(&self) -> bool {
+        self.name.starts_with("Shared")
+    }
+
     /// Why no rows should be sent to it, if so.
     pub fn unfit(&self) -> Option<&'static str> {
         match &*self.name {

@@ -11,6 +11,7 @@
 //!
 //! Owner: [`Watch`] is one task's; [`Standing`] is shared.
 
+mod places;
 mod standing;
 mod watch;
 
@@ -72,6 +73,8 @@ pub enum Reason {
     WindowShort,
     /// There are several servers, and each has a table of its own.
     ServersNotReplicas,
+    /// One address leads to several servers that do not share tokens, or its server was replaced.
+    AddressBalances,
     /// The user's profile forces asynchronous inserts.
     AsyncInsertForced,
     /// The user's profile forces other settings than every INSERT asks for.
@@ -92,7 +95,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
         Self::PlanUnavailable,
@@ -102,6 +105,7 @@ impl Reason {
         Self::WindowOff,
         Self::WindowShort,
         Self::ServersNotReplicas,
+        Self::AddressBalances,
         Self::AsyncInsertForced,
         Self::SettingsForced,
         Self::SettingsLost,
@@ -117,6 +121,7 @@ impl Reason {
         matches!(
             self,
             Self::ServersNotReplicas
+                | Self::AddressBalances
                 | Self::AsyncInsertForced
                 | Self::SettingsForced
                 | Self::SettingsLost
@@ -136,6 +141,7 @@ impl Reason {
             Self::WindowOff => "window_off",
             Self::WindowShort => "window_short",
             Self::ServersNotReplicas => "servers_not_replicas",
+            Self::AddressBalances => "address_balances",
             Self::AsyncInsertForced => "async_insert_forced",
             Self::SettingsForced => "settings_forced",
             Self::SettingsLost => "settings_lost",
@@ -165,6 +171,9 @@ impl fmt::Display for Reason {
             }
             Self::ServersNotReplicas => {
                 "the servers are no replicas of one table, so that a retry at another one is stored twice"
+            }
+            Self::AddressBalances => {
+                "one address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was                  replaced, so that a retry may be stored twice; name each shard by an address of its own (shards)"
             }
             Self::AsyncInsertForced => "the user's profile forces async_insert",
             Self::SettingsForced => "the user's profile forces settings on which deduplication rests",
@@ -215,6 +224,9 @@ impl Verdict {
         for answer in answers {
             reasons.extend(reasons_of(answer, servers));
         }
+        if are_apart(answers) {
+            reasons.insert(Reason::ServersNotReplicas);
+        }
         if answers.iter().any(|answer| answer.partition_zone != answers[0].partition_zone) {
             reasons.insert(Reason::TimeZone);
         }
@@ -226,6 +238,14 @@ impl Verdict {
             reasons.insert(Reason::WindowShort);
         }
         Self { reasons, age_budget, views: answers.iter().any(|answer| !answer.views.is_empty()) }
+    }
+
+    /// The same with another reason.
+    #[must_use]
+    pub fn and(mut self, reason: Reason) -> Self {
+        self.reasons.insert(reason);
+        let age_budget = if reason.voids_tokens() { Duration::ZERO } else { self.age_budget };
+        Self { age_budget, ..self }
     }
 
     /// Of several shards: what each of them allows.
@@ -259,6 +279,15 @@ pub struct Load {
     pub insert_timeout: Duration,
 }
 
+/// Whether replicated tables at several addresses keep their tokens in several places: they are shards.
+fn are_apart(answers: &[Deduplication]) -> bool {
+    let replicated = answers.iter().filter(|answer| answer.engine.is_replicated());
+    // Of an address that leads to several there is a reason of its own.
+    let mut places = replicated.map(|answer| &answer.token_places).filter(|places| places.len() == 1);
+    let first = places.next();
+    places.any(|place| Some(place) != first)
+}
+
 fn reasons_of(answer: &Deduplication, servers: usize) -> Vec<Reason> {
     let engine = &answer.engine;
     let mut reasons = Vec::new();
@@ -271,6 +300,9 @@ fn reasons_of(answer: &Deduplication, servers: usize) -> Vec<Reason> {
     }
     if servers > 1 && !engine.is_replicated() {
         reasons.push(Reason::ServersNotReplicas);
+    }
+    if answer.token_places.len() > 1 {
+        reasons.push(Reason::AddressBalances);
     }
     reasons.extend(answer.forced.iter().map(|forced| match forced.name.as_str() {
         "async_insert" => Reason::AsyncInsertForced,

@@ -1,4 +1,5 @@
-//! A proxy before `ClickHouse` that knows few parameters of the query string and drops all others, as chproxy does by default.
+//! A proxy before `ClickHouse`: one that knows few parameters of the query string and drops all others, as chproxy does by default, or
+//! one that seems to balance over several servers.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -19,23 +20,41 @@ pub struct Front {
     _serving: JoinSet<()>,
 }
 
+/// What becomes of requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Most parameters are dropped.
+    Narrow,
+    /// Each is answered as if by another server.
+    Balancing,
+}
+
 impl Front {
     pub async fn before(authority: &str) -> Self {
+        Self::on(authority, Way::Narrow).await
+    }
+
+    /// Behind which each question who the server is has another answer.
+    pub async fn balancing(authority: &str) -> Self {
+        Self::on(authority, Way::Balancing).await
+    }
+
+    async fn on(authority: &str, way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, authority.to_owned()));
+        serving.spawn(serve(listener, authority.to_owned(), way));
         Self { url, _serving: serving }
     }
 }
 
-async fn serve(listener: TcpListener, authority: String) {
+async fn serve(listener: TcpListener, authority: String, way: Way) {
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let authority = authority.clone();
         connections.spawn(async move {
-            let service = service_fn(|request| pass(request, &authority));
+            let service = service_fn(|request| pass(request, &authority, way));
             let served = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -45,15 +64,26 @@ async fn serve(listener: TcpListener, authority: String) {
     }
 }
 
-async fn pass(request: Request<Incoming>, authority: &str) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn pass(
+    request: Request<Incoming>,
+    authority: &str,
+    way: Way,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
+    let body = match std::str::from_utf8(&body) {
+        Ok(text) if way == Way::Balancing => text.replace("serverUUID()", "generateUUIDv4()").into(),
+        _ => body,
+    };
     let parameters = head.uri.query().unwrap_or_default().split('&');
-    let kept = parameters
-        .filter(|parameter| parameter.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name)));
+    let is_known =
+        |parameter: &&str| parameter.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name));
+    let kept = parameters.filter(|parameter| way == Way::Balancing || is_known(parameter));
     let uri = format!("http://{authority}/?{}", kept.collect::<Vec<_>>().join("&"));
     let mut passed = Request::post(uri).body(Full::new(body)).unwrap();
     *passed.headers_mut() = head.headers;
+    // The body may be another one.
+    passed.headers_mut().remove("content-length");
     let answer = Client::builder(TokioExecutor::new()).build_http().request(passed).await.unwrap();
     let (mut head, body) = answer.into_parts();
     head.headers.remove("transfer-encoding");

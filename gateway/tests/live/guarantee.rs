@@ -5,6 +5,7 @@ use crate::{
     messages::{message, span},
     server::{Database, frames, send},
 };
+use sluice_clickhouse::token_places::PLACES_ASKED;
 use sluice_gateway::signals::guarantee::{Load, Reason, Verdict};
 use sluice_gateway::table::sink::Sink;
 use sluice_gateway_config::Layout;
@@ -121,6 +122,21 @@ async fn a_proxy_that_takes_settings_away_is_found() {
     assert_eq!(reasons(&sink).await, [Reason::SettingsLost]);
     let lost = sink.deduplication().await.remove(0).unwrap().lost;
     assert!(lost.iter().any(|name| name == "insert_deduplication_token"), "{lost:?}");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn an_address_of_several_servers_is_told_from_one_of_one() {
+    let database = Database::new("balancing").await;
+    let (sink, _) = database.with_table().await;
+    let uuid = database.answer("SELECT toString(serverUUID())").await;
+    assert_eq!(sink.deduplication().await.remove(0).unwrap().token_places, [uuid].into());
+    assert_eq!(reasons(&sink).await, []);
+    let front = Front::balancing(database.authority()).await;
+    let sink = database.sink_at(Layout::Json, &front.url);
+    let places = sink.deduplication().await.remove(0).unwrap().token_places;
+    assert_eq!(places.len(), PLACES_ASKED, "{places:?}");
+    assert_eq!(reasons(&sink).await, [Reason::AddressBalances]);
     database.drop().await;
 }
 

@@ -26,7 +26,14 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
         forced: Vec::new(),
         lost: Vec::new(),
         partition_zone: None,
+        token_places: BTreeSet::new(),
     }
+}
+
+/// The same whose servers keep their tokens there.
+fn kept_in(engine: &str, places: &[&str]) -> Deduplication {
+    let token_places = places.iter().map(|place| (*place).to_owned()).collect();
+    Deduplication { token_places, ..answer(engine, 10_000) }
 }
 
 fn forced(name: &str) -> Deduplication {
@@ -78,6 +85,17 @@ fn what_is_missing_is_named() {
         (vec![forced("async_insert")], 1, &[Reason::AsyncInsertForced]),
         (vec![forced("max_insert_block_size")], 1, &[Reason::SettingsForced]),
         (vec![lost.clone()], 1, &[Reason::SettingsLost]),
+        (vec![kept_in("MergeTree", &["a", "b"])], 1, &[Reason::AddressBalances]),
+        (vec![kept_in("ReplicatedMergeTree", &["/0", "/1"])], 1, &[Reason::AddressBalances]),
+        (vec![kept_in("ReplicatedMergeTree", &["/0"])], 1, &[]),
+        (vec![kept_in("ReplicatedMergeTree", &["/0"]); 2], 2, &[]),
+        (
+            vec![kept_in("ReplicatedMergeTree", &["/0"]), kept_in("ReplicatedMergeTree", &["/1"])],
+            2,
+            &[Reason::ServersNotReplicas],
+        ),
+        // One does not say it.
+        (vec![kept_in("ReplicatedMergeTree", &["/0"]), answer("ReplicatedMergeTree", 10_000)], 2, &[]),
         (vec![in_zone("UTC"); 2], 2, &[]),
         (vec![in_zone("UTC"), in_zone("Asia/Tokyo")], 2, &[Reason::TimeZone]),
         (vec![with_view(0)], 1, &[Reason::ViewsNotOnce]),
@@ -93,9 +111,16 @@ fn what_is_missing_is_named() {
 #[test]
 fn a_window_that_a_retry_may_miss_is_none() {
     let lost = Deduplication { lost: vec!["async_insert".into()], ..answer("MergeTree", 10_000) };
-    for answers in [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")], vec![lost]] {
+    let balances = kept_in("MergeTree", &["a", "b"]);
+    for answers in
+        [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")], vec![lost], vec![balances]]
+    {
         assert_eq!(Verdict::of(&answers, answers.len(), &LOAD).age_budget, Duration::ZERO);
     }
+    let once = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    assert!(once.age_budget > Duration::ZERO);
+    let varies = once.and(Reason::AddressBalances);
+    assert_eq!((varies.age_budget, varies.reasons), (Duration::ZERO, [Reason::AddressBalances].into()));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! too much to do to answer, changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
 //! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
 
-use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
+use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict, places::TokenPlaces};
 use crate::table::{row_expiry::RowExpiry, sink::Sink};
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
@@ -47,6 +47,8 @@ struct OfShard {
     version: Option<Version>,
     /// Time zones of the servers that have answered last, where the table's partitions depend on them.
     zones: BTreeSet<String>,
+    /// Where the servers behind each address keep their tokens.
+    places: TokenPlaces,
     /// The TTLs of their tables.
     ttls: Vec<RowTtl>,
     /// What was said last by a server that does not answer.
@@ -167,6 +169,7 @@ impl OfShard {
             rate: BlockRate::default(),
             version: None,
             zones: BTreeSet::new(),
+            places: TokenPlaces::default(),
             ttls: Vec::new(),
             error: None,
         }
@@ -175,9 +178,13 @@ impl OfShard {
     /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
     async fn look(&mut self, now: Duration) -> Option<Answered> {
         let (mut answers, mut errors): (Vec<Deduplication>, Vec<ProbeError>) = (Vec::new(), Vec::new());
-        for answer in self.sink.deduplication().await {
+        let mut is_other = false;
+        for (address, answer) in self.sink.deduplication().await.into_iter().enumerate() {
             match answer {
-                Ok(answer) => answers.push(answer),
+                Ok(answer) => {
+                    is_other |= self.places.see(address, &answer.token_places, now);
+                    answers.push(answer);
+                }
                 Err(said) => errors.push(said),
             }
         }
@@ -195,16 +202,18 @@ impl OfShard {
         let load =
             Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
         let verdict = Verdict::of(&answers, self.sink.servers(), &load);
+        let verdict = if self.places.vary() { verdict.and(Reason::AddressBalances) } else { verdict };
         let version = answers.iter().map(|answer| answer.version).max();
         let is_upgraded = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
         self.ttls = answers.iter().map(|answer| answer.engine.ttl.clone()).collect();
         let is_moved = self.moved(answers.into_iter().filter_map(|answer| answer.partition_zone).collect());
-        let forgot = match (is_upgraded, is_moved) {
-            (true, _) => Some(Reason::ServerUpgraded),
-            (false, true) => Some(Reason::TimeZone),
-            (false, false) => None,
-        };
+        let forgot = [
+            (is_upgraded, Reason::ServerUpgraded),
+            (is_other, Reason::AddressBalances),
+            (is_moved, Reason::TimeZone),
+        ];
+        let forgot = forgot.into_iter().find_map(|(holds, reason)| holds.then_some(reason));
         Some(Answered { verdict, forgot })
     }
 

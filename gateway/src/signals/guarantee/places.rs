@@ -1,0 +1,94 @@
+//! Which places for tokens were seen behind each address of a shard, over several looks.
+//!
+//! Pure. Owner: the task of [`Watch`](super::Watch). Limits: [`PLACES_MAX`] places of each address.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// For how long a place counts that was not seen again. Chosen: twenty looks. An address that balances over two servers does not show the
+/// same one for so long, and one whose server was replaced does.
+pub const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// Places that are remembered of an address. Chosen: two are enough for the verdict; a few more keep it steady.
+const PLACES_MAX: usize = 16;
+
+/// The places, by the address's place in the config, and when each was seen last.
+#[derive(Debug, Default)]
+pub struct TokenPlaces(BTreeMap<usize, BTreeMap<String, Duration>>);
+
+impl TokenPlaces {
+    /// Takes down what servers behind an address have answered. Says whether one of them keeps its tokens in another place than all that
+    /// answered there before: it does not know theirs.
+    pub fn see(&mut self, address: usize, places: &BTreeSet<String>, now: Duration) -> bool {
+        let known = self.0.entry(address).or_default();
+        let is_other = !known.is_empty() && places.iter().any(|place| !known.contains_key(place));
+        known.extend(places.iter().map(|place| (place.clone(), now)));
+        // The last one stays, however long it does not answer.
+        let last = known.values().max().copied().unwrap_or_default();
+        known.retain(|_, seen| last.saturating_sub(*seen) < REMEMBERED);
+        while known.len() > PLACES_MAX {
+            known.pop_first();
+        }
+        is_other
+    }
+
+    /// Whether an address has led to several places.
+    pub fn vary(&self) -> bool {
+        self.0.values().any(|places| places.len() > 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn places(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_address_balances_while_it_has_led_to_several_places() {
+        let mut seen = TokenPlaces::default();
+        // When, which places answered; whether one is other than before, and whether the address balances.
+        for (minute, names, is_other, vary) in [
+            (0, &["a"][..], false, false),
+            (1, &["a"], false, false),
+            // Nothing is known.
+            (2, &[], false, false),
+            (3, &["b"], true, true),
+            (4, &["a", "b"], false, true),
+            (5, &["b"], false, true),
+            (13, &["b"], false, true),
+            (14, &["b"], false, false),
+            // It was replaced by yet another one, which is away for a day.
+            (20, &["c"], true, true),
+            (1_500, &[], false, true),
+            (1_501, &["c"], false, false),
+        ] {
+            assert_eq!(seen.see(0, &places(names), minute * MINUTE), is_other, "{minute}");
+            assert_eq!(seen.vary(), vary, "{minute}");
+        }
+    }
+
+    #[test]
+    fn two_addresses_of_replicas_that_differ_do_not_balance() {
+        let mut seen = TokenPlaces::default();
+        for (address, name) in [(0, "a"), (1, "b"), (0, "a")] {
+            assert!(!seen.see(address, &places(&[name]), MINUTE));
+        }
+        assert!(!seen.vary());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut seen = TokenPlaces::default();
+        for number in 0..100 {
+            seen.see(0, &places(&[&number.to_string()]), MINUTE);
+        }
+        assert_eq!(seen.0[&0].len(), PLACES_MAX);
+    }
+}
