@@ -21,7 +21,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 57] = [
+const REASONS: [&str; 58] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
