@@ -21,7 +21,7 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, StorageClassSeen, TopicSeen,
+    KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, StorageClassSeen, TopicSeen,
     WorkloadSeen, names, rival, schema_job_name, volumes::replacement::needs_class,
 };
 use std::sync::Arc;
@@ -95,7 +95,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
-    let (secrets, of_kafka) = secrets(pipeline, &key, world).await?;
+    let (secrets, of_kafka) = secrets(pipeline, (&names, &key), world).await?;
     let source_spec = &pipeline.spec.source.kafka;
     let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
         Ok(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
@@ -177,22 +177,14 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
 /// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself.
 async fn secrets(
     pipeline: &TracePipeline,
-    key: &Key,
+    (names, key): (&Names, &Key),
     world: &World,
 ) -> Result<(Secrets, KafkaSecrets), Error> {
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
+    let noted = stateful_set.as_deref().map(KeptVersions::noted_by).unwrap_or_default();
     let shared = &world.shared;
-    let known = shared.secrets.of(key, &pipeline.spec, (&shared.client, &world.cache)).await;
-    let known =
-        known.map_err(|secrets::Failed { name, source }| Error::Secret { name, source: source.into() })?;
-    let (mut seen, mut of_kafka) = (Secrets::new(), KafkaSecrets::new());
-    for (usage, name) in pipeline.spec.secrets() {
-        let secret = known.get(name);
-        seen.insert(usage, SecretSeen::of(usage, secret.map(|secret| &**secret)));
-        if usage.is_of_source() {
-            of_kafka.extend(secret.map(|secret| (usage, Arc::clone(secret))));
-        }
-    }
-    Ok((seen, of_kafka))
+    let known = shared.secrets.of(key, &pipeline.spec, &noted, (&shared.client, &world.cache)).await;
+    known.map_err(|secrets::Failed { name, source }| Error::Secret { name, source: source.into() })
 }
 
 fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {

@@ -47,9 +47,9 @@ pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, Hindrance,
-    HolderSeen, MemorySeen, Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailed,
-    SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen,
-    VolumesSeen, Wait, WorkloadSeen,
+    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Observed, Partitions, PodSeen, ProvedSeen,
+    ScalingSeen, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure,
+    StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };
 pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
 pub use rival::rival;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 /// Annotation of pod templates: the version of the Secrets that the pod mounts, so that a new one restarts pods.
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
+/// Annotation of the StatefulSet while Secrets have changed in nothing that gateways use: the versions that are kept all the same.
+pub const SECRETS_KEPT: &str = "sluice.dev/secrets-kept";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
 /// Annotation of the StatefulSet: the hash of how its gateways reach Kafka, by which a change of that is recognised.

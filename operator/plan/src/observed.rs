@@ -23,7 +23,7 @@ pub use memory::{MemorySeen, Wait};
 pub use messages::{MessagesSeen, Share, Unreadable};
 pub(crate) use schema::is_said_by_the_job;
 pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
-pub use secret::{SecretSeen, Secrets};
+pub use secret::{KeptVersion, KeptVersions, SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;

@@ -1,11 +1,14 @@
 //! The Secrets of a pipeline as its pods mount them: each use has a folder of its own, with the keys that are read and no others.
 //!
-//! A Secret that changes replaces pods, one by one as any new revision does: the pod template carries a version of all of them. A
-//! gateway that read the files again by itself would use new ones at a moment that nobody sees, and tell of a wrong one only in
-//! its log. The version is made of uid and resource version, not of the content: a hash of a password in an annotation is one
-//! that can be guessed at.
+//! When the content of a key that is used changes, pods are replaced one by one as by any new revision: the pod template carries a version
+//! of all of them. If gateways read the files again while they run, they would use new ones at a moment that the operator does not choose,
+//! and only their log would tell of a wrong one. The version is made of uid and resource version, not of the content: with the hash of a
+//! password in an annotation, whoever reads the annotation could try passwords.
 
-use crate::{Secrets, hash, observed::SecretSeen};
+use crate::{
+    Secrets, hash,
+    observed::{KeptVersion, KeptVersions, SecretSeen},
+};
 use sluice_crds::{SecretUse, TracePipelineSpec, status::reason};
 
 /// Below it lies a folder for each use.
@@ -16,7 +19,7 @@ const FOLDER: &str = "/etc/sluice-secrets";
 pub(crate) struct Mounted {
     pub of: SecretUse,
     pub secret: String,
-    pub version: String,
+    pub version: KeptVersion,
 }
 
 /// What keeps a Secret from being used.
@@ -41,8 +44,9 @@ pub(crate) fn mounted(
 fn of_one(of: SecretUse, name: &str, seen: Option<&SecretSeen>) -> Result<Mounted, Unusable> {
     let unusable = |reason, message| Err(Unusable { reason, message });
     match seen {
-        Some(SecretSeen::Present { version }) => {
-            Ok(Mounted { of, secret: name.to_owned(), version: version.clone() })
+        Some(SecretSeen::Present { version, object }) => {
+            let version = KeptVersion { version: version.clone(), object: object.clone() };
+            Ok(Mounted { of, secret: name.to_owned(), version })
         }
         Some(SecretSeen::Missing) => {
             unusable(reason::SECRET_MISSING, format!("the Secret {name:?} does not exist"))
@@ -57,8 +61,14 @@ fn of_one(of: SecretUse, name: &str, seen: Option<&SecretSeen>) -> Result<Mounte
 
 /// The version of all of them, `None` without any.
 pub(crate) fn version(mounted: &[Mounted]) -> Option<String> {
-    let each: Vec<_> = mounted.iter().map(|one| format!("{}={}", volume(one.of), one.version)).collect();
+    let each: Vec<_> =
+        mounted.iter().map(|one| format!("{}={}", volume(one.of), one.version.version)).collect();
     (!each.is_empty()).then(|| hash::of_text(&each.join(",")))
+}
+
+/// What the StatefulSet is to say of versions that outlived their object; `None` when there is no such.
+pub(crate) fn kept(mounted: &[Mounted]) -> Option<String> {
+    KeptVersions::note(mounted.iter().map(|one| (one.of, &one.version)))
 }
 
 /// The volume of a use.

@@ -28,6 +28,7 @@ mod rights;
 mod rollout;
 mod scaling;
 mod schema;
+mod secrets;
 mod telling;
 mod told;
 mod unasked;

@@ -3,9 +3,11 @@
 use crate::{
     Plan, hash,
     names::{
-        ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SOURCE_VERSION,
+        ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SECRETS_KEPT,
+        SOURCE_VERSION,
     },
     objects::pod::{config_path, pod, resources},
+    secrets,
     source::source_version,
     volumes::Volume,
 };
@@ -38,11 +40,12 @@ const REVISIONS_KEPT: i32 = 3;
 /// The StatefulSet, without `replicas`.
 pub(crate) fn workload(plan: &Plan) -> StatefulSet {
     let spec = spec(plan);
+    let kept = secrets::kept(&plan.identity.secrets).map(|kept| (SECRETS_KEPT.to_owned(), kept));
     let annotations = [
         (PLAN_HASH.to_owned(), plan_hash(&spec)),
         (SOURCE_VERSION.to_owned(), source_version(&plan.config, &plan.identity.secrets)),
-    ]
-    .into();
+    ];
+    let annotations = annotations.into_iter().chain(kept).collect();
     StatefulSet {
         metadata: ObjectMeta {
             annotations: Some(annotations),

@@ -1,7 +1,13 @@
 //! The Secrets that the spec names: whether they are there and complete, never what they say.
+//!
+//! A version is what the API server calls the object when gateways are given its content first: uid and resource version, hashed. The
+//! operator keeps the version while the keys that are used keep their content, whatever else of the object changes. It compares contents
+//! in its memory. What the object is called by then, [`SecretSeen::Present::object`], stands in an annotation of the StatefulSet
+//! ([`SECRETS_KEPT`]) beside the version that is kept, so that the next operator keeps it, too.
 
-use crate::hash;
-use k8s_openapi::api::core::v1::Secret;
+use crate::{hash, names::SECRETS_KEPT, secrets::volume};
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Secret};
+use serde::{Deserialize, Serialize};
 use sluice_crds::SecretUse;
 use std::collections::BTreeMap;
 
@@ -20,13 +26,51 @@ pub enum SecretSeen {
     },
     /// It exists with every key.
     Present {
-        /// Changes whenever the Secret does; says nothing about its content.
+        /// Changes whenever the content of a key that is used does; says nothing about the content.
         version: String,
+        /// Changes whenever the object does; the version that it begins with.
+        object: String,
     },
 }
 
+/// A version that outlived its object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptVersion {
+    /// The version that gateways have.
+    pub version: String,
+    /// The object that has the same content.
+    pub object: String,
+}
+
+/// The versions that were kept, by use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeptVersions(BTreeMap<String, KeptVersion>);
+
+impl KeptVersions {
+    /// What a StatefulSet says of them; nothing when it says nothing that can be read.
+    pub fn noted_by(workload: &StatefulSet) -> Self {
+        let annotations = workload.metadata.annotations.as_ref();
+        let noted = annotations.and_then(|all| all.get(SECRETS_KEPT));
+        noted.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// That of this use.
+    pub fn of(&self, usage: SecretUse) -> Option<&KeptVersion> {
+        self.0.get(volume(usage))
+    }
+
+    /// What a StatefulSet is to say of these; `None` where each version still is its object's own.
+    pub(crate) fn note<'a>(all: impl Iterator<Item = (SecretUse, &'a KeptVersion)>) -> Option<String> {
+        let kept = all.filter(|(_, one)| one.version != one.object);
+        let kept = Self(kept.map(|(of, one)| (volume(of).to_owned(), one.clone())).collect());
+        let text = || serde_json::to_string(&kept).expect("texts serialise");
+        (!kept.0.is_empty()).then(text)
+    }
+}
+
 impl SecretSeen {
-    /// What there is to see of a Secret for this use, `None` when the server has none.
+    /// What there is to see of a Secret for this use, `None` when the server has none. The version is that of the object.
     pub fn of(usage: SecretUse, secret: Option<&Secret>) -> Self {
         let Some(secret) = secret else { return Self::Missing };
         let has = |key: &str| secret.data.as_ref().is_some_and(|data| data.contains_key(key));
@@ -36,7 +80,17 @@ impl SecretSeen {
         }
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let seen = format!("{}/{}", of(&secret.metadata.uid), of(&secret.metadata.resource_version));
-        Self::Present { version: hash::of_text(&seen) }
+        let object = hash::of_text(&seen);
+        Self::Present { version: object.clone(), object }
+    }
+
+    /// With the version that its content was first seen with.
+    #[must_use]
+    pub fn since(self, version: &str) -> Self {
+        match self {
+            Self::Present { object, .. } => Self::Present { version: version.to_owned(), object },
+            Self::Missing | Self::KeysMissing { .. } => self,
+        }
     }
 }
 
@@ -80,5 +134,31 @@ mod tests {
                 None => assert!(matches!(seen, SecretSeen::Present { .. }), "{seen:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_version_outlives_its_object_and_a_stateful_set_notes_that() {
+        let seen = SecretSeen::of(SecretUse::KafkaAuthorities, Some(&secret(&["ca.crt"], "1")));
+        let SecretSeen::Present { version, object } = seen.clone() else { panic!("{seen:?}") };
+        assert_eq!(version, object, "it begins as its object's");
+        let later = SecretSeen::of(SecretUse::KafkaAuthorities, Some(&secret(&["ca.crt"], "2")));
+        let SecretSeen::Present { version, object } = later.since(&version) else { panic!() };
+        let kept = KeptVersion { version, object };
+        assert_ne!(kept.version, kept.object);
+        let own = KeptVersion { version: "1".into(), object: "1".into() };
+        let all = [(SecretUse::KafkaAuthorities, &kept), (SecretUse::KafkaUser, &own)];
+        let text = KeptVersions::note(all.into_iter()).unwrap();
+        assert_eq!(KeptVersions::note(all.into_iter().skip(1)), None, "nothing is noted of the others");
+        let metadata = |text: &str| ObjectMeta {
+            annotations: Some([(SECRETS_KEPT.to_owned(), text.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        let noted = |text| {
+            KeptVersions::noted_by(&StatefulSet { metadata: metadata(text), ..StatefulSet::default() })
+        };
+        assert_eq!(noted(&text).of(SecretUse::KafkaAuthorities), Some(&kept));
+        assert_eq!(noted(&text).of(SecretUse::ClickHouseAuthorities), None);
+        assert_eq!(noted("what a person wrote"), KeptVersions::default());
+        assert_eq!(SecretSeen::Missing.since("1"), SecretSeen::Missing);
     }
 }

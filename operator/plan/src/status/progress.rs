@@ -182,7 +182,7 @@ impl Progress {
     fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { message, .. }) => {
-                let held = "; until it answers, gateways keep the brokers and credentials that they have";
+                let held = "; until it answers, gateways keep the brokers that they have, and a pod that starts again reads its Secrets as they are";
                 let held = if plan.holds_source() { held } else { "" };
                 Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
             }

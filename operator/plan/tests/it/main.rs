@@ -18,6 +18,7 @@ mod restarts;
 mod revisions;
 mod rollout;
 mod scale;
+mod secrets;
 mod shards;
 mod source;
 mod statuses;
@@ -55,13 +56,18 @@ fn with_credentials() -> TracePipeline {
     with("/spec/sink/clickhouse/credentials", json!({"secretRef": {"name": "writer"}}))
 }
 
+/// A complete Secret whose version is its object's own.
+fn secret_seen(object: &str) -> SecretSeen {
+    SecretSeen::Present { version: object.into(), object: object.into() }
+}
+
 /// Facts with which every topic of the pipeline has so many partitions and everything else is well.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
     let secrets = pipeline.spec.secrets().into_iter();
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secrets: secrets.map(|(of, _)| (of, SecretSeen::Present { version: "1111111111".into() })).collect(),
+        secrets: secrets.map(|(of, _)| (of, secret_seen("1111111111"))).collect(),
         schema: SchemaSeen::Succeeded,
         schema_job: None,
         workload: None,

@@ -16,12 +16,12 @@ fn demo() -> TracePipeline {
 }
 
 /// The name of an object in the plan of a pipeline with 12 partitions.
-fn names(pipeline: &TracePipeline, observed: &Observed) -> [Option<String>; 2] {
+pub fn names(pipeline: &TracePipeline, observed: &Observed) -> [Option<String>; 2] {
     let parts = build(&planned(pipeline, observed)).into_parts();
     [parts.config_map.metadata.name, parts.schema_job.and_then(|job| job.metadata.name)]
 }
 
-fn template(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> String {
+pub fn template(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> String {
     let Ok(Planned::Ready(plan)) = plan(pipeline, observed, defaults) else { panic!() };
     let workload = build(&plan).into_parts().workload.unwrap();
     serde_json::to_string(&workload.spec.unwrap().template).unwrap()
@@ -215,65 +215,6 @@ fn settings_of_inserts_are_the_gateways_business() {
     let yaml = |map: k8s_openapi::api::core::v1::ConfigMap| map.data.unwrap()["gateway.yaml"].clone();
     assert!(yaml(parts.config_map).contains("insert_quorum"));
     assert!(!yaml(parts.schema_config_map.unwrap()).contains("insert_quorum"));
-}
-
-#[test]
-fn a_new_secret_replaces_pods_and_runs_the_job_again() {
-    let pipeline = with_credentials();
-    let facts = observed(&pipeline, 12);
-    let secret = SecretSeen::Present { version: "2222222222".into() };
-    let rotated = Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..facts.clone() };
-    assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
-    assert_ne!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1]);
-}
-
-#[test]
-fn every_secret_is_mounted_where_the_config_looks_for_it() {
-    let pipeline = sample("tracepipeline-full.yaml");
-    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
-    let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
-    let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
-    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
-    let volumes = pod.volumes.unwrap();
-    let source = &config["source"]["kafka"];
-    let sink = &config["sink"]["clickhouse"];
-    for (file, secret) in [
-        (&source["tls"]["caFile"], "kafka-ca"),
-        (&source["tls"]["certificateFile"], "kafka-client"),
-        (&source["tls"]["keyFile"], "kafka-client"),
-        (&source["sasl"]["usernameFile"], "kafka-user"),
-        (&source["sasl"]["passwordFile"], "kafka-user"),
-        (&sink["tls"]["caFile"], "clickhouse-ca"),
-        (&sink["tls"]["certificateFile"], "clickhouse-client"),
-        (&sink["tls"]["keyFile"], "clickhouse-client"),
-        (&sink["credentials"]["usernameFile"], "clickhouse-writer"),
-        (&sink["credentials"]["passwordFile"], "clickhouse-writer"),
-    ] {
-        let (folder, key) = file.as_str().unwrap().rsplit_once('/').unwrap();
-        let mount = mounts.iter().find(|mount| mount.mount_path == folder).unwrap();
-        assert_eq!(mount.read_only, Some(true));
-        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
-        let mounted = volume.secret.as_ref().unwrap();
-        assert_eq!(mounted.secret_name.as_deref(), Some(secret), "{file}");
-        assert!(mounted.items.iter().flatten().any(|item| item.key == key && item.path == key), "{file}");
-    }
-}
-
-#[test]
-fn a_new_secret_of_kafka_replaces_pods_and_leaves_the_schema_alone() {
-    let pipeline = sample("tracepipeline-full.yaml");
-    let facts = observed(&pipeline, 12);
-    for of in [SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate, SecretUse::KafkaUser] {
-        let mut rotated = facts.clone();
-        rotated.secrets.insert(of, SecretSeen::Present { version: "2222222222".into() });
-        assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
-        assert_eq!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1], "{of:?}");
-        rotated.secrets.insert(of, SecretSeen::Missing);
-        assert_eq!(
-            schema_job_name(&pipeline, &rotated.secrets, &facts.partitions, None, &defaults()),
-            names(&pipeline, &facts)[1]
-        );
-    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Kafka as gateways are told of it: which group they stay in, and when they may be told of other brokers.
 
-use crate::{defaults, observed, planned, sample, with};
+use crate::{defaults, observed, planned, sample, secret_seen, with};
 use serde_json::json;
 use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
-use sluice_plan::{Observed, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan};
+use sluice_plan::{Observed, SourceFailure, TopicSeen, WorkloadSeen, build, plan};
 
 #[test]
 fn a_group_that_gateways_have_read_in_is_the_only_one_that_would_do() {
@@ -52,7 +52,7 @@ fn a_change_of_kafka_waits_until_kafka_answers_to_it_and_no_other_does() {
     let memory = with_topics(with("/spec/gateway/resources/memory", json!("512Mi")));
     let version = |version: &str| {
         let mut secrets = runs.secrets.clone();
-        secrets.insert(SecretUse::KafkaUser, SecretSeen::Present { version: version.into() });
+        secrets.insert(SecretUse::KafkaUser, secret_seen(version));
         secrets
     };
     for failure in [SourceFailure::Timeout, SourceFailure::AuthFailed] {

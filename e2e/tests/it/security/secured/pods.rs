@@ -14,11 +14,14 @@ use e2e_fixtures::produce::{Compression, Producer, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse;
 use e2e_stack::process::Port;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{RolloutState, TracePipelineStatus};
+use sluice_crds::{RolloutState, SecretUse, TracePipelineStatus};
+use sluice_plan::KeptVersions;
 
 use super::broker::{Broker, Fronted, PASSWORD, USER};
 use super::front::Front;
@@ -122,6 +125,7 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         refused(scene).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        touched(scene).await?;
         let rolled = changed(scene, &own).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
         scene.assert_nothing_lost(&load.stop().await?).await?;
@@ -176,6 +180,31 @@ async fn made_by_job(scene: &Scene) -> Result<()> {
     let succeeded = jobs.iter().filter_map(|job| job.status.as_ref()?.succeeded).sum::<i32>();
     ensure!((jobs.len(), succeeded) == (1, 1), "{succeeded} of {} Jobs succeeded", jobs.len());
     Ok(())
+}
+
+/// A label and a key that gateways do not use: the operator notes that it has seen them, and replaces no gateway. `made_by_job` has seen
+/// one Job; another one would have another name.
+async fn touched(scene: &Scene) -> Result<()> {
+    let name = format!("{}-gateway", scene.pipeline.name());
+    let (secrets, workloads) = (scene.namespace.api::<Secret>(), scene.namespace.api::<StatefulSet>());
+    let (gateways, before) = (scene.pipeline.gateways().uids().await?, workloads.get(&name).await?);
+    let change = json!({"metadata": {"labels": {"touched": "true"}}, "stringData": {"not-used": "x"}});
+    for name in ["kafka", "ca", "client"] {
+        let patch = secrets.patch(name, &PatchParams::default(), &Patch::Merge(&change));
+        patch.await.with_context(|| format!("change the Secret {name}"))?;
+    }
+    let after = until("a note of what is kept", READY, async || {
+        let workload = workloads.get(&name).await.context("get the StatefulSet")?;
+        let noted = KeptVersions::noted_by(&workload);
+        let is_noted = |of| noted.of(of).is_some();
+        let uses = [SecretUse::KafkaUser, SecretUse::KafkaAuthorities, SecretUse::ClickHouseCertificate];
+        let is_whole = uses.into_iter().all(is_noted);
+        Ok(if is_whole { Seen::Done(workload) } else { Seen::NotYet(format!("{noted:?}")) })
+    })
+    .await?;
+    ensure!(after.metadata.generation == before.metadata.generation, "another spec: {:?}", after.spec);
+    ensure!(scene.pipeline.gateways().uids().await? == gateways, "gateways were replaced");
+    made_by_job(scene).await
 }
 
 /// Who connects from now on needs the new password. Each gateway is made again, and once; gives the new ones.

@@ -1,0 +1,98 @@
+//! Secrets as pods mount them, and which change of one replaces pods.
+
+use crate::{
+    defaults, observed, planned,
+    plans::{names, template},
+    sample, secret_seen, with_credentials,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::Value;
+use sluice_crds::SecretUse;
+use sluice_plan::{
+    KeptVersion, KeptVersions, Observed, SecretSeen, build, names::SECRETS_KEPT, schema_job_name,
+};
+
+#[test]
+fn a_new_secret_replaces_pods_and_runs_the_job_again() {
+    let pipeline = with_credentials();
+    let facts = observed(&pipeline, 12);
+    let secret = secret_seen("2222222222");
+    let rotated = Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..facts.clone() };
+    assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
+    assert_ne!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1]);
+}
+
+#[test]
+fn a_secret_that_changes_in_nothing_that_is_used_replaces_no_pod_and_runs_no_job() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let facts = observed(&pipeline, 12);
+    let touched = facts.secrets.keys().map(|of| {
+        let seen = SecretSeen::Present { version: "1111111111".into(), object: "2222222222".into() };
+        (*of, seen)
+    });
+    let touched = Observed { secrets: touched.collect(), ..facts.clone() };
+    assert_eq!(template(&pipeline, &facts, &defaults()), template(&pipeline, &touched, &defaults()));
+    assert_eq!(names(&pipeline, &facts), names(&pipeline, &touched));
+    let workload = |facts: &Observed| build(&planned(&pipeline, facts)).into_parts().workload.unwrap();
+    let (before, after) = (workload(&facts), workload(&touched));
+    assert_eq!(KeptVersions::noted_by(&before), KeptVersions::default(), "nothing is noted at rest");
+    // What the next operator needs to plan the same.
+    for (of, _) in pipeline.spec.secrets() {
+        let kept = KeptVersion { version: "1111111111".into(), object: "2222222222".into() };
+        assert_eq!(KeptVersions::noted_by(&after).of(of), Some(&kept), "{of:?}");
+    }
+    let without_note = |mut workload: StatefulSet| {
+        workload.metadata.annotations.as_mut().unwrap().remove(SECRETS_KEPT);
+        workload
+    };
+    assert_eq!(without_note(after), before);
+}
+
+#[test]
+fn every_secret_is_mounted_where_the_config_looks_for_it() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+    let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+    let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+    let volumes = pod.volumes.unwrap();
+    let source = &config["source"]["kafka"];
+    let sink = &config["sink"]["clickhouse"];
+    for (file, secret) in [
+        (&source["tls"]["caFile"], "kafka-ca"),
+        (&source["tls"]["certificateFile"], "kafka-client"),
+        (&source["tls"]["keyFile"], "kafka-client"),
+        (&source["sasl"]["usernameFile"], "kafka-user"),
+        (&source["sasl"]["passwordFile"], "kafka-user"),
+        (&sink["tls"]["caFile"], "clickhouse-ca"),
+        (&sink["tls"]["certificateFile"], "clickhouse-client"),
+        (&sink["tls"]["keyFile"], "clickhouse-client"),
+        (&sink["credentials"]["usernameFile"], "clickhouse-writer"),
+        (&sink["credentials"]["passwordFile"], "clickhouse-writer"),
+    ] {
+        let (folder, key) = file.as_str().unwrap().rsplit_once('/').unwrap();
+        let mount = mounts.iter().find(|mount| mount.mount_path == folder).unwrap();
+        assert_eq!(mount.read_only, Some(true));
+        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
+        let mounted = volume.secret.as_ref().unwrap();
+        assert_eq!(mounted.secret_name.as_deref(), Some(secret), "{file}");
+        assert!(mounted.items.iter().flatten().any(|item| item.key == key && item.path == key), "{file}");
+    }
+}
+
+#[test]
+fn a_new_secret_of_kafka_replaces_pods_and_leaves_the_schema_alone() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let facts = observed(&pipeline, 12);
+    for of in [SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate, SecretUse::KafkaUser] {
+        let mut rotated = facts.clone();
+        rotated.secrets.insert(of, secret_seen("2222222222"));
+        assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
+        assert_eq!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1], "{of:?}");
+        rotated.secrets.insert(of, SecretSeen::Missing);
+        assert_eq!(
+            schema_job_name(&pipeline, &rotated.secrets, &facts.partitions, None, &defaults()),
+            names(&pipeline, &facts)[1]
+        );
+    }
+}
