@@ -1,5 +1,6 @@
 //! What the operator is told on its command line. Every flag has an environment variable, for the chart.
 
+use crate::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
 use clap::{Parser, ValueEnum};
 use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;
@@ -51,6 +52,17 @@ pub struct Args {
     /// Address that serves /metrics, /livez and /readyz; with port 0 on any, which the log names
     #[arg(long, env = "SLUICE_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
+
+    /// Clients with which the operator asks Kafka, at the same time: one for each cluster and each way to connect to it (credentials, TLS,
+    /// properties); a client takes half a MiB of memory, more with TLS
+    #[arg(
+        long,
+        env = "SLUICE_KAFKA_CLIENTS_MAX",
+        value_name = "N",
+        default_value_t = CLIENTS_MAX_DEFAULT,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(CLIENTS_MAX_MAX)),
+    )]
+    pub kafka_clients_max: u16,
 
     /// How a log line is written
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -199,7 +211,11 @@ mod tests {
         assert!(parse(&[]).is_err());
         let args = parse(&["--gateway-image", "gateway:1", "--watch-namespaces", "a,,b"]).unwrap();
         assert_eq!(args.namespaces(), ["a", "b"]);
-        assert_eq!(args.listen.port(), 8080);
+        assert_eq!((args.listen.port(), args.kafka_clients_max), (8080, 64));
+        for (most, is_taken) in [("0", false), ("1", true), ("1024", true), ("1025", false)] {
+            let found = parse(&["--gateway-image", "g", "--kafka-clients-max", most]);
+            assert_eq!(found.is_ok(), is_taken, "{most}");
+        }
         assert!(parse(&["--gateway-image", "g", "--listen", "nowhere"]).is_err());
     }
 

@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use sluice_operator::{
     args::{Args, Invocation, LogFormat},
+    kafka::clients::blocking_threads_max,
     plan_command,
     plugin::program,
     run::{Ending, run},
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(blocking_threads_max(args.kafka_clients_max))
         .build()
         .context("cannot start threads")
         .and_then(|runtime| {

@@ -2,8 +2,11 @@
 //! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
 
 mod conditions;
+mod kafka_clients;
 mod resizes;
 mod scaling;
+
+pub use kafka_clients::KafkaClientMetrics;
 
 use conditions::ConditionMetrics;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -32,6 +35,7 @@ pub struct Metrics {
     lag: GaugeVec,
     failures: IntGaugeVec,
     watch_failing: IntGaugeVec,
+    kafka_clients: KafkaClientMetrics,
     scaling: ScalingMetrics,
     resizes: ResizeMetrics,
     conditions: ConditionMetrics,
@@ -106,6 +110,7 @@ impl Metrics {
             lag: lag(&registry)?,
             failures: failures(&registry)?,
             watch_failing: watch_failing(&registry)?,
+            kafka_clients: KafkaClientMetrics::new(&registry)?,
             scaling: ScalingMetrics::new(&registry)?,
             resizes: ResizeMetrics::new(&registry)?,
             conditions: ConditionMetrics::new(&registry)?,
@@ -170,6 +175,11 @@ impl Metrics {
     /// A watch of this kind begins to fail, or works again; `0` makes its series known.
     pub fn add_failing_watches(&self, kind: &str, more: i64) {
         self.watch_failing.with_label_values(&[kind]).add(more);
+    }
+
+    /// Handles of what is told of Kafka clients.
+    pub fn kafka_clients(&self) -> KafkaClientMetrics {
+        self.kafka_clients.clone()
     }
 
     /// Says how many gateways a pipeline has and why, and counts those that are given more memory: what its status says.

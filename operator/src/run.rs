@@ -148,8 +148,8 @@ async fn lead(
     let shared = Arc::new(Shared {
         events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
+        sampler: Sampler::new(args.kafka_clients_max, metrics.kafka_clients()),
         metrics,
-        sampler: Sampler::default(),
         memory: Memory::default(),
         scaling: Scaling::default(),
         rollouts: Rollouts::default(),

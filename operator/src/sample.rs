@@ -16,10 +16,10 @@ pub mod transactions;
 
 use crate::kafka::{
     self, Position,
-    clients::{CLIENTS_MAX, Clients, Connected, Connection, IDLE_SECONDS_MAX},
+    clients::{CLIENTS_MAX_DEFAULT, Clients, Connected, Connection, IDLE_SECONDS_MAX},
     cluster::Cluster,
 };
-use crate::kafka_security::Unreadable;
+use crate::{kafka_security::Unreadable, metrics::KafkaClientMetrics};
 use rdkafka::types::RDKafkaErrorCode;
 use sluice_plan::{SourceFailure, scale::PartitionSample};
 use std::{
@@ -135,9 +135,9 @@ impl Error {
         Self { failure: SourceFailure::Timeout, message }
     }
 
-    fn too_many(source: &Source) -> Self {
+    fn too_many(source: &Source, most: usize) -> Self {
         let message = format!(
-            "Kafka at {} is not asked: the operator waits for {CLIENTS_MAX} other clusters",
+            "Kafka at {} is not asked: the operator waits for {most} other clusters, and --kafka-clients-max allows no more",
             source.cluster.bootstrap_servers()
         );
         Self { failure: SourceFailure::Unreachable, message }
@@ -181,13 +181,24 @@ impl Known {
 }
 
 /// Asks Kafka, and remembers.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Sampler {
     clients: Arc<Clients>,
     known: Arc<Mutex<HashMap<Source, Known>>>,
 }
 
+impl Default for Sampler {
+    fn default() -> Self {
+        Self::new(CLIENTS_MAX_DEFAULT, KafkaClientMetrics::default())
+    }
+}
+
 impl Sampler {
+    /// Asks with at most so many clients at the same time.
+    pub fn new(clients_max: u16, metrics: KafkaClientMetrics) -> Self {
+        Self { clients: Arc::new(Clients::new(clients_max, metrics)), known: Arc::default() }
+    }
+
     /// Asks, unless an answer is fresh.
     pub async fn sample(&self, source: &Source) -> Result<Sample, Error> {
         if let Some(sample) = self.fresh(source) {
@@ -238,7 +249,7 @@ impl Sampler {
     async fn ask(&self, source: Source) {
         let answer = match self.clients.connect(&source.cluster) {
             Some(connected) => answer(connected, &source).await,
-            None => Err(Error::too_many(&source)),
+            None => Err(Error::too_many(&source, self.clients.most())),
         };
         self.known().entry(source).or_default().learn(answer);
     }

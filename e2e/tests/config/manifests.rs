@@ -18,7 +18,7 @@ const EVERYTHING: [&str; 2] = [
 ];
 
 /// Values that the chart must refuse: misspelt, of another type, out of range, or without effect.
-const REFUSED: [&str; 16] = [
+const REFUSED: [&str; 18] = [
     "serviceMonitr.enabled=true",
     "networkPolicy.enabled=maybe",
     "networkPolicy.allow=all",
@@ -35,6 +35,8 @@ const REFUSED: [&str; 16] = [
     "tolerations[0].efect=NoSchedule",
     "affinity.nodeAfinity.x=y",
     "networkPolicy.metricsFrom[0].podSelektor.x=y",
+    "kafkaClientsMax=0",
+    "kafkaClientsMax=1025",
 ];
 
 /// Values that it must take, since Kubernetes does.
@@ -87,6 +89,7 @@ fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
         "crds.enabled=false still renders a definition"
     );
     monitoring(&usual)?;
+    kafka_clients()?;
     network_policy(&usual)?;
     for value in REFUSED {
         ensure!(rendered(&["--set", value]).is_err(), "the chart takes {value}");
@@ -97,6 +100,23 @@ fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
     users(&usual)?;
     names()?;
     kept()
+}
+
+/// An operator is told how many Kafka clients it may have; one that is upgraded with the values of a chart that did not say has its own number.
+fn kafka_clients() -> anyhow::Result<()> {
+    for (value, expected) in [
+        ("kafkaClientsMax=64", Some("--kafka-clients-max=64")),
+        ("kafkaClientsMax=1024", Some("--kafka-clients-max=1024")),
+        ("kafkaClientsMax=null", None),
+    ] {
+        let objects = rendered(&["--set", value])?;
+        let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
+        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let mut arguments = arguments.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let found = arguments.find(|argument| argument.starts_with("--kafka-clients-max"));
+        ensure!(found == expected, "{value} is {found:?}");
+    }
+    Ok(())
 }
 
 /// What a release and its namespace are called is text wherever it stands, also where YAML would read a number or a truth; after some names

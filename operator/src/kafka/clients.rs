@@ -1,10 +1,15 @@
-//! The clients that there are: one for each Kafka cluster, shared by all pipelines on it, and closed when no pipeline uses it.
+//! The clients that there are: one for each Kafka cluster and each way to connect to it (credentials, TLS, properties), shared by all pipelines
+//! that have both in common, and closed when no pipeline uses it.
 //!
 //! Each cluster has places for questions of its own, so that those about one that is away wait for one another and for nobody else.
-//! What there is of threads at the most: [`CLIENTS_MAX`] times [`QUESTIONS_MAX`] that ask, of the 512 that tokio has for what blocks; and
-//! librdkafka's own, which are three and one for each broker of a cluster.
+//! Threads: at most as many as clients times [`QUESTIONS_MAX`] ask, of those that tokio has for what blocks ([`blocking_threads_max`]); and
+//! librdkafka has three of its own for each client, and one for each broker of its cluster.
+//!
+//! With more clusters than clients each look closes a client that the next look needs, and connects once more. The counter
+//! `sluice_operator_kafka_clients_replaced_total` tells it, and one line of the log.
 
 use super::{Client, Error, cluster::Cluster};
+use crate::metrics::KafkaClientMetrics;
 use std::{
     collections::HashMap,
     sync::{
@@ -14,13 +19,18 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::warn;
 
-/// Clusters that are connected to at the same time. With places for all of them half of tokio's threads are left for others, such as for
-/// names that are looked up. Chosen; a client of one broker without TLS takes half a MiB (measured: 30 MB for 64, debug build).
-pub const CLIENTS_MAX: usize = 64;
+/// Clients at the same time, unless the command line says otherwise. Chosen; a client of one broker without TLS takes half a MiB (measured:
+/// 30 MB for 64, debug build).
+pub const CLIENTS_MAX_DEFAULT: u16 = 64;
+/// The largest number that the command line may say: half a GiB of clients without TLS. Chosen.
+pub const CLIENTS_MAX_MAX: u16 = 1_024;
 /// Questions to one cluster at the same time, each on a thread of its own. A question takes some five answers: at 20 ms each, these are 40
 /// questions a second, and 1200 pipelines are each asked for once in 30 s. Chosen.
 pub const QUESTIONS_MAX: usize = 4;
+/// Threads for what blocks beside questions to Kafka, such as names that are looked up: with 64 clients as many as tokio has by itself. Chosen.
+const OTHER_THREADS_MAX: usize = 256;
 /// A client that nobody used for this many seconds is closed: ten times the interval between two questions.
 pub const IDLE_SECONDS_MAX: u64 = 300;
 /// Reconciles that wait for an answer of a cluster that did not give the last one: one finds out when it is back.
@@ -109,12 +119,35 @@ impl Open {
 }
 
 /// All connections.
-#[derive(Default)]
 pub struct Clients {
+    most: usize,
     open: Mutex<HashMap<Cluster, Open>>,
+    metrics: KafkaClientMetrics,
+    is_shortage_logged: AtomicBool,
+}
+
+/// Threads that tokio may need for what blocks, with so many clients.
+pub fn blocking_threads_max(clients_max: u16) -> usize {
+    usize::from(clients_max) * QUESTIONS_MAX + OTHER_THREADS_MAX
 }
 
 impl Clients {
+    /// At most so many at the same time.
+    pub fn new(most: u16, metrics: KafkaClientMetrics) -> Self {
+        metrics.set_most(most);
+        Self {
+            most: usize::from(most),
+            open: Mutex::default(),
+            metrics,
+            is_shortage_logged: AtomicBool::default(),
+        }
+    }
+
+    /// How many there may be at the same time.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// The connection to a cluster. When there are too many, another one goes that nobody uses: the one used longest ago. `None` when
     /// there is no such.
     pub fn connect(&self, cluster: &Cluster) -> Option<Connected> {
@@ -125,13 +158,16 @@ impl Clients {
             return Some(Connected { connection: Arc::clone(&found.connection), given_up: None });
         }
         let mut given_up = None;
-        if open.len() >= CLIENTS_MAX {
+        if open.len() >= self.most {
+            self.tell_of_shortage();
             let idle = open.iter().filter(|(_, open)| open.is_idle());
             let oldest = idle.min_by_key(|(_, open)| open.used).map(|(cluster, _)| cluster.clone())?;
             given_up = open.remove(&oldest).map(|open| open.connection);
+            self.metrics.replaced();
         }
         let connection = Arc::new(Connection::new(cluster.clone()));
         open.insert(cluster.clone(), Open { connection: Arc::clone(&connection), used });
+        self.metrics.set_open(open.len());
         Some(Connected { connection, given_up })
     }
 
@@ -152,9 +188,21 @@ impl Clients {
             .extract_if(|_, open| open.is_idle() && open.used.elapsed() >= idle)
             .map(|(_, open)| open)
             .collect();
+        self.metrics.set_open(open.len());
         // Closing waits for librdkafka's threads; nobody may wait for that at the lock.
         drop(open);
         drop(closed);
+    }
+
+    /// One line for each process: the counter has the rest.
+    fn tell_of_shortage(&self) {
+        if !self.is_shortage_logged.swap(true, Ordering::Relaxed) {
+            warn!(
+                kafka_clients_max = self.most,
+                "pipelines have more Kafka clusters and credentials than there may be clients: a client is closed for each new one; increase \
+                 --kafka-clients-max (the chart's kafkaClientsMax)"
+            );
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Cluster, Open>> {
@@ -167,13 +215,17 @@ mod tests {
     use super::*;
     use crate::kafka::cluster::tests::cluster;
 
+    fn clients(most: u16) -> Clients {
+        Clients::new(most, KafkaClientMetrics::default())
+    }
+
     fn connect(clients: &Clients, servers: &str) -> Arc<Connection> {
         clients.connect(&cluster(servers, &[])).unwrap().connection
     }
 
     #[test]
     fn groups_share_their_clusters_client_until_it_is_retired() {
-        let clients = Clients::default();
+        let clients = clients(CLIENTS_MAX_DEFAULT);
         let connection = connect(&clients, "127.0.0.1:1,127.0.0.1:2");
         let client = connection.client("a").unwrap();
         let same = connect(&clients, "127.0.0.1:2,127.0.0.1:1");
@@ -187,7 +239,7 @@ mod tests {
 
     #[test]
     fn clients_are_closed_when_nobody_uses_them() {
-        let clients = Clients::default();
+        let clients = clients(CLIENTS_MAX_DEFAULT);
         let first = Arc::downgrade(&connect(&clients, "127.0.0.1:1"));
         clients.close_idle(Duration::from_mins(1));
         assert_eq!(first.strong_count(), 1);
@@ -201,21 +253,28 @@ mod tests {
 
     #[test]
     fn no_more_clients_are_open_than_allowed_and_none_is_closed_that_is_used() {
-        let clients = Clients::default();
-        let at = |number: usize| format!("127.0.0.1:{}", number + 1);
-        let used: Vec<_> = (0..CLIENTS_MAX).map(|number| connect(&clients, &at(number))).collect();
-        let another = cluster(&at(CLIENTS_MAX), &[]);
-        assert!(clients.connect(&another).is_none(), "each of them is used");
-        let mut used = used.into_iter();
-        let idle = Arc::downgrade(&used.next().unwrap());
-        let Connected { given_up, .. } = clients.connect(&another).unwrap();
-        assert_eq!(clients.open().len(), CLIENTS_MAX);
-        assert!(Arc::ptr_eq(&given_up.unwrap(), &idle.upgrade().unwrap()));
+        for most in [1, 3, CLIENTS_MAX_DEFAULT] {
+            let clients = clients(most);
+            let at = |number: u16| format!("127.0.0.1:{}", number + 1);
+            let used: Vec<_> = (0..most).map(|number| connect(&clients, &at(number))).collect();
+            let another = cluster(&at(most), &[]);
+            assert!(clients.connect(&another).is_none(), "each of them is used");
+            assert_eq!(clients.metrics.counts(), (most.into(), 0));
+            let mut used = used.into_iter();
+            let idle = Arc::downgrade(&used.next().unwrap());
+            let Connected { given_up, .. } = clients.connect(&another).unwrap();
+            assert_eq!(clients.open().len(), clients.most());
+            assert!(Arc::ptr_eq(&given_up.unwrap(), &idle.upgrade().unwrap()));
+            assert_eq!(clients.metrics.counts(), (most.into(), 1));
+            drop(used);
+            clients.close_idle(Duration::ZERO);
+            assert_eq!(clients.metrics.counts(), (0, 1));
+        }
     }
 
     #[test]
     fn few_wait_for_a_cluster_that_does_not_answer() {
-        let clients = Clients::default();
+        let clients = clients(CLIENTS_MAX_DEFAULT);
         let (away, other) = (cluster("127.0.0.1:1", &[]), cluster("127.0.0.1:2", &[]));
         assert!(clients.turn(&away).is_some(), "nobody asked it yet");
         let connection = clients.connect(&away).unwrap().connection;

@@ -1,0 +1,66 @@
+//! Clients with which the operator asks Kafka.
+
+use prometheus::{IntCounter, IntGauge, Registry};
+
+/// Handles of what is told of Kafka clients.
+#[derive(Debug, Clone)]
+pub struct KafkaClientMetrics {
+    open: IntGauge,
+    most: IntGauge,
+    replaced: IntCounter,
+}
+
+impl Default for KafkaClientMetrics {
+    /// Such that are exported nowhere.
+    fn default() -> Self {
+        Self::make().expect("the names are constants and valid")
+    }
+}
+
+impl KafkaClientMetrics {
+    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let made = Self::make()?;
+        registry.register(Box::new(made.open.clone()))?;
+        registry.register(Box::new(made.most.clone()))?;
+        registry.register(Box::new(made.replaced.clone()))?;
+        Ok(made)
+    }
+
+    fn make() -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            open: IntGauge::new(
+                "sluice_operator_kafka_clients",
+                "Clients with which the operator asks Kafka: one for each cluster and each way to connect to it.",
+            )?,
+            most: IntGauge::new(
+                "sluice_operator_kafka_clients_max",
+                "Kafka clients that there may be at the same time: --kafka-clients-max.",
+            )?,
+            replaced: IntCounter::new(
+                "sluice_operator_kafka_clients_replaced_total",
+                "Kafka clients that were closed to make room for another one.",
+            )?,
+        })
+    }
+
+    /// Says how many there may be.
+    pub(crate) fn set_most(&self, most: u16) {
+        self.most.set(most.into());
+    }
+
+    /// Says how many there are.
+    pub(crate) fn set_open(&self, count: usize) {
+        self.open.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// One was closed that another one may have room.
+    pub(crate) fn replaced(&self) {
+        self.replaced.inc();
+    }
+
+    /// Clients that there are, and that were replaced.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (i64, u64) {
+        (self.open.get(), self.replaced.get())
+    }
+}
