@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 use sluice_crds::{RolloutState, SecretUse, TracePipelineStatus};
 use sluice_plan::KeptVersions;
+use sluice_plan::names::INSTANCE;
 
 use super::broker::{Broker, Fronted, PASSWORD, USER};
 use super::front::Front;
@@ -176,7 +177,9 @@ async fn made_by_job(scene: &Scene) -> Result<()> {
     let status = scene.pipeline.get().await?.status.context("no status")?;
     let found = condition(&status, kind::SCHEMA_READY).context("nothing is said of the table")?;
     ensure!((found.status.as_str(), found.reason.as_str()) == ("True", reason::OK), "{}", found.message);
-    let jobs = scene.namespace.api::<Job>().list(&ListParams::default()).await.context("list Jobs")?.items;
+    let of_pipeline = format!("{INSTANCE}={}", scene.pipeline.name());
+    let jobs = scene.namespace.api::<Job>().list(&ListParams::default().labels(&of_pipeline)).await;
+    let jobs = jobs.context("list Jobs")?.items;
     let succeeded = jobs.iter().filter_map(|job| job.status.as_ref()?.succeeded).sum::<i32>();
     ensure!((jobs.len(), succeeded) == (1, 1), "{succeeded} of {} Jobs succeeded", jobs.len());
     Ok(())
@@ -190,8 +193,8 @@ async fn touched(scene: &Scene) -> Result<()> {
     let (gateways, before) = (scene.pipeline.gateways().uids().await?, workloads.get(&name).await?);
     let change = json!({"metadata": {"labels": {"touched": "true"}}, "stringData": {"not-used": "x"}});
     for name in ["kafka", "ca", "client"] {
-        let patch = secrets.patch(name, &PatchParams::default(), &Patch::Merge(&change));
-        patch.await.with_context(|| format!("change the Secret {name}"))?;
+        let patched = secrets.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        patched.with_context(|| format!("change the Secret {name}"))?;
     }
     let after = until("a note of what is kept", READY, async || {
         let workload = workloads.get(&name).await.context("get the StatefulSet")?;
