@@ -8,7 +8,7 @@ use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYT
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Sizing, budget};
 use sluice_kafka::{
-    Message, PartitionId,
+    Message, OffsetRange, PartitionId,
     dead_letter::{Delivered, Refused},
     ranges::Digest,
 };
@@ -130,10 +130,11 @@ impl BadBatch {
         }
     }
 
-    /// One log line for the partition that stops. `position` is the offset behind the last message that was read.
-    pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing) {
+    /// One log line for the partition that stops. `position` is the offset behind the last message that was read, `held` what
+    /// [`Cutter::held`](sluice_kafka::ranges::Cutter::held) says.
+    pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing, held: Option<(OffsetRange, i64)>) {
         let (topic, partition) = (&*id.topic, id.partition);
-        let advice = self.advice(sizing);
+        let advice = self.advice(sizing) + &waiting(held);
         tracing::error!(
             topic,
             partition,
@@ -157,6 +158,16 @@ impl BadBatch {
         let limit = limit.max(sizing.limit);
         format!(" (source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit} would do)")
     }
+}
+
+/// What is said of messages in front of a batch that must wait for it.
+fn waiting(held: Option<(OffsetRange, i64)>) -> String {
+    let Some((OffsetRange { first, next }, horizon)) = held else { return String::new() };
+    let last = next - 1;
+    format!(
+        "; messages from offset {first} to {last} wait with it, as a gateway before may have inserted them together with later ones: \
+         they are inserted once the log can be read up to offset {horizon}"
+    )
 }
 
 /// What is kept of a message that cannot be read, while its letter is under way.
@@ -304,6 +315,14 @@ mod tests {
         };
         assert!(json(b"\x0a\x00"));
         assert!(!json(b"{") && !json(b"\x0a\x7f") && !json(br#"{"resourceLogs":[]}"#));
+    }
+
+    #[test]
+    fn messages_that_wait_for_a_batch_behind_them_are_named() {
+        let text = waiting(Some((OffsetRange { first: 1, next: 3 }, 5)));
+        assert!(text.starts_with("; messages from offset 1 to 2 wait with it"), "{text}");
+        assert!(text.ends_with("once the log can be read up to offset 5"), "{text}");
+        assert_eq!(waiting(None), "");
     }
 
     #[test]

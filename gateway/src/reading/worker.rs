@@ -341,7 +341,7 @@ impl Worker {
         }
         self.refetches.forget(id);
         self.parts.metrics.messages.reject(batch.label());
-        batch.log(id, position, &self.parts.sizing);
+        batch.log(id, position, &self.parts.sizing, reading.cutter.held());
         self.stop(reading);
     }
 

@@ -167,6 +167,12 @@ impl Cutter {
         self.position.max(self.passed) < self.horizon
     }
 
+    /// The messages of the open range that nothing may end yet, and the offset up to which the log must be read first.
+    pub fn held(&self) -> Option<(OffsetRange, i64)> {
+        let held = OffsetRange { first: self.first, next: self.position };
+        (self.fill.messages > 0 && self.is_replaying()).then_some((held, self.horizon))
+    }
+
     /// Whether no message is taken until the partition begins anew under another rule.
     pub fn is_holding(&self) -> bool {
         self.switches && self.first >= self.horizon

@@ -54,3 +54,36 @@ fn what_an_owner_before_has_promised_stays_promised() {
     ranges.stands(GENERATION, true);
     assert_eq!((ranges.horizon_least(), ranges.urgency(at(0))), (500, Urgency::None));
 }
+
+/// Why what an owner before has promised cannot be taken back, not even where an owner stands: one of these two owners has sent what the other
+/// one could not read, and both leave the same plan. (The token of a range is a hash over all of its messages, so that no server can be
+/// asked for a range of which some cannot be read.)
+#[test]
+fn a_plan_does_not_say_how_far_its_owner_has_read() {
+    let log = Log { start: 0, end: 1_000 };
+    let first_owner = || {
+        let (mut ranges, cutter, _) = assign(None, RULE, log).unwrap();
+        let plan = store(&mut ranges, 0);
+        (ranges, cutter, plan)
+    };
+    let (mut ranges, mut cutter, of_one_that_reads_on) = first_owner();
+    take(&mut ranges, &mut cutter, 3);
+    assert_eq!(released(&mut ranges, 1), [range(0, 3)], "it may arrive at any time");
+    let (mut ranges, mut cutter, of_one_that_stands) = first_owner();
+    assert_eq!(take(&mut ranges, &mut cutter, 2), []);
+    assert_eq!(ranges.urgency(at(1)), Urgency::None, "an older version does not say that it stands");
+    assert_eq!(of_one_that_reads_on, of_one_that_stands);
+
+    let metadata = of_one_that_stands.encode();
+    let (mut ranges, mut cutter, _) = assign(Some((0, &metadata)), RULE, log).unwrap();
+    assert_eq!(cutter.held(), None, "nothing was read");
+    assert_eq!(take(&mut ranges, &mut cutter, 2), []);
+    ranges.stands(GENERATION, true);
+    assert_eq!((cutter.flush(), cutter.held()), (None, Some((range(0, 2), 1_000))));
+
+    // A tool that sets the offset to what it is takes the plan away.
+    let (mut ranges, mut cutter, found) = assign(Some((0, "")), RULE, log).unwrap();
+    assert_eq!(found.fresh, Some(Fresh::Foreign));
+    assert_eq!(take(&mut ranges, &mut cutter, 2), []);
+    assert_eq!((cutter.held(), flush(&mut ranges, &mut cutter)), (None, range(0, 2)));
+}
