@@ -5,7 +5,7 @@
 //! refused rows. Pure.
 //!
 //! Bytes are compared rather than names: `String` and `LowCardinality(String)` are written alike, a time zone changes how
-//! a time prints and not how it is stored. The names that were found go before the rows of every INSERT ([`crate::header`]), so
+//! a time prints and not how it is stored, and a `Duration` of ten years at the most is the same `UInt64` and `Int64`. The names that were found go before the rows of every INSERT ([`crate::header`]), so
 //! that a type that changes afterwards is noticed. Columns that the gateway does not fill are left to the server, which gives
 //! them their DEFAULT, computes them, or takes the default of their type.
 
@@ -349,7 +349,8 @@ impl ColumnType {
             Self::ArrayMap => element().is_some_and(is_map),
             Self::DateTime64Nanos => is_time(found),
             Self::ArrayDateTime64Nanos => element().is_some_and(is_time),
-            Self::UInt64 => found == "UInt64",
+            // A number of the gateway's is less than 2^63: both read the same bytes.
+            Self::UInt64 => found == "UInt64" || found == "Int64",
             Self::String | Self::LowCardinalityString => is_text(found),
             Self::ArrayString | Self::ArrayLowCardinalityString => element().is_some_and(is_text),
             Self::ArrayOf(group) => element().is_some_and(|found| is_value(group, found)),

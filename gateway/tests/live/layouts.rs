@@ -162,6 +162,24 @@ async fn a_collectors_table_is_filled_as_it_is() {
     database.drop().await;
 }
 
+/// The exporter's tables had this type until 2024.
+#[tokio::test]
+async fn a_collectors_older_table_is_filled_as_it_is() {
+    let database = Database::new("collector_older").await;
+    let columns =
+        COLLECTOR_TABLE.replace("Duration UInt64 CODEC(T64, ZSTD(1))", "Duration Int64 CODEC(ZSTD(1))");
+    assert_ne!(columns, COLLECTOR_TABLE);
+    database
+        .execute(&format!(
+            "CREATE TABLE {}.otel_traces ({columns}) ENGINE = MergeTree ORDER BY (ServiceName, SpanName, Timestamp)",
+            database.name
+        ))
+        .await;
+    database.insert(&message(vec![span(every_shape())])).await;
+    asked(&database, &[("SpanAttributes", MAP), ("Duration", "5"), ("toTypeName(Duration)", "Int64")]).await;
+    database.drop().await;
+}
+
 #[tokio::test]
 async fn columns_that_are_not_ours_get_their_default() {
     let database = Database::new("additional").await;

@@ -192,14 +192,14 @@ fn what_would_drop_rewrite_or_copy_rows_is_named_and_never_made() {
 #[test]
 fn a_column_that_cannot_be_written_is_named_with_what_would_help() {
     let mut table = made(Layout::Json);
-    table.columns.iter_mut().find(|column| column.name == "Duration").unwrap().type_name = "Int64".into();
+    table.columns.iter_mut().find(|column| column.name == "Duration").unwrap().type_name = "Int32".into();
     let found = found(&usual(), table);
     assert_eq!(found.len(), 1);
     assert!(
         found[0].starts_with("column Duration is not so, wanted: one that rows can be written to"),
         "{found:?}"
     );
-    assert!(found[0].contains("has type Int64; expected UInt64"), "{found:?}");
+    assert!(found[0].contains("has type Int32; expected UInt64"), "{found:?}");
 }
 
 #[test]
