@@ -35,17 +35,16 @@ impl Probe {
         query_id_part: &str,
         since_seconds: Option<u32>,
     ) -> Result<Deduplicated, ProbeError> {
-        // The log is sorted by date and time.
+        // The log is sorted by date and time. Its dates are those of the server's zone, which may not be the user's.
         let question = "WITH toUInt32(now()) - ? AS until, if(? = 0, until, ?) AS since \
                         SELECT toUInt32(until) AS until_seconds, sum(rows) AS rows FROM system.part_log \
-                        WHERE event_date >= toDate(toDateTime(since)) AND event_date <= toDate(toDateTime(until)) \
+                        WHERE event_date >= toDate(toDateTime(since)) - 1 AND event_date <= toDate(toDateTime(until)) + 1 \
                         AND event_time > toDateTime(since) AND event_time <= toDateTime(until) \
                         AND event_type = 'NewPart' AND error = 389 AND database = ? AND table = ? \
                         AND position(query_id, ?) > 0";
         let since = since_seconds.unwrap_or(0);
         let answer = self
-            .client
-            .query(question)
+            .whole(question)
             .bind(FLUSHED_AFTER_SECONDS)
             .bind(since)
             .bind(since)

@@ -214,7 +214,7 @@ impl Probe {
                         sum(last), max(last))) FROM (\
                         SELECT any(engine) AS engine, max(max_block_number) AS last FROM system.parts \
                         WHERE database = ? AND table = ? AND active GROUP BY partition_id)";
-        let answer = self.client.query(question).bind(&self.database).bind(table).fetch_one::<u64>();
+        let answer = self.whole(question).bind(&self.database).bind(table).fetch_one::<u64>();
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.parts", answer).await
     }
 

@@ -187,13 +187,8 @@ impl Probe {
                         WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
                         AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?)";
         let since = log_start(lost);
-        let answer = self
-            .client
-            .query(question)
-            .bind(since)
-            .bind(since)
-            .bind(lost.query_id_start)
-            .fetch_one::<QueryLogRow>();
+        let answer =
+            self.whole(question).bind(since).bind(since).bind(lost.query_id_start).fetch_one::<QueryLogRow>();
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.query_log", answer).await
     }
 
@@ -207,8 +202,7 @@ impl Probe {
                         GROUP BY query_id, partition_id) GROUP BY partition_id";
         let since = log_start(lost);
         let answer = self
-            .client
-            .query(question)
+            .whole(question)
             .bind(since)
             .bind(since)
             .bind(lost.query_id_start)

@@ -26,6 +26,7 @@ use crate::{
     endpoint::{Credentials, Endpoint, UserError},
     exception::code_of,
     rowbinary::{put_i64, put_string},
+    settings::{QUESTION_PINNED, WHOLE_PINNED},
     sql::{percent_encoded, table_name},
     tls::Tls,
 };
@@ -52,6 +53,16 @@ pub const TIME_SPANS_MAX: usize = 16;
 
 /// Times further apart than this are asked for separately, ns. Chosen: a minute of rows is cheaper to read than to leave out.
 const GAP_NANOS: i64 = 60_000_000_000;
+
+/// Settings of the question beside those of all questions: a profile that has others changes what is counted.
+const PINNED: &[(&str, &str)] = &[
+    // A row that is there twice counts twice.
+    ("final", "0"),
+    ("join_default_strictness", "ALL"),
+    // With break, keys are left out.
+    ("join_overflow_mode", "throw"),
+    ("transfer_overflow_mode", "throw"),
+];
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -262,15 +273,17 @@ impl Lookup {
     }
 
     fn request(&self, keys: &SpanKeys) -> Request<Full<Bytes>> {
+        let question = self.query(&keys.time_spans());
         let parameters = [
-            ("query", self.query(&keys.time_spans())),
-            ("keys_format", "RowBinary".to_owned()),
-            ("keys_structure", "number UInt32, trace String, span String, at Int64".to_owned()),
+            ("query", &*question),
+            ("keys_format", "RowBinary"),
+            ("keys_structure", "number UInt32, trace String, span String, at Int64"),
             // An answer is whole, or an error with a status that says so.
-            ("wait_end_of_query", "1".to_owned()),
+            ("wait_end_of_query", "1"),
         ];
+        let parameters = parameters.iter().chain(QUESTION_PINNED).chain(WHOLE_PINNED).chain(PINNED);
         let query: Vec<String> =
-            parameters.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+            parameters.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let uri: Uri = format!("{}/?{}", self.endpoint.url(), query.join("&"))
             .parse()
             .expect("an endpoint with an encoded query is a URI");
@@ -400,6 +413,10 @@ mod tests {
             query.contains("(toInt64(2)) OR Timestamp BETWEEN fromUnixTimestamp64Nano(toInt64(5))"),
             "{query}"
         );
+        let uri = lookup.request(&SpanKeys::default()).uri().to_string();
+        for (name, value) in [("final", "0"), ("limit", "0"), ("timeout_overflow_mode", "throw")] {
+            assert!(uri.contains(&format!("&{name}={value}")), "{uri}");
+        }
         let refused = Credentials { user: "a:b".into(), ..credentials };
         assert!(Lookup::new(&endpoint, &refused, "d", "t", &Tls::unused()).is_err());
     }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use clickhouse::{Client, Row};
+use clickhouse::{Client, Row, query::Query};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -18,6 +18,7 @@ use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Credentials, Endpoint, UserError};
 use crate::exception::code_of;
 use crate::probe_error::ProbeError;
+use crate::settings::{DESCRIBE_PINNED, QUESTION_PINNED, STATEMENT_PINNED, WHOLE_PINNED};
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
@@ -134,6 +135,8 @@ impl Probe {
         let client = Client::with_http_client(http)
             .with_url(endpoint.url())
             .with_header("Authorization", authorization);
+        let client =
+            QUESTION_PINNED.iter().fold(client, |client, (name, value)| client.with_setting(*name, *value));
         Ok(Self { client, endpoint: endpoint.clone(), database: database.to_owned() })
     }
 
@@ -170,14 +173,8 @@ impl Probe {
     pub async fn describe(&self, table: &str) -> Result<Vec<DescribedColumn>, ProbeError> {
         let name = table_name(&self.database, table);
         let action = format!("describing {name}");
-        let answer = self
-            .client
-            .query_raw(&format!("DESCRIBE TABLE {name}"))
-            .with_setting("describe_include_subcolumns", "0")
-            .with_setting("describe_compact_output", "0")
-            // A type is read as one line.
-            .with_setting("print_pretty_type_names", "0")
-            .fetch_all::<DescribeRow>();
+        let question = self.client.query_raw(&format!("DESCRIBE TABLE {name}"));
+        let answer = with_settings(question, DESCRIBE_PINNED).fetch_all::<DescribeRow>();
         let rows = self.within(PROBE_TIMEOUT, &action, answer).await?;
         let described = rows.into_iter().map(|row| DescribedColumn {
             name: row.name,
@@ -243,7 +240,13 @@ impl Probe {
     pub async fn execute(&self, statement: &str) -> Result<(), ProbeError> {
         let first_line = statement.lines().next().unwrap_or_default();
         let action = format!("running {first_line:?}");
-        self.within(STATEMENT_TIMEOUT, &action, self.client.query_raw(statement).execute()).await
+        let statement = with_settings(self.client.query_raw(statement), STATEMENT_PINNED);
+        self.within(STATEMENT_TIMEOUT, &action, statement.execute()).await
+    }
+
+    /// A question whose answer adds up or counts rows, with `?` for what is bound to it.
+    pub(crate) fn whole(&self, question: &str) -> Query {
+        with_settings(self.client.query(question), WHOLE_PINNED)
     }
 
     /// Waits for an answer, and sorts an error by what the caller does next.
@@ -297,6 +300,10 @@ impl Probe {
             reason,
         }
     }
+}
+
+fn with_settings(question: Query, settings: &[(&str, &str)]) -> Query {
+    settings.iter().fold(question, |question, (name, value)| question.with_setting(*name, *value))
 }
 
 impl std::fmt::Debug for Probe {
@@ -366,12 +373,48 @@ fn number(value: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::percent_encoded;
     use clickhouse::error::Error;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
 
     fn probe() -> Probe {
+        probe_of("http://clickhouse:8123")
+    }
+
+    fn probe_of(url: &str) -> Probe {
         let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
-        Probe::new(&Endpoint::parse("http://clickhouse:8123").unwrap(), &credentials, "otel", &Tls::unused())
-            .unwrap()
+        Probe::new(&Endpoint::parse(url).unwrap(), &credentials, "otel", &Tls::unused()).unwrap()
+    }
+
+    /// The first line of a request that gets no answer.
+    async fn request_line(listener: &TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.contains(&b'\n') {
+            assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+        }
+        String::from_utf8(head).unwrap().lines().next().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn the_settings_of_a_profile_change_no_question() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let probe = probe_of(&format!("http://{}", listener.local_addr().unwrap()));
+        let has = |line: &str, pinned: &[(&str, &str)]| {
+            for (name, value) in pinned.iter().chain(QUESTION_PINNED) {
+                let sent = format!("{name}={}", percent_encoded(value));
+                assert!(line.split(['?', '&', ' ']).any(|part| part == sent), "{sent} in {line}");
+            }
+        };
+        let (line, refused) = tokio::join!(request_line(&listener), probe.describe("t"));
+        has(&line, &[("describe_include_virtual_columns", "0"), ("limit", "0"), ("join_use_nulls", "0")]);
+        has(&line, DESCRIBE_PINNED);
+        assert!(refused.is_err());
+        let (line, _) = tokio::join!(request_line(&listener), probe.blocks_written("t"));
+        has(&line, WHOLE_PINNED);
+        let (line, _) = tokio::join!(request_line(&listener), probe.execute("CREATE TABLE t"));
+        has(&line, STATEMENT_PINNED);
     }
 
     #[test]

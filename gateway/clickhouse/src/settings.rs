@@ -75,6 +75,49 @@ pub const NATIVE_PINNED: &[(&str, &str)] = &[
     ("input_format_native_decode_types_in_binary_format", "0"),
 ];
 
+/// Settings of every question: a profile that has others changes rows or types of the answer. Each is the server's default, so that a
+/// user who may change no setting can ask all the same. Not here: limits (`max_result_rows` and its like), which refuse a question in words;
+/// and what the questions about settings ask for.
+pub const QUESTION_PINNED: &[(&str, &str)] = &[
+    // Types before the rows are text.
+    ("output_format_binary_encode_types_in_binary_format", "0"),
+    // Rows that are left out.
+    ("limit", "0"),
+    ("offset", "0"),
+    ("additional_result_filter", ""),
+    ("additional_table_filters", "{}"),
+    // With break, a limit ends an answer without an error.
+    ("result_overflow_mode", "throw"),
+    ("read_overflow_mode", "throw"),
+    // Values that are Nullable otherwise.
+    ("join_use_nulls", "0"),
+    ("aggregate_functions_null_for_empty", "0"),
+    // The cache refuses questions about system tables, and its answers are old.
+    ("use_query_cache", "0"),
+    // More of these headers come than a client takes.
+    ("send_progress_in_http_headers", "0"),
+];
+
+/// Settings of `DESCRIBE TABLE`, beside those: a row for each column, with what [`crate::probe`] reads of it.
+pub(crate) const DESCRIBE_PINNED: &[(&str, &str)] = &[
+    ("describe_include_subcolumns", "0"),
+    ("describe_include_virtual_columns", "0"),
+    ("describe_compact_output", "0"),
+    // A type is read as one line.
+    ("print_pretty_type_names", "0"),
+];
+
+/// Settings of questions whose answer adds up or counts rows, beside those: all of them, or none. One of them is a
+/// setting of INSERTs, too; questions about those are to hear of the profile's own.
+pub(crate) const WHOLE_PINNED: &[(&str, &str)] =
+    &[("timeout_overflow_mode", "throw"), ("group_by_overflow_mode", "throw")];
+
+/// Settings of statements that make or change a table, beside [`QUESTION_PINNED`].
+pub(crate) const STATEMENT_PINNED: &[(&str, &str)] = &[
+    // With 1, every column is Nullable that does not say otherwise.
+    ("data_type_default_nullable", "0"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +136,15 @@ mod tests {
 
     #[test]
     fn nothing_is_pinned_twice() {
-        let names: std::collections::HashSet<_> = PINNED.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), PINNED.len());
+        for pinned in [PINNED, QUESTION_PINNED] {
+            let names: std::collections::HashSet<_> = pinned.iter().map(|(name, _)| name).collect();
+            assert_eq!(names.len(), pinned.len());
+        }
+    }
+
+    #[test]
+    fn questions_about_the_settings_of_an_insert_hear_of_the_profiles_own() {
+        let decisive = crate::deduplication::DECISIVE;
+        assert!(QUESTION_PINNED.iter().all(|(name, _)| !decisive.contains(name)));
     }
 }

@@ -1,7 +1,7 @@
 //! What a user is told who may do little.
 //!
 //! The stack's user `writer` may insert into tables of these tests, and read a table of which a row policy shows it no row; its profile
-//! allows queries ten seconds; its password ends with a space.
+//! allows queries ten seconds; its password ends with a space. The profile of `odd` changes what a server answers.
 
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability;
@@ -9,14 +9,18 @@ use sluice_gateway::{
     signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{Error, Sink},
 };
-use sluice_gateway_config::{ClickHouse, Credentials, Duration, Schema};
+use sluice_gateway_config::{ClickHouse, Credentials, Duration, Layout, Schema, SchemaManagement};
 use std::path::Path;
 
-const USER: &str = "writer";
-const PASSWORD: &str = "sluice-local-only ";
+const WRITER: (&str, &str) = ("writer", "sluice-local-only ");
+const ODD: (&str, &str) = ("odd", "sluice-local-only");
 
-/// A sink for that user, with this timeout of inserts.
+/// A sink for the writer, with this timeout of inserts.
 fn sink(database: &Database, timeout: Duration) -> Sink {
+    sink_of(WRITER, database, timeout)
+}
+
+fn sink_of((user, password): (&str, &str), database: &Database, timeout: Duration) -> Sink {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = |what: &str, text: &str| {
         let file = folder.join(format!("{}-{what}", database.name));
@@ -24,7 +28,7 @@ fn sink(database: &Database, timeout: Duration) -> Sink {
         file.to_str().unwrap().to_owned()
     };
     let credentials =
-        Credentials { username_file: file("user", USER), password_file: file("password", PASSWORD) };
+        Credentials { username_file: file("user", user), password_file: file("password", password) };
     let mut config = ClickHouse { credentials: Some(credentials), ..database.config(Schema::default()) };
     config.insert.timeout = timeout;
     Sink::new(&config).unwrap()
@@ -79,6 +83,21 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
     let text = obstacles[0].to_string();
     assert!(text.ends_with(&format!("GRANT INSERT ON {}.otel_traces TO writer", others.name)), "{text}");
     others.drop().await;
+}
+
+#[tokio::test]
+async fn the_settings_of_a_profile_change_no_answer() {
+    let database = Database::new("odd_profile").await;
+    let odd = sink_of(ODD, &database, Duration::secs(5));
+    odd.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let usual = database.sink(Layout::Json);
+    let columns = usual.check_table().await.unwrap().columns;
+    assert_eq!(odd.check_table().await.unwrap().columns, columns);
+    let once = usual.deduplication().await.remove(0).unwrap();
+    assert_eq!(odd.deduplication().await.remove(0).unwrap(), once);
+    assert_eq!(odd.durability().await.unwrap(), usual.durability().await.unwrap());
+    assert!(odd.obstacles(&columns).await.is_empty());
+    database.drop().await;
 }
 
 #[tokio::test]
