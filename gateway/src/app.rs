@@ -4,6 +4,7 @@
 //! leaving: the poll thread takes the partitions back, workers seal what is whole and let go, delivery inserts it, the
 //! poll thread commits and leaves the group. What is not in by the deadline is on the queue volume, or read again by the next owner.
 
+pub mod container;
 mod leaving;
 mod queue_volume;
 

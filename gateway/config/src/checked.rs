@@ -2,7 +2,7 @@
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
-    budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
+    budget::{Budget, RECORD_BATCH_BYTES_MAX, Shortfall, Sizing},
     durability,
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
     insert_settings, kafka_properties, log_filter,
@@ -33,6 +33,17 @@ impl CheckedConfig {
     /// How its memory limit is divided.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// The same with a lower memory limit, rounded down to whole MiB.
+    ///
+    /// # Errors
+    /// [`Shortfall`] when its buffers do not fit.
+    pub fn within(&self, limit: ByteSize) -> Result<Self, Shortfall> {
+        let mut config = self.config.clone();
+        config.memory.limit = config.memory.limit.min(ByteSize::mib(limit.get() >> 20));
+        let budget = Budget::divide(&config.sizing())?;
+        Ok(Self { config, budget, listen: self.listen })
     }
 
     /// Where the admin server is to listen.
