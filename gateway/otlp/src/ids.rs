@@ -27,15 +27,30 @@ impl Id {
         Self { key: link::SPAN_ID, bytes: 8, is_required: false },
     ];
 
-    /// What is wrong with an id of so many bytes.
-    fn reason(&self, bytes: usize) -> Option<Reason> {
-        match bytes {
-            0 if self.is_required => Some(Reason::IdMissing),
-            0 => None,
-            bytes if bytes == self.bytes => None,
+    /// What is wrong with an id of these bytes.
+    fn reason(&self, id: &[u8]) -> Option<Reason> {
+        match (self.bytes, id.len()) {
+            (_, 0) if self.is_required => Some(Reason::IdMissing),
+            (_, 0) => None,
+            (wanted, found) if found == wanted => None,
+            (16, 32) | (8, 16) if id.iter().all(u8::is_ascii_hexdigit) => Some(Reason::IdIsText),
+            // Base64 makes four digits of three bytes, and fills the last four.
+            (16, 24) | (8, 12) if id.is_ascii() && id.ends_with(b"=") => Some(Reason::IdIsText),
+            (16, 24) | (8, 12) if is_hex_as_base64(id) => Some(Reason::IdDecodedWrongly),
             _ => Some(Reason::IdLengthWrong),
         }
     }
+}
+
+/// Whether the base64 of these bytes, a multiple of three, has hex digits alone. Ids of OTLP/JSON are hex; a parser that reads them as
+/// protobuf's JSON has bytes makes three bytes of each four digits.
+fn is_hex_as_base64(bytes: &[u8]) -> bool {
+    // What a digit of base64 stands for (RFC 4648, 4): `A` to `F`, `a` to `f`, `0` to `9`.
+    let is_hex = |six_bits: u32| matches!(six_bits & 63, 0..=5 | 26..=31 | 52..=61);
+    bytes.chunks_exact(3).all(|three| {
+        let bits = three.iter().fold(0, |bits, byte| (bits << 8) | u32::from(*byte));
+        [18, 12, 6, 0].into_iter().all(|shift| is_hex(bits >> shift))
+    })
 }
 
 /// Bytes that are no id.
@@ -59,7 +74,7 @@ pub(crate) fn optional<const N: usize>(bytes: &[u8]) -> Result<Option<&[u8; N]>,
 pub(crate) fn wrong<const N: usize>(mut holder: Reader<'_>, ids: &[Id; N]) -> Malformed {
     let (of, start) = (holder.of(), holder.position());
     // Of an id that repeats the last counts.
-    let mut found = [(start, 0); N];
+    let mut found = [(start, &[][..]); N];
     while !holder.is_empty() {
         let Ok(key) = holder.key() else { break };
         let from = holder;
@@ -68,8 +83,10 @@ pub(crate) fn wrong<const N: usize>(mut holder: Reader<'_>, ids: &[Id; N]) -> Ma
         }
         if let Some((_, place)) = ids.iter().zip(&mut found).find(|(id, _)| id.key == key) {
             let mut value = from;
-            let bytes = value.bytes(key).map_or(0, <[u8]>::len);
-            *place = (if bytes == 0 { start } else { holder.position().saturating_sub(bytes) }, bytes);
+            let bytes = value.bytes(key).unwrap_or_default();
+            let position =
+                if bytes.is_empty() { start } else { holder.position().saturating_sub(bytes.len()) };
+            *place = (position, bytes);
         }
     }
     let wrong =

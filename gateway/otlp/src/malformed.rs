@@ -74,6 +74,10 @@ pub enum Reason {
     IdMissing,
     /// An id has another length than 16 bytes for a trace and 8 for a span.
     IdLengthWrong,
+    /// An id is text: its bytes in hex or in base64.
+    IdIsText,
+    /// An id is what a base64 decoder makes of its hex digits.
+    IdDecodedWrongly,
     /// The message has fields, but no `resource_spans`.
     NotTraces,
     /// Spans in a field that OTLP has given up.
@@ -82,7 +86,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons there are.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Truncated,
         Self::VarintTooLong,
         Self::KeyTooLong,
@@ -93,6 +97,8 @@ impl Reason {
         Self::NestedTooDeep,
         Self::IdMissing,
         Self::IdLengthWrong,
+        Self::IdIsText,
+        Self::IdDecodedWrongly,
         Self::NotTraces,
         Self::Superseded,
     ];
@@ -112,6 +118,10 @@ impl fmt::Display for Reason {
             Self::IdMissing => "a span needs this id; metrics and logs that are read as spans have none",
             Self::IdLengthWrong => {
                 "an id is 16 bytes of a trace and 8 of a span; metrics and logs that are read as spans have others"
+            }
+            Self::IdIsText => "an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span",
+            Self::IdDecodedWrongly => {
+                "an id is its hex digits decoded as base64; a producer that reads OTLP/JSON decodes ids as hex"
             }
             Self::NotTraces => "the message has other fields only, so it is no trace message",
             Self::Superseded => "OTLP has given this field up; spans are read from scope_spans",
@@ -155,6 +165,15 @@ mod tests {
         assert_eq!(told(5), "malformed OTLP at byte 7, Span.name: runs past the end of what holds it");
         assert_eq!(told(99), "malformed OTLP at byte 7, Span field 99: runs past the end of what holds it");
         assert_eq!(told(0), "malformed OTLP at byte 7, Span: runs past the end of what holds it");
+    }
+
+    #[test]
+    fn an_id_as_text_names_the_id_and_what_protobuf_has() {
+        let told = Malformed::new(9, Reason::IdIsText, OtlpMessage::Span, 1).to_string();
+        assert_eq!(
+            told,
+            "malformed OTLP at byte 9, Span.trace_id: an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span"
+        );
     }
 
     #[test]

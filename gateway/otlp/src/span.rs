@@ -250,6 +250,29 @@ mod tests {
     }
 
     #[test]
+    fn an_id_that_is_text_or_was_decoded_as_base64_is_called_so() {
+        let (trace, own) = IDS.split_at(18);
+        let of_trace = |id: &[u8]| [&[0x0A, u8::try_from(id.len()).unwrap()], id, own].concat();
+        let of_span = |id: &[u8]| [trace, &[0x12, u8::try_from(id.len()).unwrap()], id].concat();
+        // What base64 decodes `4bf92f3577b34da6a3ce929d0e0e4736` and `00f067aa0ba902b7` to.
+        let trace_decoded = b"\xe1\xb7\xfd\xd9\xfd\xf9\xef\xb6\xf7\xe1\xd6\xba\x6b\x77\x1e\xf7\x6f\x5d\xd1\xed\x1e\xe3\xbd\xfa";
+        let span_decoded = b"\xd3\x47\xf4\xeb\xb6\x9a\xd1\xb6\xbd\xd3\x66\xfb";
+        for (what, bytes, reason) in [
+            ("hex", of_trace(b"4bf92f3577b34da6a3ce929d0e0e4736"), Reason::IdIsText),
+            ("hex in capitals", of_span(b"00F067AA0BA902B7"), Reason::IdIsText),
+            ("32 letters", of_trace(b"a trace of thirty-two characters"), Reason::IdLengthWrong),
+            ("base64", of_trace(b"S/kvNXezTaajzpKdDg5HNg=="), Reason::IdIsText),
+            ("base64 of 8 bytes", of_span(b"APBnqgupArc="), Reason::IdIsText),
+            ("hex as base64", of_trace(trace_decoded), Reason::IdDecodedWrongly),
+            ("hex as base64, of 8 bytes", of_span(span_decoded), Reason::IdDecodedWrongly),
+            ("24 other bytes", of_trace(&[255; 24]), Reason::IdLengthWrong),
+            ("12 letters", of_span(b"request-0001"), Reason::IdLengthWrong),
+        ] {
+            assert_eq!(read_bare(&bytes).err().map(|(_, found)| found), Some(reason), "{what}");
+        }
+    }
+
+    #[test]
     fn a_link_has_ids_of_their_lengths_or_none() {
         let table: &[(&str, &[u8], Wrong)] = &[
             ("none", &[0x6A, 0], None),
