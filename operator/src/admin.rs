@@ -81,11 +81,20 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;
     }
-    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port())).await {
+    let port = address.port();
+    or_at_ipv4(TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await, port).await
+}
+
+/// All addresses of IPv4 where there are none of IPv6: no such sockets (EAFNOSUPPORT, of a kernel with `ipv6.disable=1`), or no such
+/// address (EADDRNOTAVAIL).
+async fn or_at_ipv4(both: std::io::Result<TcpListener>, port: u16) -> std::io::Result<TcpListener> {
+    match both {
         Err(error) if error.kind() != ErrorKind::AddrInUse => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
+            tracing::info!(%error, port, "there is no IPv6: listening on IPv4 alone");
+            Ok(listener)
         }
-        bound => bound,
+        both => both,
     }
 }
 
@@ -176,6 +185,19 @@ mod tests {
         assert_eq!((status("/readyz"), status("/livez")), (503, 200));
         readiness.set(WaitsFor::Nothing);
         assert_eq!((status("/readyz"), status("/")), (200, 404));
+    }
+
+    #[tokio::test]
+    async fn without_ipv6_all_addresses_are_those_of_ipv4() {
+        // What Linux says: EAFNOSUPPORT, EADDRNOTAVAIL.
+        for code in [97, 99] {
+            let listener = or_at_ipv4(Err(std::io::Error::from_raw_os_error(code)), 0).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            assert!(address.ip().is_unspecified() && address.is_ipv4(), "{address}");
+            tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).await.unwrap();
+        }
+        let taken = or_at_ipv4(Err(ErrorKind::AddrInUse.into()), 0).await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse, "another process has the port");
     }
 
     #[tokio::test]
