@@ -5,6 +5,7 @@
 mod cases;
 mod documents;
 mod manifest;
+mod policies;
 mod rules;
 
 use kube_cel::apply_defaults;
