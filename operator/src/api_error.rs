@@ -73,6 +73,8 @@ pub enum ErrorClass {
     Refused,
     /// We may not.
     Forbidden,
+    /// There is no such object, namespace or kind.
+    Missing,
     /// An object of that name exists and belongs to somebody else.
     Foreign,
     /// The server is away, overloaded or broken.
@@ -87,10 +89,11 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Conflict,
         Self::Refused,
         Self::Forbidden,
+        Self::Missing,
         Self::Foreign,
         Self::Unavailable,
         Self::Unreadable,
@@ -112,6 +115,7 @@ impl ErrorClass {
         match code {
             409 => Self::Conflict,
             401 | 403 => Self::Forbidden,
+            404 => Self::Missing,
             408 | 429 | 500.. => Self::Unavailable,
             _ => Self::Refused,
         }
@@ -123,6 +127,7 @@ impl ErrorClass {
             Self::Conflict => "conflict",
             Self::Refused => "refused",
             Self::Forbidden => "forbidden",
+            Self::Missing => "missing",
             Self::Foreign => "foreign",
             Self::Unavailable => "unavailable",
             Self::Unreadable => "unreadable",
@@ -185,7 +190,8 @@ mod tests {
         for (code, class) in [
             (409, ErrorClass::Conflict),
             (422, ErrorClass::Refused),
-            (404, ErrorClass::Refused),
+            (404, ErrorClass::Missing),
+            (401, ErrorClass::Forbidden),
             (403, ErrorClass::Forbidden),
             (429, ErrorClass::Unavailable),
             (500, ErrorClass::Unavailable),

@@ -26,8 +26,19 @@ use sluice_plan::{Hindrance, hindered};
 use tracing::debug;
 
 /// Failures in a row before one is told that may pass by itself: a quarter of a minute, in which a conflict or a restart of the API
-/// server is over. Chosen.
+/// server is over, and a token, a role, a quota or a namespace that is made anew is there again. Chosen.
 pub const TRIES: u32 = 5;
+
+/// How long a failure lasts, as far as its class says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lasts {
+    /// Until it passes by itself.
+    AWhile,
+    /// Until a person does something, once it has lasted for [`TRIES`] failures.
+    Maybe,
+    /// Until a person does something.
+    Stays,
+}
 
 /// What is to be told of a failure; `None` while it may pass by itself, and of what is told in other words.
 pub fn of(
@@ -39,17 +50,26 @@ pub fn of(
     if error.contested().is_some() {
         return None;
     }
-    let stays = stays(error.class());
-    let is_told = status.is_some_and(|status| is_told(&status.conditions));
     // This one is not counted yet.
     let failures = world.shared.memory.failures(key).saturating_add(1);
-    (stays || is_told || failures >= TRIES).then(|| as_told(error, stays))
+    of_counted(error, failures, status.map_or(&[], |status| &status.conditions))
 }
 
 /// The same of a failure that is counted already.
 fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
-    let stays = stays(error.class());
-    (stays || is_told(said) || failures >= TRIES).then(|| as_told(error, stays))
+    let stays = stays(lasts(error.class()), failures, said)?;
+    Some(as_told(error, stays))
+}
+
+/// Whether a failure is told as one that stays; `None` while it is not told.
+fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
+    let is_late = failures >= TRIES;
+    match lasts {
+        Lasts::Stays => Some(true),
+        // An operator that starts goes on saying what the one before said.
+        Lasts::Maybe if is_late || is_told(said, condition::STALLED) => Some(true),
+        Lasts::Maybe | Lasts::AWhile => (is_late || is_told(said, condition::READY)).then_some(false),
+    }
 }
 
 fn as_told(error: &Error, stays: bool) -> Hindrance {
@@ -57,19 +77,25 @@ fn as_told(error: &Error, stays: bool) -> Hindrance {
     Hindrance { reason: reason::APPLY_FAILED, message, stays }
 }
 
-/// Whether a failure stays until a person does something. A conflict may be somebody who writes at the same time.
-fn stays(class: ErrorClass) -> bool {
+/// A conflict may be somebody who writes at the same time. A right, a token, a quota, a namespace or a kind may be made anew at this moment.
+fn lasts(class: ErrorClass) -> Lasts {
     match class {
-        ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign | ErrorClass::Panicked => true,
+        ErrorClass::Refused | ErrorClass::Foreign | ErrorClass::Panicked => Lasts::Stays,
+        ErrorClass::Forbidden | ErrorClass::Missing => Lasts::Maybe,
         ErrorClass::Conflict | ErrorClass::Unavailable | ErrorClass::Unreadable | ErrorClass::Timeout => {
-            false
+            Lasts::AWhile
         }
     }
 }
 
-fn is_told(conditions: &[Condition]) -> bool {
-    let mut ready = conditions.iter().filter(|condition| condition.type_ == condition::READY);
-    ready.any(|ready| ready.reason == reason::APPLY_FAILED)
+/// Whether a condition of this type says it.
+fn is_told(conditions: &[Condition], kind: &str) -> bool {
+    let is_it = |one: &Condition| {
+        one.type_ == kind
+            && one.reason == reason::APPLY_FAILED
+            && (kind != condition::STALLED || one.status == "True")
+    };
+    conditions.iter().any(is_it)
 }
 
 /// A person reads in the status that a look came to nothing, where the look itself could not say so.

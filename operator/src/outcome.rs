@@ -81,6 +81,7 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
         ErrorClass::Conflict
             | ErrorClass::Refused
             | ErrorClass::Forbidden
+            | ErrorClass::Missing
             | ErrorClass::Foreign
             | ErrorClass::Panicked
     );

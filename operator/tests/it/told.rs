@@ -68,6 +68,31 @@ async fn what_may_pass_by_itself_is_told_after_some_tries_and_by_an_operator_tha
     assert!(!bench.server.take_writes().iter().any(|write| write.what == "tracepipelines/prod/status"));
 }
 
+/// A token, a Role, a quota or a namespace that is made anew at this moment.
+#[tokio::test]
+async fn what_is_denied_or_missing_for_a_moment_is_not_said_to_stay_so() {
+    for code in [401, 403, 404] {
+        let mut bench = Bench::start().await;
+        bench.create("prod");
+        bench.server.refuse("statefulsets/prod-gateway PATCH", code);
+        for _ in 0..4 {
+            bench.fail("prod").await;
+            assert_eq!(bench.condition("prod", "Stalled"), "False Ok", "{code}");
+        }
+        bench.fail("prod").await;
+        assert_eq!(bench.condition("prod", "Stalled"), "True ApplyFailed", "{code}");
+        // An operator that starts takes nothing back that may still be so.
+        bench.restart();
+        bench.server.take_writes();
+        bench.fail("prod").await;
+        assert_eq!(bench.condition("prod", "Stalled"), "True ApplyFailed", "{code}");
+        assert!(!bench.server.take_writes().iter().any(|write| write.what == "tracepipelines/prod/status"));
+        bench.server.relent();
+        bench.settle("prod").await;
+        assert_eq!(bench.condition("prod", "Stalled"), "False Ok", "{code}");
+    }
+}
+
 #[tokio::test]
 async fn a_look_that_sees_nothing_is_told_too_and_the_rest_of_the_status_stays() {
     let bench = Bench::start().await;
@@ -80,7 +105,11 @@ async fn a_look_that_sees_nothing_is_told_too_and_the_rest_of_the_status_stays()
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "clickhouse", "namespace": NAMESPACE}}),
     );
     bench.server.refuse("secrets/clickhouse", 403);
-    assert_eq!(bench.fail("prod").await.0, ErrorClass::Forbidden);
+    for _ in 0..4 {
+        assert_eq!(bench.fail("prod").await.0, ErrorClass::Forbidden);
+        assert_eq!(bench.condition("prod", "Stalled"), "", "it may pass");
+    }
+    bench.fail("prod").await;
     assert_eq!(bench.condition("prod", "Stalled"), "True ApplyFailed");
     let status = bench.server.get("tracepipelines/prod").unwrap()["status"].clone();
     assert_eq!(status["conditions"].as_array().unwrap().len(), 12, "all of them always");
