@@ -32,7 +32,7 @@ use crate::{
 use futures::{
     FutureExt, StreamExt,
     channel::mpsc,
-    future::{BoxFuture, join_all},
+    future::{BoxFuture, join_all, select_ok},
 };
 use kube::{
     Client, Config,
@@ -64,6 +64,9 @@ const STOP_SECONDS_MAX: u64 = 20;
 const REACH_SECONDS: (u64, u64) = (1, 15);
 /// Longest wait for an answer about the Lease, in seconds; several fit between a renewal and giving up.
 const LEASE_REQUEST_SECONDS: u64 = 3;
+/// A namespace in which the operator may see nothing for so many seconds is not waited for: longer than a Role takes that is installed with
+/// the operator. Chosen.
+const REFUSED_SECONDS: u64 = 60;
 /// Idle Kafka clients are looked for this often, in seconds.
 const TIDY_SECONDS: u64 = 60;
 
@@ -164,10 +167,11 @@ async fn lead(
         },
     });
     let mut tasks = JoinSet::new();
-    let scopes: Vec<_> =
-        scopes(args).into_iter().map(|scope| watched(Arc::clone(&shared), &scope, &mut tasks)).collect();
-    let caches: Vec<Cache> = scopes.iter().map(|(world, _)| world.cache.clone()).collect();
-    let work = join_all(scopes.into_iter().map(|(world, events)| control(world, events, stop.clone())));
+    let scopes = scopes(args).into_iter();
+    let (worlds, listings): (Vec<_>, Vec<_>) =
+        scopes.map(|scope| watched(Arc::clone(&shared), scope, &mut tasks)).unzip();
+    let work = join_all(worlds.into_iter().map(|(world, events)| control(world, events, stop.clone())));
+    let refused = Duration::from_secs(REFUSED_SECONDS);
     let stopped = async {
         stop.clone().await;
         info!("stopping: reconciles under way are finished");
@@ -179,7 +183,7 @@ async fn lead(
         _ = work => Ending::Asked,
         () = stopped => Ending::Asked,
         never = tidy(&shared.sampler) => match never {},
-        never = ready_once_listed(&caches, readiness) => match never {},
+        never = ready_once_listed(&listings, readiness, refused) => match never {},
     };
     shared.metrics.set_leader(false);
     if matches!(ending, Ending::Asked) {
@@ -188,32 +192,54 @@ async fn lead(
     ending
 }
 
-/// Until every watch has listed what there is, nothing is looked after: this process leads, and is not ready.
-pub async fn ready_once_listed(caches: &[Cache], readiness: &Readiness) -> Infallible {
-    let listed = join_all(caches.iter().map(Cache::ready)).await;
-    if listed.iter().all(Result::is_ok) {
+/// What the watches of one scope list.
+pub struct Listing {
+    /// Where.
+    pub scope: Scope,
+    /// The copies.
+    pub cache: Cache,
+    /// Whether the watches work.
+    pub state: Arc<WatchState>,
+}
+
+impl Listing {
+    /// Resolves once all is listed, or for so long nothing may be.
+    async fn ended(&self, refused: Duration) {
+        tokio::select! {
+            // The other end goes with the process alone.
+            _ = self.cache.ready() => {}
+            () = self.state.sees_nothing(refused) => {
+                let namespace = self.scope.0.as_deref();
+                warn!(namespace, "the API server lets the operator see nothing here: it is ready without");
+            }
+        }
+    }
+}
+
+/// Until every watch has listed what there is, nothing is looked after: this process leads, and is not ready. A namespace in which it may
+/// see nothing for so long keeps the others from nothing: it may be deleted, and the operator's Role with it.
+pub async fn ready_once_listed(listings: &[Listing], readiness: &Readiness, refused: Duration) -> Infallible {
+    join_all(listings.iter().map(|listing| listing.ended(refused))).await;
+    let any = select_ok(listings.iter().map(|listing| listing.cache.ready().boxed()));
+    if any.await.is_ok() {
         readiness.set(WaitsFor::Nothing);
     }
     std::future::pending().await
 }
 
+/// A scope, and the pipelines of it that something concerns.
+type Scoped = (Arc<World>, mpsc::Receiver<ObjectRef<Pipeline>>);
+
 /// Starts the watches of one scope.
-fn watched(
-    shared: Arc<Shared>,
-    scope: &Scope,
-    tasks: &mut JoinSet<()>,
-) -> (Arc<World>, mpsc::Receiver<ObjectRef<Pipeline>>) {
+fn watched(shared: Arc<Shared>, scope: Scope, tasks: &mut JoinSet<()>) -> (Scoped, Listing) {
     let (concerned, events) = mpsc::channel(CONCERNED_MAX);
-    let cache = Watches {
-        client: &shared.client,
-        scope,
-        tasks,
-        concerned,
-        state: Arc::new(WatchState::new(Arc::clone(&shared.metrics))),
-    }
-    .start();
+    let state = Arc::new(WatchState::new(Arc::clone(&shared.metrics)));
+    let watches =
+        Watches { client: &shared.client, scope: &scope, tasks, concerned, state: Arc::clone(&state) };
+    let cache = watches.start();
     shared.pipelines.add(cache.pipelines.clone());
-    (Arc::new(World { shared, cache }), events)
+    let listing = Listing { scope, cache: cache.clone(), state };
+    ((Arc::new(World { shared, cache }), events), listing)
 }
 
 /// Reconciles the pipelines of one scope, as events concern them, until it is told to stop.

@@ -9,7 +9,9 @@ use kube::{core::Status, runtime::watcher};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
+use tokio::{sync::watch, time::timeout};
 use tracing::{error, info, warn};
 
 /// HTTP status of "that is too old, list again": how a watch is told to begin anew, which is no failure.
@@ -19,7 +21,10 @@ const GONE: u16 = 410;
 #[derive(Debug)]
 pub struct WatchState {
     metrics: Arc<Metrics>,
-    failing: Mutex<BTreeMap<String, Failure>>,
+    /// Every kind that is watched; `None` while its watch does not fail.
+    kinds: Mutex<BTreeMap<String, Option<Failure>>>,
+    /// Whether the operator may see nothing at all.
+    sees_nothing: watch::Sender<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +48,24 @@ enum Change {
 impl WatchState {
     /// One that says it to these metrics.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, failing: Mutex::default() }
+        Self { metrics, kinds: Mutex::default(), sees_nothing: watch::Sender::new(false) }
     }
 
     /// A watch begins.
     pub fn begins(&self, kind: &str) {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).entry(kind.to_owned()).or_default();
         self.metrics.add_failing_watches(kind, 0);
+    }
+
+    /// Resolves once the API server has refused every watch for so long: as in a namespace that is deleted, and the operator's Role with it.
+    pub async fn sees_nothing(&self, wait: Duration) {
+        let mut sees_nothing = self.sees_nothing.subscribe();
+        // The other end is this object.
+        while sees_nothing.wait_for(|nothing| *nothing).await.is_ok() {
+            if timeout(wait, sees_nothing.wait_for(|nothing| !*nothing)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// A watch failed.
@@ -87,25 +104,33 @@ impl WatchState {
     }
 
     fn note_failure(&self, kind: &str, failure: Failure) -> Change {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = match failure {
-            Failure::Away => failing.values().any(|known| *known == Failure::Away),
-            Failure::Refused(_) | Failure::Panicked => failing.get(kind) == Some(&failure),
+            Failure::Away => kinds.values().any(|known| *known == Some(Failure::Away)),
+            Failure::Refused(_) | Failure::Panicked => kinds.get(kind) == Some(&Some(failure)),
         };
-        if failing.insert(kind.to_owned(), failure).is_none() {
+        if kinds.insert(kind.to_owned(), Some(failure)).flatten().is_none() {
             self.metrics.add_failing_watches(kind, 1);
         }
+        let is_refused = |known: &Option<Failure>| matches!(known, Some(Failure::Refused(401 | 403 | 404)));
+        self.sees_nothing.send_if_modified(|now| replaced(now, kinds.values().all(is_refused)));
         if is_known { Change::None } else { Change::Fails }
     }
 
     fn note_success(&self, kind: &str) -> Change {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = failing.remove(kind).is_some();
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = kinds.insert(kind.to_owned(), None).flatten().is_some();
         if failed {
             self.metrics.add_failing_watches(kind, -1);
         }
-        if failed && failing.is_empty() { Change::Works } else { Change::None }
+        self.sees_nothing.send_if_modified(|now| replaced(now, false));
+        if failed && kinds.values().all(Option::is_none) { Change::Works } else { Change::None }
     }
+}
+
+/// Sets a value, and says whether it was another one.
+fn replaced(now: &mut bool, by: bool) -> bool {
+    std::mem::replace(now, by) != by
 }
 
 /// What the server answered, if it did.
@@ -122,6 +147,7 @@ fn answer(error: &watcher::Error) -> Option<&Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
 
     fn state() -> WatchState {
         WatchState::new(Arc::new(Metrics::new("test", &[]).unwrap()))
@@ -143,6 +169,30 @@ mod tests {
         state.note_success("Pod");
         state.note_success("Pod");
         assert!(says(0));
+    }
+
+    #[tokio::test]
+    async fn an_operator_sees_nothing_while_every_watch_is_refused() {
+        let state = state();
+        let sees_nothing = async || timeout(Duration::from_mins(1), state.sees_nothing(Duration::ZERO)).await;
+        let sees_something = || !*state.sees_nothing.borrow();
+        state.begins("Pod");
+        state.begins("Job");
+        assert!(sees_something(), "nothing has failed");
+        state.note_failure("Pod", Failure::Refused(403));
+        assert!(sees_something(), "one may work");
+        state.note_failure("Job", Failure::Refused(404));
+        sees_nothing().await.unwrap();
+        let longer = state.sees_nothing(Duration::from_hours(1));
+        assert!(longer.now_or_never().is_none(), "it may be seen in a moment");
+        for other in [Failure::Away, Failure::Refused(500), Failure::Panicked] {
+            state.note_failure("Job", other);
+            assert!(sees_something(), "{other:?}");
+            state.note_failure("Job", Failure::Refused(401));
+            sees_nothing().await.unwrap();
+        }
+        state.note_success("Pod");
+        assert!(sees_something(), "it works");
     }
 
     #[test]

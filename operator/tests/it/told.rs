@@ -13,7 +13,7 @@ use sluice_operator::{
     api_error::ErrorClass,
     cache::Pipeline,
     reconcile::{World, reconcile},
-    run::ready_once_listed,
+    run::{Listing, ready_once_listed},
     watch::{Scope, Watches},
     watch_state::WatchState,
 };
@@ -229,19 +229,16 @@ fn watching(
     bench: &Bench,
     server: &ApiServer,
     tasks: &mut JoinSet<()>,
-) -> (World, mpsc::Receiver<ObjectRef<Pipeline>>) {
+) -> (World, mpsc::Receiver<ObjectRef<Pipeline>>, Listing) {
     let (concerned, events) = mpsc::channel(100);
     let world = bench.world();
     let config = kube::Config::new(server.url.parse().unwrap());
-    let cache = Watches {
-        client: &kube::Client::try_from(config).unwrap(),
-        scope: &Scope(Some(NAMESPACE.to_owned())),
-        tasks,
-        concerned,
-        state: Arc::new(WatchState::new(Arc::clone(&world.shared.metrics))),
-    }
-    .start();
-    (World { cache, ..world }, events)
+    let (client, scope) = (kube::Client::try_from(config).unwrap(), Scope(Some(NAMESPACE.to_owned())));
+    let state = Arc::new(WatchState::new(Arc::clone(&world.shared.metrics)));
+    let cache =
+        Watches { client: &client, scope: &scope, tasks, concerned, state: Arc::clone(&state) }.start();
+    let listing = Listing { scope, cache: cache.clone(), state };
+    (World { cache, ..world }, events, listing)
 }
 
 #[tokio::test]
@@ -250,12 +247,13 @@ async fn who_leads_is_ready_once_every_watch_has_listed_what_there_is() {
     bench.create("prod");
     bench.server.refuse("secrets GET", 403);
     let mut tasks = JoinSet::new();
-    let (world, _events) = watching(&bench, &bench.server, &mut tasks);
+    let (world, _events, listing) = watching(&bench, &bench.server, &mut tasks);
     let world = Arc::new(world);
     let readiness = Readiness::default();
     readiness.set(WaitsFor::Watches);
-    let caches = [world.cache.clone()];
-    assert!(ready_once_listed(&caches, &readiness).now_or_never().is_none());
+    let listings = [listing];
+    let ready = || ready_once_listed(&listings, &readiness, Duration::ZERO);
+    assert!(ready().now_or_never().is_none());
     let pipeline = bench.world().cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
     let ended = reconcile(pipeline, Arc::clone(&world)).await.unwrap();
     assert_eq!(ended, Action::requeue(Duration::from_secs(5)));
@@ -264,8 +262,48 @@ async fn who_leads_is_ready_once_every_watch_has_listed_what_there_is() {
     assert!(bench.exports("sluice_operator_reconcile_total{result=\"unlisted\"} 1"));
     bench.server.relent();
     timeout(Duration::from_mins(1), world.cache.ready()).await.unwrap().unwrap();
-    assert!(ready_once_listed(&caches, &readiness).now_or_never().is_none(), "it never ends");
+    assert!(ready().now_or_never().is_none(), "it never ends");
     assert_eq!(readiness.waits(), None);
+}
+
+/// One that is deleted takes the operator's Role along.
+#[tokio::test]
+async fn a_namespace_in_which_nothing_may_be_seen_keeps_who_leads_from_no_other() {
+    let (bench, deleted) = (Bench::start().await, ApiServer::start().await);
+    deleted.refuse("GET", 403);
+    let mut tasks = JoinSet::new();
+    let (_world, _events, gone) = watching(&bench, &deleted, &mut tasks);
+    let readiness = Readiness::default();
+    readiness.set(WaitsFor::Watches);
+    let listings = [gone];
+    // Long enough for what may come of it.
+    let refused = async || {
+        timeout(Duration::from_mins(1), listings[0].state.sees_nothing(Duration::ZERO)).await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        never = ready_once_listed(&listings, &readiness, Duration::ZERO) => match never {},
+        () = refused() => {}
+    }
+    assert!(readiness.waits().is_some(), "there is nothing else to look after");
+    let (world, _events, there) = watching(&bench, &bench.server, &mut tasks);
+    timeout(Duration::from_mins(1), world.cache.ready()).await.unwrap().unwrap();
+    let [gone] = listings;
+    let listings = [gone, there];
+    let long = Duration::from_hours(1);
+    assert!(ready_once_listed(&listings, &readiness, long).now_or_never().is_none());
+    assert!(readiness.waits().is_some(), "its Role may be on its way");
+    let is_ready = async {
+        while readiness.waits().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        never = ready_once_listed(&listings, &readiness, Duration::ZERO) => match never {},
+        ended = timeout(Duration::from_mins(1), is_ready) => ended.unwrap(),
+    }
 }
 
 #[tokio::test]
