@@ -31,6 +31,21 @@ pub const OBJECTS: &str = "sluice-operator";
 /// Field manager of the number of gateways. It takes nothing from anybody but for a pipeline that is to rest, or was left alone.
 pub use names::SCALER;
 
+/// Times that the number of gateways is tried to be set while the StatefulSet changes: with each pod that comes, goes or gets ready. The
+/// next look tries again.
+const SCALE_TRIES: usize = 4;
+
+/// Whose the number of gateways was, as far as it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Nobody's that we know of: whoever has it keeps it.
+    Nobodys,
+    /// Ours, in the version that was looked at.
+    OursInThisVersion,
+    /// Ours from now on, whoever has it.
+    Ours,
+}
+
 /// What could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -77,8 +92,8 @@ pub enum Error {
     Contested {
         /// Who it is, and what would help.
         words: String,
-        /// What the API server said.
-        source: ApiError,
+        /// What the API server said, if it was it that noticed.
+        source: Option<ApiError>,
     },
 }
 
@@ -87,10 +102,10 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Foreign { .. } => ErrorClass::Foreign,
-            Self::Look { source, .. }
-            | Self::Apply { source, .. }
-            | Self::Scale { source, .. }
-            | Self::Contested { source, .. } => source.class(),
+            Self::Contested { .. } => ErrorClass::Conflict,
+            Self::Look { source, .. } | Self::Apply { source, .. } | Self::Scale { source, .. } => {
+                source.class()
+            }
         }
     }
 }
@@ -136,7 +151,10 @@ pub async fn apply(
         schema_config_map: writer.apply_some(&cache.config_maps, parts.schema_config_map).await?,
         schema_job: writer.apply_some(&cache.jobs, parts.schema_job).await?,
         workload: match parts.workload {
-            Some(workload) => Some(writer.workload(&cache.stateful_sets, workload, replicas).await?),
+            Some(workload) => {
+                // A StatefulSet in three forms, kept over four waits, belongs on the heap.
+                Some(Box::pin(writer.workload(&cache.stateful_sets, workload, replicas)).await?)
+            }
             None => None,
         },
     };
@@ -160,7 +178,7 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     if is_ours && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
         return Ok(());
     }
-    writer.scale((names.namespace(), names.gateway()), replicas, true).await.map(drop)
+    writer.scale(&now, replicas, Whose::Ours).await.map(drop)
 }
 
 /// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so. Whether that was written.
@@ -273,10 +291,16 @@ impl<'a> Writer<'a> {
             Some(live) if drift::is_as_desired(&stamped, &json_of(live)) => return Ok(live.clone()),
             Some(_) | None => {}
         }
+        let mut sent = stamped;
+        if let Some(live) = live.filter(|_| kind == <StatefulSet as k8s_openapi::Resource>::KIND) {
+            // One that has gone meanwhile is not made here: without a number of replicas it would have one, and take over and end all
+            // other gateways.
+            sent["metadata"]["uid"] = live.uid().into();
+        }
         self.world.shared.metrics.wrote(kind);
         let how = PatchParams::apply(OBJECTS).force();
         self.api::<K>(&namespace)
-            .patch(&name, &how, &Patch::Apply(&stamped))
+            .patch(&name, &how, &Patch::Apply(&sent))
             .await
             .map_err(|source| Error::Apply { kind, name, source: source.into() })
     }
@@ -307,15 +331,15 @@ impl<'a> Writer<'a> {
         let (name, namespace) = (desired.name_any(), desired.namespace().unwrap_or_default());
         match find(live, &namespace, &name) {
             None => {
-                self.apply(live, with_replicas(desired.clone(), replicas)).await?;
-                self.scale((&namespace, name), replicas, false).await?;
-                self.apply(live, desired).await
+                let made = self.apply(live, with_replicas(desired.clone(), replicas)).await?;
+                let made = self.scale(&made, replicas, Whose::Nobodys).await?;
+                self.apply_over(Some(&made), desired).await
             }
             Some(now) if !self.takes_over && !scaled_by_others(&now).is_empty() => {
                 self.apply(live, desired).await
             }
             Some(now) if self.may_change(&*now) && !is_scaled_by_us(&now) => {
-                self.scale((&namespace, name), replicas, false).await?;
+                self.scale(&now, replicas, Whose::Nobodys).await?;
                 self.apply(live, desired).await
             }
             Some(_) => {
@@ -324,33 +348,56 @@ impl<'a> Writer<'a> {
                 if now.is_some_and(|now| u32::try_from(now) == Ok(replicas)) {
                     return Ok(applied);
                 }
-                self.scale((&namespace, name), replicas, true).await
+                self.keep_scale(applied, replicas).await
             }
         }
     }
 
-    /// `forces` where the number has been ours until now: who applied the same one shares it with us, and would keep us from every
-    /// other. Who set another one has taken it from us, and keeps it.
-    async fn scale(
-        &self,
-        (namespace, name): (&str, String),
-        replicas: u32,
-        forces: bool,
-    ) -> Result<StatefulSet, Error> {
-        let scaled = json!({
+    /// Sets a number that has been ours until now. Who applied the same one shares it with us, and would keep us from every other, so that
+    /// it is forced; who sets another one at this moment has taken it, and keeps it. So it is set in the version that was looked at, and
+    /// looked at again where that has changed, as it does with each pod.
+    async fn keep_scale(&self, mut now: StatefulSet, replicas: u32) -> Result<StatefulSet, Error> {
+        let (name, namespace) = (now.name_any(), now.namespace().unwrap_or_default());
+        let failed = |source: ApiError| Error::Scale { name: name.clone(), replicas, source };
+        let mut tries = 1;
+        loop {
+            let others = scaled_by_others(&now);
+            if !others.is_empty() {
+                return Err(Error::Contested { words: contested(&others, &name), source: None });
+            }
+            match self.scale(&now, replicas, Whose::OursInThisVersion).await {
+                Err(Error::Scale { source, .. })
+                    if tries < SCALE_TRIES && source.class() == ErrorClass::Conflict =>
+                {
+                    tries += 1;
+                }
+                ended => return ended,
+            }
+            now = self.api(&namespace).get(&name).await.map_err(|error| failed(error.into()))?;
+        }
+    }
+
+    /// Sets the number of the very StatefulSet.
+    async fn scale(&self, now: &StatefulSet, replicas: u32, whose: Whose) -> Result<StatefulSet, Error> {
+        let (name, namespace) = (now.name_any(), now.namespace().unwrap_or_default());
+        let mut scaled = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "uid": now.uid()},
             "spec": {"replicas": replicas},
         });
-        let how = PatchParams { force: self.takes_over || forces, ..PatchParams::apply(SCALER) };
+        if whose == Whose::OursInThisVersion && !self.takes_over {
+            scaled["metadata"]["resourceVersion"] = now.resource_version().into();
+        }
+        let force = self.takes_over || whose != Whose::Nobodys;
+        let how = PatchParams { force, ..PatchParams::apply(SCALER) };
         self.world.shared.metrics.wrote("replicas");
-        self.api::<StatefulSet>(namespace).patch(&name, &how, &Patch::Apply(&scaled)).await.map_err(|error| {
-            match ApiError::from(error) {
-                source if source.class() == ErrorClass::Conflict => {
-                    Error::Contested { words: contested(&source.managers(), &name), source }
-                }
-                source => Error::Scale { name, replicas, source },
+        let answer = self.api::<StatefulSet>(&namespace).patch(&name, &how, &Patch::Apply(&scaled)).await;
+        answer.map_err(|error| match ApiError::from(error) {
+            // Another version, or another object, is no conflict about a field.
+            source if !source.managers().is_empty() => {
+                Error::Contested { words: contested(&source.managers(), &name), source: Some(source) }
             }
+            source => Error::Scale { name, replicas, source },
         })
     }
 

@@ -303,7 +303,8 @@ impl State {
         if what.ends_with("/resize") && !self.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
             return (422, failure(422, "metadata.uid: field is immutable"));
         }
-        if !self.is_exactly(object, &body["metadata"]) {
+        let is_gone = !body["metadata"]["uid"].is_null() && !self.objects.contains_key(object);
+        if is_gone || !self.is_exactly(object, &body["metadata"]) {
             return (409, failure(409, "another object of that name, or another version"));
         }
         let conflict = if is_apply && !is_forced {

@@ -37,6 +37,84 @@ async fn a_pipeline_that_cannot_be_left_to_itself_wholly_is_held() {
     scene.by_many_operators(Scene::is_gone).await;
 }
 
+/// Two gateways run, three are wanted, and at this moment somebody asks for five.
+#[tokio::test]
+async fn a_number_that_somebody_sets_at_the_same_moment_is_theirs() {
+    for changes_template in [false, true] {
+        let bench = Bench::start().await;
+        bench.create("prod");
+        bench.settle("prod").await;
+        bench.gateways_become_ready("prod");
+        bench.settle("prod").await;
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["replicas"] = 3.into();
+            if changes_template {
+                pipeline["spec"]["networkPolicy"] = json!({"enabled": false});
+                pipeline["spec"]["gateway"] = json!({"podTemplate": {"metadata": {"labels": {"a": "b"}}}});
+            }
+            pipeline["metadata"]["generation"] = 2.into();
+        });
+        let world = bench.world();
+        let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+        bench.server.scale_by("kubectl", "statefulsets/prod-gateway", 5);
+        reconcile(pipeline, Arc::new(world)).await.unwrap_err();
+        let replicas = || bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
+        assert_eq!(replicas(), 5, "{changes_template}");
+        bench.settle("prod").await;
+        assert_eq!(
+            (replicas(), bench.condition("prod", "ScalingLimited")),
+            (5.into(), "True ScalingConflict".into())
+        );
+    }
+}
+
+/// A StatefulSet's version changes with each of its pods: that alone keeps nobody from scaling.
+#[tokio::test]
+async fn a_workload_whose_pods_come_and_go_is_scaled_all_the_same() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["replicas"] = 3.into();
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    let world = bench.world();
+    let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+    bench.gateways_are_ready("prod", 1);
+    reconcile(pipeline, Arc::new(world)).await.unwrap();
+    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 3);
+}
+
+/// Without a number it would have one gateway, which would take over and end all others.
+#[tokio::test]
+async fn a_workload_that_is_gone_is_not_made_by_what_was_meant_to_change_it() {
+    for spec in [
+        json!({"image": "sluice-gateway:another"}),
+        json!({"image": "sluice-gateway:another", "replicas": 3}),
+    ] {
+        let bench = Bench::start().await;
+        bench.create("prod");
+        bench.settle("prod").await;
+        bench.gateways_become_ready("prod");
+        bench.settle("prod").await;
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["gateway"] = json!({"image": spec["image"]});
+            pipeline["spec"]["replicas"] = spec["replicas"].clone();
+            pipeline["metadata"]["generation"] = 2.into();
+        });
+        let world = bench.world();
+        let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+        bench.server.remove("statefulsets/prod-gateway");
+        reconcile(pipeline, Arc::new(world)).await.unwrap_err();
+        assert_eq!(bench.server.get("statefulsets/prod-gateway"), None);
+        bench.settle("prod").await;
+        let replicas = bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
+        assert_eq!(replicas, if spec["replicas"].is_null() { json!(2) } else { json!(3) });
+    }
+}
+
 #[tokio::test]
 async fn a_pipeline_that_was_made_again_gets_nothing_of_the_one_before() {
     let bench = Bench::start().await;
