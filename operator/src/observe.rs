@@ -2,7 +2,7 @@
 
 use crate::{
     api_error::{ApiError, ErrorClass},
-    cache::{self, Cache, find},
+    cache::{self, Cache, Pipeline, find},
     gateways::Gateway,
     kafka::cluster::Cluster,
     kafka_security::{KafkaSecrets, KafkaSecurity},
@@ -22,7 +22,7 @@ use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, StorageClassSeen, TopicSeen,
-    WorkloadSeen, names, rival, schema_job_name, volumes::replacement::needs_class,
+    WorkloadSeen, asks_first, names, rival, schema_job_name, volumes::replacement::needs_class,
 };
 use std::sync::Arc;
 use tracing::debug;
@@ -117,9 +117,12 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let pods_refused = refused_pods::look(pipeline, workload.as_ref(), &names, world).await;
+    // Those of this scope may be seen twice, which changes nothing.
+    let all = [world.cache.pipelines.state(), world.shared.pipelines.state()].concat();
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: first_in_group(pipeline, world),
+        rival: rival(pipeline, readable(&all)),
+        asks_for_group: asks_first(pipeline, readable(&all)),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         schema_job: job,
         partitions,
@@ -204,10 +207,8 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
 }
 
 /// Other pipelines are looked at as far as they can be read.
-fn first_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
-    // Those of this scope may be seen twice, which changes nothing.
-    let all = [world.cache.pipelines.state(), world.shared.pipelines.state()].concat();
-    rival(pipeline, all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok()))
+fn readable(all: &[Arc<Pipeline>]) -> impl Iterator<Item = &TracePipeline> {
+    all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok())
 }
 
 /// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and

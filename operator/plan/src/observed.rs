@@ -40,6 +40,7 @@ use std::collections::BTreeMap;
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct Observed {
     /// What Kafka says of the topics.
     pub partitions: Partitions,
@@ -77,6 +78,8 @@ pub struct Observed {
     /// A pipeline that has the same consumer group and came first ([`crate::rival`]).
     pub rival: Option<String>,
     /// The storage class of the queue volumes.
+    /// Whether others that have not started want the same consumer group, so that a start is said first ([`crate::asks_first`]).
+    pub asks_for_group: bool,
     pub storage_class: StorageClassSeen,
     /// The queue volumes.
     pub volumes: VolumesSeen,

@@ -233,6 +233,9 @@ pub fn plan(
             };
             let names = plan.identity.names.clone();
             let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(pipeline, &names, active));
+            if observed.asks_for_group && plan.lets_gateways_change() {
+                return Ok(Planned::Waiting(asks_for_group()));
+            }
             // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
             let volume = Volume::of(pipeline, observed, is_settled(observed, &plan));
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
@@ -304,6 +307,13 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
     let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
     // While the StatefulSet is made anew around its pods, the status still knows how many.
+/// Nothing is in the way but others that may say the same at this moment.
+fn asks_for_group() -> Waiting {
+    let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and whichever \
+                   could start first gets it";
+    Waiting { reason: reason::PROGRESSING, message: message.to_owned() }
+}
+
     let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
     let remembered = remembered.filter(|desired| *desired > 0);
     let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));

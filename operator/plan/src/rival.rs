@@ -1,8 +1,15 @@
 //! Two pipelines with one consumer group at the same brokers would take each other's partitions: whoever has the group keeps it, and
 //! of two that begin the older one gets it.
+//!
+//! One that never ran and cannot start, such as for a topic that is missing, or in another team's namespace, keeps nobody from the group.
+//! What it waits for may come for several at the same moment. So each that comes out of a wait first says so in its status
+//! ([`asks_first`]), and starts at the next look, by which it is seen whether an older one has said so too.
 
-use crate::{Names, gateway_config};
-use sluice_crds::TracePipeline;
+use crate::{Intent, Names, gateway_config};
+use sluice_crds::{
+    TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
 
 /// The pipeline that has the same consumer group at the same brokers and comes first, as `namespace/name`; `None` when there is none.
 ///
@@ -11,11 +18,18 @@ use sluice_crds::TracePipeline;
 /// Brokers are the same when one address is: that two addresses lead to one cluster cannot be known here.
 pub fn rival<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a TracePipeline>) -> Option<String> {
     let own = Member::of(pipeline)?;
-    // Among all of them may be a newer version of this one, which has the group meanwhile.
-    let others = all.filter_map(Member::of).filter(|other| !other.is_named_as(&own));
-    let before = others.filter(|other| other.shares_with(&own) && other.is_before(&own));
+    let counts = |other: &Member<'_>| other.start != Start::Waits || other.has_it(&own);
+    let before = own.others(all).filter(|other| counts(other) && other.is_before(&own));
     let first = before.reduce(|first, other| if other.is_before(&first) { other } else { first });
     first.map(|other| format!("{}/{}", other.age.1, other.age.2))
+}
+
+/// Whether a pipeline that could start now is to say so in its status first, and to start at the next look: others have the same group,
+/// have not started either, and may be about to.
+pub fn asks_first<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a TracePipeline>) -> bool {
+    let Some(own) = Member::of(pipeline).filter(|own| own.start != Start::Said) else { return false };
+    let mut others = own.others(all).peekable();
+    others.peek().is_some() && !others.any(|other| own.has_it(&other))
 }
 
 /// What decides.
@@ -24,8 +38,50 @@ struct Member<'a> {
     brokers: &'a [String],
     /// Where its gateways have that group already; nowhere when they have another one, or were never started.
     has_it_at: &'a [String],
+    /// Whether it may start.
+    start: Start,
     /// When it was made, its namespace and its name.
     age: (i64, &'a str, &'a str),
+}
+
+/// Whether a pipeline may start, as far as its status says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It waits for something, is refused, or is not to run.
+    Waits,
+    /// Its status is of another spec, or says nothing yet.
+    NotKnown,
+    /// It starts at the next look, or has.
+    Said,
+}
+
+impl Start {
+    fn of(pipeline: &TracePipeline) -> Self {
+        if Intent::of(pipeline) != Intent::Run {
+            return Self::Waits;
+        }
+        let generation = pipeline.metadata.generation;
+        let status = pipeline
+            .status
+            .as_ref()
+            .filter(|status| status.observed_generation == generation && !status.conditions.is_empty());
+        match status {
+            None => Self::NotKnown,
+            Some(status) if is_waiting(status) => Self::Waits,
+            Some(_) => Self::Said,
+        }
+    }
+}
+
+/// Whether a status says that something must come first.
+fn is_waiting(status: &TracePipelineStatus) -> bool {
+    let of = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
+    let is_stalled = of(condition::STALLED).is_some_and(|stalled| stalled.status == "True");
+    let waits = of(condition::RECONCILING)
+        .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason == reason::WAITING);
+    // So does one that waits for nothing but the next look.
+    let is_next = of(condition::READY).is_some_and(|ready| ready.reason == reason::PROGRESSING);
+    is_stalled || (waits && !is_next)
 }
 
 impl<'a> Member<'a> {
@@ -41,8 +97,14 @@ impl<'a> Member<'a> {
             group,
             brokers: &kafka.bootstrap_servers,
             has_it_at: having.map_or(&[][..], |status| &status.bootstrap_servers[..]),
+            start: Start::of(pipeline),
             age: (created, meta.namespace.as_deref()?, meta.name.as_deref()?),
         })
+    }
+
+    /// The others that share the group. Among all of them may be a newer version of this one, which has the group meanwhile.
+    fn others<'o>(&self, all: impl Iterator<Item = &'o TracePipeline>) -> impl Iterator<Item = Member<'o>> {
+        all.filter_map(Member::of).filter(|other| !other.is_named_as(self) && other.shares_with(self))
     }
 
     fn is_named_as(&self, other: &Self) -> bool {
@@ -55,13 +117,14 @@ impl<'a> Member<'a> {
         self.group == other.group && meet(&places(self), &places(other))
     }
 
+    /// Of two that share, whether the gateways of this one have the group that the other one wants.
+    fn has_it(&self, other: &Self) -> bool {
+        meet(self.has_it_at, other.brokers) || meet(self.has_it_at, other.has_it_at)
+    }
+
     /// Of two that share, whether this one comes first; of any two, one does.
     fn is_before(&self, other: &Self) -> bool {
-        let has_it = |one: &Self, other: &Self| {
-            meet(one.has_it_at, other.brokers) || meet(one.has_it_at, other.has_it_at)
-        };
-        let (has, other_has) = (has_it(self, other), has_it(other, self));
-        (!has, self.age) < (!other_has, other.age)
+        (!self.has_it(other), self.age) < (!other.has_it(self), other.age)
     }
 }
 

@@ -3,15 +3,15 @@
 use crate::{defaults, observed, planned, sample, statuses::running, statuses::said, with};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_crds::{
     DeletionPolicy, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode, ScalingMode,
-    SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus, status::reason,
+    SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
 };
 use sluice_plan::{
     Intent, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
     lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms, there},
-    plan, removing, rival,
+    plan, removing,
     scale::{
         Moment,
         drain::{Answer, Seen, Terms, request, step},
@@ -304,106 +304,6 @@ fn an_unknown_storage_class_is_named_before_any_claim_is_made_of_it() {
     }
 }
 
-/// A pipeline by name, the second in which it was made, group and brokers.
-fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipeline {
-    let mut value: Value = serde_json::to_value(sample("tracepipeline.yaml")).unwrap();
-    value["metadata"] = json!({"name": name, "namespace": "tracing", "uid": name});
-    value["spec"]["source"]["kafka"]["consumerGroup"] = group.into();
-    value["spec"]["source"]["kafka"]["bootstrapServers"] = json!(brokers);
-    let mut pipeline: TracePipeline = serde_json::from_value(value).unwrap();
-    let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap();
-    pipeline.metadata.creation_timestamp = Some(Time(created));
-    pipeline
-}
-
-#[test]
-fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it() {
-    let all = [
-        ("old", 1, "g", &["a:1", "b:1"][..]),
-        ("young", 2, "g", &["b:1", "c:1"][..]),
-        ("elsewhere", 3, "g", &["d:1"][..]),
-        ("other", 4, "h", &["a:1"][..]),
-        // Without a group of its own its name is the group.
-        ("named", 5, "", &["a:1"][..]),
-        ("thief", 6, "tracing.named", &["a:1"][..]),
-        ("twin", 1, "g", &["a:1"][..]),
-    ]
-    .map(|(name, created, group, brokers)| member(name, created, group, brokers));
-    let older = |name: &str| {
-        let pipeline = all.iter().find(|one| one.metadata.name.as_deref() == Some(name)).unwrap();
-        rival(pipeline, all.iter())
-    };
-    for (name, expected) in [
-        ("old", None),
-        ("young", Some("tracing/old")),
-        ("elsewhere", None),
-        ("other", None),
-        ("named", None),
-        ("thief", Some("tracing/named")),
-        ("twin", Some("tracing/old")),
-    ] {
-        assert_eq!(older(name).as_deref(), expected, "{name}");
-    }
-    let facts = Observed { rival: older("young"), ..observed(&all[1], 12) };
-    let status = said(&all[1], &facts);
-    assert_eq!(
-        summary(&status)[..2],
-        [format!("False/{}", reason::CONSUMER_GROUP_TAKEN), "True/Waiting".into()]
-    );
-    assert!(message(&status).contains("tracing/old came first"), "{}", message(&status));
-}
-
-/// Its gateways have been started with this group at these brokers.
-fn that_runs(mut pipeline: TracePipeline, group: &str, brokers: &[&str]) -> TracePipeline {
-    pipeline.status = Some(TracePipelineStatus {
-        consumer_group: Some(group.into()),
-        bootstrap_servers: brokers.iter().map(|broker| (*broker).to_owned()).collect(),
-        image: Some("gateway".into()),
-        ..TracePipelineStatus::default()
-    });
-    pipeline
-}
-
-#[test]
-fn whoever_has_a_group_keeps_it_from_an_older_pipeline_that_is_edited_to_it() {
-    let young = that_runs(member("young", 2, "g", &["b:1"]), "g", &["b:1"]);
-    // It ran elsewhere until its brokers, or its group, were edited; or it has never run.
-    for old in [
-        that_runs(member("old", 1, "g", &["b:1"]), "g", &["a:1"]),
-        that_runs(member("old", 1, "g", &["a:1", "b:1"]), "g", &["a:1"]),
-        that_runs(member("old", 1, "g", &["b:1"]), "h", &["b:1"]),
-        member("old", 1, "g", &["b:1"]),
-    ] {
-        let all = [old, young.clone()];
-        assert_eq!(rival(&all[0], all.iter()).as_deref(), Some("tracing/young"));
-        assert_eq!(rival(&all[1], all.iter()), None);
-    }
-    // Of two that both have it, for whatever reason, the older one goes on.
-    let all = [that_runs(member("old", 1, "g", &["b:1"]), "g", &["b:1"]), young];
-    assert_eq!(rival(&all[0], all.iter()), None);
-    assert_eq!(rival(&all[1], all.iter()).as_deref(), Some("tracing/old"));
-}
-
-#[test]
-fn a_newer_version_of_a_pipeline_takes_no_group_from_it() {
-    let before = member("young", 2, "g", &["b:1"]);
-    let now = that_runs(before.clone(), "g", &["b:1"]);
-    assert_eq!(rival(&before, [&now].into_iter()), None);
-}
-
-#[test]
-fn a_plan_says_whose_group_it_has_and_a_pipeline_that_waits_goes_on_saying_so() {
-    let mut pipeline = member("old", 1, "g", &["a:1"]);
-    pipeline.status = Some(said(&pipeline, &observed(&pipeline, 12)));
-    pipeline.spec.source.kafka.bootstrap_servers = vec!["b:1".into()];
-    let facts = Observed { rival: Some("tracing/young".into()), ..observed(&pipeline, 12) };
-    let status = said(&pipeline, &facts);
-    assert_eq!(
-        (status.consumer_group.as_deref(), &status.bootstrap_servers[..]),
-        (Some("g"), &["a:1".to_owned()][..])
-    );
-}
-
 fn answers() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Done),
@@ -414,27 +314,6 @@ fn answers() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    #[test]
-    fn of_pipelines_that_share_a_group_exactly_one_has_it(
-        ages in proptest::collection::vec((0i64..4, any::<bool>()), 1..12),
-    ) {
-        let all: Vec<_> = ages
-            .iter()
-            .enumerate()
-            .map(|(at, (age, runs))| {
-                let one = member(&format!("p{at}"), *age, "g", &["a:1"]);
-                if *runs { that_runs(one, "g", &["a:1"]) } else { one }
-            })
-            .collect();
-        let free: Vec<_> = all.iter().filter(|pipeline| rival(pipeline, all.iter()).is_none()).collect();
-        prop_assert_eq!(free.len(), 1);
-        let winner = format!("tracing/{}", free[0].metadata.name.as_deref().unwrap());
-        for other in &all {
-            let named = rival(other, all.iter());
-            prop_assert!(named.is_none() || named.as_deref() == Some(winner.as_str()));
-        }
-    }
-
     #[test]
     fn a_suspension_ends_within_its_limit_whatever_gateways_answer(
         gateways in 1u32..6, rounds in proptest::collection::vec(proptest::collection::vec(answers(), 6), 40),

@@ -16,6 +16,7 @@ mod reasons;
 mod resize;
 mod restarts;
 mod revisions;
+mod rival;
 mod rollout;
 mod scale;
 mod secrets;
@@ -83,6 +84,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         sink: SinkSeen::NotKnown,
         scaling: ScalingSeen::default(),
         rival: None,
+        asks_for_group: false,
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
         rollout: None,
