@@ -11,6 +11,7 @@
 pub mod clients;
 pub mod cluster;
 mod committed;
+mod refusal;
 
 use cluster::Cluster;
 use committed::{Offsets, committed};
@@ -21,6 +22,7 @@ use rdkafka::{
     error::KafkaError,
     types::RDKafkaErrorCode,
 };
+use refusal::Refusal;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -119,13 +121,6 @@ pub struct Position {
     pub end: Option<i64>,
 }
 
-/// Why a connection came to nothing.
-struct Refusal {
-    at: Instant,
-    code: RDKafkaErrorCode,
-    reason: String,
-}
-
 /// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too. But one that says why
 /// a connection came to nothing: the answer is "timed out" then, so that the reason is kept, for all that ask.
 #[derive(Default)]
@@ -148,7 +143,8 @@ impl ClientContext for Silent {
             matches!(code, SSL | Authentication | SaslAuthenticationFailed)
         });
         if let Some(code) = code {
-            *self.refused() = Some(Refusal { at: Instant::now(), code, reason: reason.to_owned() });
+            let mut refused = self.refused();
+            *refused = Some(Refusal::now(code, reason, refused.take()));
         }
     }
 }
@@ -294,6 +290,7 @@ fn left(deadline: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka_security::{KafkaSecrets, KafkaSecurity};
     use cluster::tests::cluster;
     use rdkafka::{
         consumer::CommitMode,
@@ -301,6 +298,7 @@ mod tests {
         producer::{BaseProducer, BaseRecord, Producer},
         types::{RDKafkaApiKey, RDKafkaRespErr},
     };
+    use std::io::Write as _;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
@@ -418,6 +416,27 @@ mod tests {
         let found = client.partitions("spans", begun + Duration::from_millis(300)).unwrap_err();
         assert!(!found.is_answer());
         assert!(begun.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
+        // It speaks no TLS.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+            }
+        });
+        let spec = serde_json::json!({"bootstrapServers": [address], "topics": ["spans"], "tls": {}});
+        let spec = serde_json::from_value(spec).unwrap();
+        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new()).unwrap();
+        let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
+        let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(2)).unwrap_err();
+        let found = [asked(), asked()].map(|error| (error.code(), error.to_string()));
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0].0, Some(RDKafkaErrorCode::SSL), "{found:?}");
+        assert!(!found[0].1.contains("ms in state"), "{found:?}");
     }
 
     #[test]
