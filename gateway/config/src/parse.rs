@@ -2,7 +2,7 @@
 
 mod findings;
 
-use crate::{CONTRACT_VERSION, GatewayConfig, violation::Violations};
+use crate::{CONTRACT_VERSION, Commit, GatewayConfig, violation::Violations};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 use std::path::Path;
 
@@ -78,6 +78,24 @@ pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
         Some(found) => Error::Fields(found),
         None => first.into_error(),
     })
+}
+
+/// When gateways with this config commit, whatever else it holds, and of whichever version of the contract it is: the field has stood in
+/// this place in each.
+pub fn commit(text: &str) -> Result<Commit, Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Config {
+        #[expect(dead_code, reason = "a text without it is no config")]
+        contract_version: u32,
+        delivery: Option<Delivery>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Delivery {
+        commit: Option<Commit>,
+    }
+    let config: Config = typed(text).map_err(Wrong::into_error)?;
+    Ok(config.delivery.and_then(|delivery| delivery.commit).unwrap_or_default())
 }
 
 /// What reading a text ended at.
@@ -173,6 +191,20 @@ mod tests {
     fn another_contract_version_says_so_whatever_else_it_holds() {
         let text = SMALLEST.replace("contractVersion: 1", "contractVersion: 2") + "\nnovelty: true\n";
         assert!(matches!(from_yaml(&text), Err(Error::ContractVersion { found: 2 })));
+    }
+
+    #[test]
+    fn when_gateways_commit_is_read_from_a_config_of_any_version() {
+        let enqueue =
+            "contractVersion: 9\nnovelty: [1]\ndelivery:\n  commit: AfterEnqueue\n  novelty: true\n";
+        assert_eq!(commit(enqueue).unwrap(), Commit::AfterEnqueue);
+        assert_eq!(commit(SMALLEST).unwrap(), Commit::AfterInsert);
+        for text in ["", "a", "delivery: {commit: AfterInsert}"] {
+            assert!(commit(text).is_err(), "{text:?}");
+        }
+        for delivery in ["1", "{commit: AfterTomorrow}"] {
+            assert!(commit(&format!("contractVersion: 1\ndelivery: {delivery}\n")).is_err(), "{delivery}");
+        }
     }
 
     #[test]

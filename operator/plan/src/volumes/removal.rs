@@ -14,6 +14,7 @@
 use crate::{ClaimSeen, Observed, VolumesSeen};
 use k8s_openapi::api::core::v1::ConfigMap;
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
+use sluice_gateway_config::{Commit as CommitOfGateway, parse};
 
 /// What the gateways of a pipeline that is deleted have shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +25,9 @@ pub struct Shown<'a> {
     pub commits_after_insert: bool,
 }
 
-/// Whether gateways with this config commit after the insert.
+/// Whether gateways with this config commit after the insert; not those with one that cannot be read.
 pub fn commits_after_insert(config: &ConfigMap) -> bool {
-    let says_so = |text: &String| !text.contains("AfterEnqueue");
+    let says_so = |text: &String| matches!(parse::commit(text), Ok(CommitOfGateway::AfterInsert));
     config.data.as_ref().is_some_and(|data| !data.is_empty() && data.values().all(says_so))
 }
 
@@ -178,11 +179,15 @@ mod tests {
     #[test]
     fn a_config_says_when_gateways_commit_and_one_that_is_not_there_says_nothing() {
         let config = |text: &str| ConfigMap {
-            data: Some([("gateway.yaml".to_owned(), text.to_owned())].into()),
+            data: Some([("gateway.yaml".to_owned(), format!("contractVersion: 1\n{text}"))].into()),
             ..ConfigMap::default()
         };
         assert!(commits_after_insert(&config("delivery:\n  commit: AfterInsert\n")));
         assert!(!commits_after_insert(&config("delivery:\n  commit: AfterEnqueue\n")));
         assert!(!commits_after_insert(&ConfigMap::default()));
+        // The word is a topic's, and the value is written in another way.
+        assert!(commits_after_insert(&config("source:\n  kafka:\n    topics: [AfterEnqueue]\n")));
+        assert!(!commits_after_insert(&config("delivery: {commit: \"After\\u0045nqueue\"}\n")));
+        assert!(!commits_after_insert(&config("no config")));
     }
 }
