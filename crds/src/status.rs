@@ -103,6 +103,12 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<SchemaStatus>,
 
+    /// The schema Job that last found a table to which rows can be written, by its name, which follows from all that the Job is to do. It
+    /// is not run again for a spec with the same one, also when the Job is gone; not set once another one has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub schema_job: Option<String>,
+
     /// Messages that Kafka deleted before they were read; not set while none is known to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossStatus>,

@@ -46,7 +46,11 @@ pub fn next(
             SchemaStep::Run | SchemaStep::Failed => {
                 (ReconcileResult::Waiting, wait_seconds().min(again_seconds(&observed.schema)))
             }
-            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Usable | SchemaStep::Looking => {
+            SchemaStep::NotNeeded
+            | SchemaStep::Done
+            | SchemaStep::Remembered
+            | SchemaStep::Usable
+            | SchemaStep::Looking => {
                 if source_is_away {
                     (ReconcileResult::Waiting, wait_seconds())
                 } else {

@@ -202,8 +202,10 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
         Some(_) => pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid)),
         None => Vec::new(),
     };
-    let before = pipeline.status.as_ref().and_then(|status| status.schema.as_ref());
-    SchemaSeen::of(job.as_deref(), &pods, Timestamp::now()).remembering(name, before)
+    let status = pipeline.status.as_ref();
+    let before = status.and_then(|status| status.schema.as_ref());
+    let seen = SchemaSeen::of(job.as_deref(), &pods, Timestamp::now());
+    seen.remembering(name, before).succeeded_before(name, status)
 }
 
 /// Other pipelines are looked at as far as they can be read.

@@ -183,7 +183,7 @@ fn rewritten(key: &str, value: &Value, names: &[(&str, &str)]) -> Value {
         // The operator's, whatever the spec names.
         Value::String(_) if key == "defaultImage" => json!(IMAGE),
         // Its name ends in the hash of all that it is.
-        Value::String(text) if key == "job" => {
+        Value::String(text) if matches!(key, "job" | "schemaJob") => {
             json!(format!("{}-{HASH}", text.rsplit_once('-').map_or(text.as_str(), |(name, _)| name)))
         }
         Value::String(text) if text.parse::<Timestamp>().is_ok() => json!(TIME),
@@ -235,7 +235,7 @@ mod tests {
                 "resourceVersion": "7", "managedFields": [], "creationTimestamp": "2026-05-05T01:02:03Z"},
             "spec": {"source": {"kafka": {"topics": ["e2e-life-1f-0"], "bootstrapServers": ["10.0.0.1:9092"]}}},
             "status": {"configHash": "ab", "image": "sluice.local/gateway:abc", "defaultImage": "sluice.local/gateway:def",
-                "schema": {"job": "traces-schema-ab12"}, "conditions": [
+                "schemaJob": "traces-schema-ab12", "schema": {"job": "traces-schema-ab12"}, "conditions": [
                 {"type": "Ready", "status": "True", "reason": "Running",
                     "message": "no topic e2e-life-1f-0 since 5, nor pvc-1ab300ef-81d4-407d-b275-6dadb9b0da35",
                     "lastTransitionTime": "2026-05-05T01:02:03Z"}]},
@@ -246,7 +246,8 @@ mod tests {
                 "creationTimestamp": TIME},
             "spec": {"source": {"kafka": {"topics": ["tracing"], "bootstrapServers": ["kafka:9092"]}}},
             "status": {"configHash": HASH, "image": IMAGE, "defaultImage": IMAGE,
-                "schema": {"job": format!("traces-schema-{HASH}")}, "conditions": [
+                "schemaJob": format!("traces-schema-{HASH}"), "schema": {"job": format!("traces-schema-{HASH}")},
+                "conditions": [
                 {"type": "Ready", "status": "True", "reason": "Running",
                     "message": format!("no topic tracing since 5, nor pvc-{UID}"),
                     "lastTransitionTime": TIME}]},

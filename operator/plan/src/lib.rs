@@ -47,7 +47,7 @@ pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, Hindrance,
-    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Observed, Partitions, PodSeen, ProvedSeen,
+    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Observed, Partitions, PodSeen, ProvedSeen, SaidBy,
     ScalingSeen, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure,
     StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };

@@ -5,6 +5,7 @@
 mod gateway;
 mod hindrance;
 mod holder;
+mod job;
 mod memory;
 mod messages;
 mod schema;
@@ -22,7 +23,7 @@ pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
 pub use messages::{MessagesSeen, Share, Unreadable};
 pub(crate) use schema::is_said_by_the_job;
-pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
+pub use schema::{SaidBy, SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{KeptVersion, KeptVersions, SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
@@ -77,9 +78,9 @@ pub struct Observed {
     pub scaling: ScalingSeen,
     /// A pipeline that has the same consumer group and came first ([`crate::rival`]).
     pub rival: Option<String>,
-    /// The storage class of the queue volumes.
     /// Whether others that have not started want the same consumer group, so that a start is said first ([`crate::asks_first`]).
     pub asks_for_group: bool,
+    /// The storage class of the queue volumes.
     pub storage_class: StorageClassSeen,
     /// The queue volumes.
     pub volumes: VolumesSeen,

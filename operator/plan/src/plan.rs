@@ -223,7 +223,7 @@ pub fn plan(
                 volume,
                 holds_source,
                 drain_seconds: sized.terms.timeout_seconds,
-                schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
+                schema_step: schema_step(pipeline, observed, schema.as_ref()),
                 schema,
                 operator_version: defaults.operator_version.clone(),
                 operator_pods: defaults.operator_pods.clone(),
@@ -241,6 +241,13 @@ pub fn plan(
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
         }
     }
+}
+
+/// What must happen to the schema, in the light of the Job that the status remembers.
+fn schema_step(pipeline: &TracePipeline, observed: &Observed, schema: Option<&SchemaPlan>) -> SchemaStep {
+    let needed = schema.map(SchemaPlan::name);
+    let usable = pipeline.status.as_ref().and_then(|status| status.schema_job.as_deref());
+    SchemaStep::of(&observed.schema, needed.as_deref(), usable)
 }
 
 /// A group that gateways have read in is never left: another one would read everything again. The definition's rule cannot see that an
@@ -300,13 +307,6 @@ fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     })
 }
 
-/// The number of gateways that is asked for; `None` when it follows from the partitions.
-fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
-    let scaling = &observed.scaling;
-    let decided = scaling.decision.as_ref().map(|decision| decision.replicas);
-    // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
-    let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
-    // While the StatefulSet is made anew around its pods, the status still knows how many.
 /// Nothing is in the way but others that may say the same at this moment.
 fn asks_for_group() -> Waiting {
     let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and whichever \
@@ -314,6 +314,13 @@ fn asks_for_group() -> Waiting {
     Waiting { reason: reason::PROGRESSING, message: message.to_owned() }
 }
 
+/// The number of gateways that is asked for; `None` when it follows from the partitions.
+fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
+    let scaling = &observed.scaling;
+    let decided = scaling.decision.as_ref().map(|decision| decision.replicas);
+    // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
+    let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
+    // While the StatefulSet is made anew around its pods, the status still knows how many.
     let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
     let remembered = remembered.filter(|desired| *desired > 0);
     let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));

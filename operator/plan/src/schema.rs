@@ -4,7 +4,7 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, Partitions, SchemaFailed, SchemaSeen, Secrets, WorkloadSeen,
+    Defaults, Names, Partitions, SchemaFailed, SchemaFailure, SchemaSeen, Secrets, WorkloadSeen,
     gateway_config::{self, Share},
     image::Image,
     objects,
@@ -51,6 +51,8 @@ pub enum SchemaStep {
     RunAgain,
     /// The Job succeeded.
     Done,
+    /// The same, as the status remembers: no Job is to be there.
+    Remembered,
     /// The Job found, or made, a table that rows can be written to, and something is left: a difference that only a person may change,
     /// or servers that did not answer. Nothing waits for it, and a pipeline that runs must not look as if it were at work.
     Usable,
@@ -64,29 +66,40 @@ impl SchemaStep {
     /// Whether the StatefulSet may be applied.
     pub fn lets_gateways_start(self) -> bool {
         match self {
-            Self::NotNeeded | Self::Done | Self::Usable | Self::LookAgain | Self::Looking => true,
+            Self::NotNeeded
+            | Self::Done
+            | Self::Remembered
+            | Self::Usable
+            | Self::LookAgain
+            | Self::Looking => true,
             Self::Run | Self::Failed | Self::RunAgain => false,
         }
     }
 
     /// Whether the Job is to be there.
     pub(crate) fn has_job(self) -> bool {
-        !matches!(self, Self::RunAgain | Self::LookAgain)
+        !matches!(self, Self::RunAgain | Self::LookAgain | Self::Remembered)
     }
 
-    pub(crate) fn of(seen: &SchemaSeen, is_needed: bool) -> Self {
+    /// `needed` is the name of the Job, `None` where the spec wants none; `usable` that of the last one after which rows could be written.
+    pub(crate) fn of(seen: &SchemaSeen, needed: Option<&str>, usable: Option<&str>) -> Self {
+        // A server that is away when the table is looked at once more does not make it another one.
+        let lets_rows_in = |failure: &SchemaFailure| {
+            failure.lets_rows_in() || (usable == needed && !failure.is_about_the_table())
+        };
         match seen {
-            _ if !is_needed => Self::NotNeeded,
+            _ if needed.is_none() => Self::NotNeeded,
             SchemaSeen::Succeeded => Self::Done,
+            SchemaSeen::Remembered => Self::Remembered,
             SchemaSeen::Failed(failed) => {
-                match (failed.failure.lets_rows_in(), failed.ago >= retry_after(failed)) {
+                match (lets_rows_in(&failed.failure), failed.ago >= retry_after(failed)) {
                     (true, false) => Self::Usable,
                     (true, true) => Self::LookAgain,
                     (false, false) => Self::Failed,
                     (false, true) => Self::RunAgain,
                 }
             }
-            SchemaSeen::Again(failure) if failure.lets_rows_in() => Self::Looking,
+            SchemaSeen::Again(failure) if lets_rows_in(failure) => Self::Looking,
             SchemaSeen::Again(_) | SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::NotNeeded => {
                 Self::Run
             }
@@ -238,7 +251,6 @@ pub fn schema_job_name(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SchemaFailure;
 
     fn failed(reason: &'static str, times: u32, ago: Duration) -> SchemaSeen {
         let failure = SchemaFailure { reason, message: String::new() };
@@ -254,6 +266,7 @@ mod tests {
             (SchemaSeen::NotStarted, true, SchemaStep::Run, false),
             (SchemaSeen::Running, true, SchemaStep::Run, false),
             (SchemaSeen::Succeeded, true, SchemaStep::Done, true),
+            (SchemaSeen::Remembered, true, SchemaStep::Remembered, true),
             (failed("JobFailed", 1, none), true, SchemaStep::Failed, false),
             (failed("JobFailed", 1, soon), true, SchemaStep::RunAgain, false),
             (again("JobFailed"), true, SchemaStep::Run, false),
@@ -264,15 +277,35 @@ mod tests {
             (failed(reason::SERVERS_NOT_REACHED, 1, soon), true, SchemaStep::LookAgain, true),
             (again(reason::SERVERS_NOT_REACHED), true, SchemaStep::Looking, true),
         ] {
-            assert_eq!(SchemaStep::of(&seen, needed), step, "{seen:?}");
+            let needed = needed.then_some("job");
+            assert_eq!(SchemaStep::of(&seen, needed, None), step, "{seen:?}");
             assert_eq!(step.lets_gateways_start(), starts, "{step:?}");
+        }
+    }
+
+    /// `SchemaDiffers` has a table looked at every hour, and ClickHouse may be away then.
+    #[test]
+    fn a_server_that_is_away_at_another_look_blocks_no_gateway_of_a_table_that_was_usable() {
+        let again = |reason| SchemaSeen::Again(SchemaFailure { reason, message: String::new() });
+        let none = Duration::ZERO;
+        for (seen, usable, step) in [
+            (failed(reason::UNREACHABLE, 1, none), "job", SchemaStep::Usable),
+            (failed(reason::UNREACHABLE, 1, SCHEMA_RETRY_AFTER), "job", SchemaStep::LookAgain),
+            (failed(reason::JOB_FAILED, 1, none), "job", SchemaStep::Usable),
+            (again(reason::UNREACHABLE), "job", SchemaStep::Looking),
+            (failed(reason::TABLE_MISSING, 1, none), "job", SchemaStep::Failed),
+            (again(reason::COLUMN_MISMATCH), "job", SchemaStep::Run),
+            (failed(reason::UNREACHABLE, 1, none), "another", SchemaStep::Failed),
+            (SchemaSeen::NotStarted, "another", SchemaStep::Run),
+        ] {
+            assert_eq!(SchemaStep::of(&seen, Some("job"), Some(usable)), step, "{seen:?} {usable}");
         }
     }
 
     #[test]
     fn a_job_that_fails_again_and_again_is_run_less_and_less_often() {
         for (times, seconds) in [(1, 30), (2, 60), (3, 120), (4, 240), (5, 300), (6, 300), (u32::MAX, 300)] {
-            let after = |ago| SchemaStep::of(&failed("Unreachable", times, ago), true);
+            let after = |ago| SchemaStep::of(&failed("Unreachable", times, ago), Some("job"), None);
             let waits = Duration::from_secs(seconds);
             assert_eq!(after(waits.saturating_sub(Duration::from_secs(1))), SchemaStep::Failed, "{times}");
             assert_eq!(after(waits), SchemaStep::RunAgain, "{times}");

@@ -54,6 +54,8 @@ pub fn status(
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
     let plan = outcome.ok().and_then(Planned::ready);
     let cache_since = reach::cache_since(pipeline, plan, loss.as_ref(), now);
+    let is_job_made = plan.is_some_and(|plan| plan.schema_step().has_job());
+    let job = observed.schema_job.as_deref();
     let after = TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions,
@@ -61,7 +63,8 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
-        schema: observed.schema.status(observed.schema_job.as_deref(), before.schema.clone()),
+        schema: observed.schema.status(job, before.schema.clone()),
+        schema_job: observed.schema.usable(job, before.schema_job.as_deref(), is_job_made),
         loss,
         volumes: volumes::volumes(pipeline, observed).map(|seen| VolumesStatus { cache_since, ..seen }),
         scaling,

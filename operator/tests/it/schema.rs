@@ -74,6 +74,112 @@ pub async fn a_failed_job_is_read_and_run_again_and_what_runs_goes_on() {
     assert_eq!(self::job(&bench), job);
 }
 
+/// By a TTL of the cluster's own, or by a person; here also with `ClickHouse` away, so that no other one would succeed.
+#[tokio::test]
+async fn a_job_that_succeeded_may_go_and_nothing_waits_for_another() {
+    let mut bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    ends(&bench, &job, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    assert_eq!(status(&bench)["schemaJob"], job);
+    let before = status(&bench);
+    bench.server.remove(&format!("jobs/{job}"));
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!((status(&bench), bench.server.list("jobs")), (before.clone(), vec![]));
+    bench.restart();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!((status(&bench), bench.server.list("jobs")), (before, vec![]));
+    assert!(bench.server.take_writes().is_empty(), "neither the Job nor the status");
+    // Edits and scaling go on.
+    let edit = |field: &str, value: Value, generation: i64| {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"][field] = value;
+            pipeline["metadata"]["generation"] = generation.into();
+        });
+    };
+    let workload = || bench.server.get("statefulsets/prod-gateway").unwrap()["spec"].clone();
+    edit("replicas", 3.into(), 2);
+    bench.settle("prod").await;
+    assert_eq!((workload()["replicas"].clone(), bench.server.list("jobs")), (3.into(), vec![]));
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let template = workload()["template"].clone();
+    edit("gateway", json!({"logLevel": "debug"}), 3);
+    bench.settle("prod").await;
+    assert_ne!(workload()["template"], template);
+    assert_eq!(bench.server.list("jobs"), Vec::<Value>::new());
+    // Another table needs another Job, and the table before then needs one again.
+    let table = |table: &str, generation: i64| {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["sink"]["clickhouse"]["table"] = table.into();
+            pipeline["metadata"]["generation"] = generation.into();
+        });
+    };
+    let first =
+        bench.server.get("tracepipelines/prod").unwrap()["spec"]["sink"]["clickhouse"]["table"].clone();
+    table("other", 4);
+    bench.settle("prod").await;
+    assert_ne!(self::job(&bench), job);
+    assert!(status(&bench)["schemaJob"].is_null());
+    table(first.as_str().unwrap_or("otel_traces"), 5);
+    bench.settle("prod").await;
+    assert_eq!(self::job(&bench), job);
+    assert_eq!(bench.condition("prod", "SchemaReady"), "Unknown JobRunning");
+}
+
+/// A mesh's proxy that somebody injects runs on when the container has ended, until the Job's deadline.
+#[tokio::test]
+async fn a_job_beside_an_injected_container_has_ended_with_its_own() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    let mut beside = pod(&job, "");
+    beside["status"]["phase"] = "Running".into();
+    beside["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 0.into();
+    bench.server.put("pods/p", beside);
+    bench.settle("prod").await;
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+    assert_eq!(bench.condition("prod", "SchemaReady"), "True Ok");
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let before = status(&bench);
+    // The deadline: the pod is gone, and Kubernetes counts the Job as failed.
+    bench.server.remove("pods/p");
+    ends(&bench, &job, "Failed", &ago(1));
+    bench.settle("prod").await;
+    assert_eq!((status(&bench), bench.server.list("jobs")), (before, vec![]));
+}
+
+/// A difference that only a person may change is looked at every hour, and `ClickHouse` may be away then.
+#[tokio::test]
+async fn a_server_that_is_away_at_another_look_keeps_no_edit_waiting() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    bench.server.put("pods/p", pod(&job, r#"{"reason": "SchemaDiffers", "message": "TTL is none"}"#));
+    ends(&bench, &job, "Failed", &ago(3_601));
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    bench.server.put("pods/p", pod(&job, r#"{"reason": "Unreachable", "message": "no route"}"#));
+    ends(&bench, &job, "Failed", &ago(5));
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["replicas"] = 3.into();
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    bench.settle("prod").await;
+    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 3);
+    assert_eq!(bench.condition("prod", "SinkReachable"), "False Unreachable");
+    assert_eq!(bench.condition("prod", "Ready"), "False Progressing", "of the third gateway");
+}
+
 #[tokio::test]
 async fn another_table_is_another_job_and_the_old_one_goes() {
     let bench = Bench::start().await;

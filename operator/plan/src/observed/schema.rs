@@ -1,15 +1,15 @@
 //! The schema Job: how far it is, and why it failed.
 
-use crate::{names::SCHEMA_CONTAINER, observed::Termination};
+use crate::{
+    names::SCHEMA_CONTAINER,
+    observed::job::{ContainerEnd, ended},
+};
 use k8s_openapi::{
-    api::{
-        batch::v1::{Job, JobCondition},
-        core::v1::Pod,
-    },
+    api::{batch::v1::Job, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
 };
-use sluice_crds::{SchemaStatus, status::reason};
+use sluice_crds::{SchemaStatus, TracePipelineStatus, status::reason};
 use std::time::Duration;
 
 /// How far the schema Job of the current plan is.
@@ -24,6 +24,9 @@ pub enum SchemaSeen {
     Running,
     /// It ended well.
     Succeeded,
+    /// It ended well at some time, of which the Job itself is no record: it is gone, or Kubernetes says that it failed, for another
+    /// container in its pod.
+    Remembered,
     /// It failed.
     Failed(SchemaFailed),
     /// It failed for this reason, and is about to be run again, or at work again.
@@ -41,6 +44,23 @@ pub struct SchemaFailed {
     pub at: Timestamp,
     /// How long ago.
     pub ago: Duration,
+    /// Who says so.
+    pub said_by: SaidBy,
+}
+
+/// Who says that a schema Job failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SaidBy {
+    /// Its container, when it ended at this time, as far as Kubernetes has that.
+    Container(Option<Timestamp>),
+    /// Kubernetes alone, of a Job made at this time: no pod is left in which the container ended.
+    Kubernetes(Option<Timestamp>),
+}
+
+impl Default for SaidBy {
+    fn default() -> Self {
+        Self::Container(None)
+    }
 }
 
 /// Why a schema Job failed.
@@ -71,13 +91,26 @@ impl SchemaSeen {
         if ended(job, "Complete").is_some() {
             return Self::Succeeded;
         }
-        let Some(failed) = ended(job, "Failed") else { return Self::Running };
+        let end = ContainerEnd::of(pods, SCHEMA_CONTAINER);
+        let failed = ended(job, "Failed");
+        if end.as_ref().is_some_and(ContainerEnd::is_success) {
+            return if failed.is_some() { Self::Remembered } else { Self::Succeeded };
+        }
+        // What else runs in the pod keeps the Job from failing until its deadline.
+        if failed.is_none() && !end.as_ref().is_some_and(|end| end.pod_runs) {
+            return Self::Running;
+        }
         // A server that does not say since when: since the Job is there, which is the same at each look.
-        let made = job.metadata.creation_timestamp.as_ref();
-        let at = failed.last_transition_time.as_ref().or(made).map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let made = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let failed_at = failed.and_then(|failed| failed.last_transition_time.as_ref()).map(|time| time.0);
+        let ended_at = end.as_ref().and_then(|end| end.at);
+        let at = failed_at.or(ended_at).or(made).unwrap_or(Timestamp::UNIX_EPOCH);
         // A clock that is behind the server's makes this negative; the Job has then just failed.
         let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        Self::Failed(SchemaFailed { failure: SchemaFailure::of(failed, pods), times: 1, at, ago })
+        let said_by = end.as_ref().map_or(SaidBy::Kubernetes(made), |end| SaidBy::Container(end.at));
+        let of_kubernetes = failed.and_then(|failed| failed.message.as_deref());
+        let failure = SchemaFailure::of(end, of_kubernetes);
+        Self::Failed(SchemaFailed { failure, times: 1, at, ago, said_by })
     }
 
     /// The same in the light of what the status remembers of this Job: how often it failed before, and, until it has ended again, why.
@@ -85,13 +118,25 @@ impl SchemaSeen {
     pub fn remembering(self, job: &str, before: Option<&SchemaStatus>) -> Self {
         let Some(before) = before.filter(|before| before.job == job) else { return self };
         match self {
-            Self::Failed(failed) => {
-                let is_known = before.last_failure_time.0 == failed.at;
-                let times = before.failures.saturating_add(u32::from(!is_known));
-                Self::Failed(SchemaFailed { times, ..failed })
-            }
+            Self::Failed(failed) => Self::Failed(failed.remembering(before)),
             Self::NotStarted | Self::Running => Self::Again(SchemaFailure::remembered(before)),
-            Self::NotNeeded | Self::Succeeded | Self::Again(_) => self,
+            Self::NotNeeded | Self::Succeeded | Self::Remembered | Self::Again(_) => self,
+        }
+    }
+
+    /// The same where the status remembers that this very Job succeeded: whoever takes the Job away, and whatever keeps Kubernetes from
+    /// saying that it completed, it has done what it was made for.
+    #[must_use]
+    pub fn succeeded_before(self, job: &str, before: Option<&TracePipelineStatus>) -> Self {
+        let is_so = before.is_some_and(|before| {
+            // One that only a person may mend is remembered as failed, and as usable.
+            let has_failed = before.schema.as_ref().is_some_and(|failed| failed.job == job);
+            before.schema_job.as_deref() == Some(job) && !has_failed
+        });
+        match self {
+            Self::Running if is_so => Self::Succeeded,
+            Self::NotStarted | Self::Failed(_) if is_so => Self::Remembered,
+            other => other,
         }
     }
 
@@ -100,8 +145,22 @@ impl SchemaSeen {
         match self {
             Self::Failed(failed) => Some(&failed.failure),
             Self::Again(failure) => Some(failure),
-            Self::NotNeeded | Self::NotStarted | Self::Running | Self::Succeeded => None,
+            Self::NotNeeded | Self::NotStarted | Self::Running | Self::Succeeded | Self::Remembered => None,
         }
+    }
+
+    /// The Job to be remembered, by its name, as the one after which rows can be written, where this one was before. `is_made` says whether
+    /// one that is not there is made now.
+    pub(crate) fn usable(&self, job: Option<&str>, before: Option<&str>, is_made: bool) -> Option<String> {
+        let remembered = match self {
+            Self::NotNeeded => None,
+            Self::Succeeded | Self::Remembered => job.or(before),
+            Self::Failed(failed) if failed.failure.lets_rows_in() => job.or(before),
+            // Another one may have changed the table, as far as it came.
+            Self::Running | Self::Failed(_) | Self::Again(_) => before.filter(|before| Some(*before) == job),
+            Self::NotStarted => before.filter(|before| !is_made || Some(*before) == job),
+        };
+        remembered.map(str::to_owned)
     }
 
     /// What is to be remembered of the Job of this name, where this was remembered before.
@@ -116,15 +175,36 @@ impl SchemaSeen {
             }),
             // Of another Job it means nothing, and is not read.
             Self::Again(_) | Self::NotStarted => before,
-            Self::NotNeeded | Self::Running | Self::Succeeded => None,
+            Self::NotNeeded | Self::Running | Self::Succeeded | Self::Remembered => None,
         }
     }
 }
 
+impl SchemaFailed {
+    /// The same where the status remembers a failure of this Job, which may be this one.
+    fn remembering(self, before: &SchemaStatus) -> Self {
+        let last = before.last_failure_time.0;
+        let (is_known, is_all_that_is_left) = match self.said_by {
+            SaidBy::Container(ended) => (ended == Some(last), false),
+            // Its pod went: what it said, it said since the Job was made.
+            SaidBy::Kubernetes(made) => {
+                let is_left = made.is_some_and(|made| made <= last);
+                (is_left, is_left)
+            }
+        };
+        if !is_known && self.at != last {
+            return Self { times: before.failures.saturating_add(1), ..self };
+        }
+        let longer = Duration::try_from(self.at.duration_since(last)).unwrap_or_default();
+        let failure = if is_all_that_is_left { SchemaFailure::remembered(before) } else { self.failure };
+        Self { failure, times: before.failures, at: last, ago: self.ago.saturating_add(longer), ..self }
+    }
+}
+
 impl SchemaFailure {
-    fn of(failed: &JobCondition, pods: &[Pod]) -> Self {
-        let Some(said) = last_words(pods) else {
-            let message = failed.message.clone().unwrap_or_else(|| "the schema Job failed".into());
+    fn of(end: Option<ContainerEnd>, of_kubernetes: Option<&str>) -> Self {
+        let Some(ContainerEnd { said, .. }) = end else {
+            let message = of_kubernetes.unwrap_or("the schema Job failed").to_owned();
             return Self { reason: reason::JOB_FAILED, message };
         };
         Self { reason: named(said.reason.as_deref()), message: said.message }
@@ -158,22 +238,6 @@ pub(crate) fn is_said_by_the_job(said: &str) -> bool {
 
 fn named(reason: Option<&str>) -> &'static str {
     NAMED.into_iter().find(|name| reason == Some(name)).unwrap_or(reason::JOB_FAILED)
-}
-
-fn ended<'a>(job: &'a Job, kind: &str) -> Option<&'a JobCondition> {
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
-}
-
-/// What the newest pod said that ended.
-fn last_words(pods: &[Pod]) -> Option<Termination> {
-    let mut newest: Vec<_> = pods.iter().collect();
-    newest.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-    newest.into_iter().rev().find_map(|pod| {
-        let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-        let container = containers.iter().find(|container| container.name == SCHEMA_CONTAINER)?;
-        container.state.as_ref()?.terminated.as_ref().map(Termination::of)
-    })
 }
 
 #[cfg(test)]
@@ -218,12 +282,99 @@ mod tests {
             ("plain words", "JobFailed", "plain words"),
         ] {
             let failure = SchemaFailure { reason, message: message.into() };
-            let at = "2026-01-01T00:00:00Z";
+            let time = "2026-01-01T00:00:00Z";
             let ago = Duration::from_mins(1);
-            let expected =
-                SchemaSeen::Failed(SchemaFailed { failure, times: 1, at: at.parse().unwrap(), ago });
-            assert_eq!(seen(&failed_at(at), said), expected, "{said}");
+            let at = time.parse().unwrap();
+            let said_by = SaidBy::Container(None);
+            let expected = SchemaSeen::Failed(SchemaFailed { failure, times: 1, at, ago, said_by });
+            assert_eq!(seen(&failed_at(time), said), expected, "{said}");
         }
+    }
+
+    /// A Job made at 00:00 whose container ended with this code at 00:00:10, beside one that was injected.
+    fn beside_another(phase: &str, exit_code: i32, conditions: &serde_json::Value) -> SchemaSeen {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": conditions},
+        }))
+        .unwrap();
+        let container = |name: &str, state: serde_json::Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+        let said = r#"{"reason": "SchemaDiffers", "message": "TTL is none"}"#;
+        let ended = json!({"terminated": {
+            "exitCode": exit_code, "message": said, "finishedAt": "2026-01-01T00:00:10Z",
+        }});
+        let statuses = [container("mesh", json!({"running": {}})), container(SCHEMA_CONTAINER, ended)];
+        let pods = json!([{"status": {"phase": phase, "containerStatuses": statuses}}]);
+        let pods: Vec<Pod> = serde_json::from_value(pods).unwrap();
+        SchemaSeen::of(Some(&job), &pods, NOW.parse().unwrap())
+    }
+
+    #[test]
+    fn a_job_has_ended_when_its_own_container_has_whatever_else_runs_in_its_pod() {
+        let late = failed_at("2026-01-01T00:05:00Z");
+        assert_eq!(beside_another("Running", 0, &json!([])), SchemaSeen::Succeeded);
+        assert_eq!(beside_another("Failed", 0, &late), SchemaSeen::Remembered, "the other one failed");
+        let SchemaSeen::Failed(failed) = beside_another("Running", 69, &json!([])) else { panic!() };
+        assert_eq!((failed.failure.reason, failed.ago.as_secs()), ("SchemaDiffers", 50));
+        assert_eq!(beside_another("Failed", 69, &json!([])), SchemaSeen::Running, "Kubernetes will say so");
+        // The deadline has the Job fail for Kubernetes, too, and takes the pod away: it is the same failure.
+        let before = SchemaSeen::Failed(failed.clone()).status(Some("j"), None).unwrap();
+        let deadline: Job = serde_json::from_value(json!({
+            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": late},
+        }))
+        .unwrap();
+        let without_pods = SchemaSeen::of(Some(&deadline), &[], "2026-01-01T00:06:00Z".parse().unwrap());
+        for seen in [beside_another("Failed", 69, &late), without_pods.clone()] {
+            let seen = seen.remembering("j", Some(&before));
+            assert_eq!(seen.status(Some("j"), None).as_ref(), Some(&before), "{seen:?}");
+        }
+        let SchemaSeen::Failed(remembered) = without_pods.remembering("j", Some(&before)) else { panic!() };
+        assert_eq!(remembered.ago.as_secs(), 350);
+    }
+
+    #[test]
+    fn a_job_that_succeeded_has_done_so_whatever_becomes_of_it() {
+        let failed = seen(&failed_at("2026-01-01T00:00:00Z"), "");
+        let of = |job: &str, schema: Option<SchemaStatus>| TracePipelineStatus {
+            schema_job: Some(job.into()),
+            schema,
+            ..TracePipelineStatus::default()
+        };
+        for (before, after) in [
+            (SchemaSeen::NotStarted, SchemaSeen::Remembered),
+            (failed.clone(), SchemaSeen::Remembered),
+            (SchemaSeen::Running, SchemaSeen::Succeeded),
+            (SchemaSeen::Succeeded, SchemaSeen::Succeeded),
+        ] {
+            let seen = |status: &TracePipelineStatus| before.clone().succeeded_before("j", Some(status));
+            assert_eq!(seen(&of("j", None)), after, "{before:?}");
+            assert_eq!(seen(&of("other", None)), before);
+            assert_eq!(seen(&of("j", failed.status(Some("j"), None))), before, "it has failed since");
+            assert_eq!(seen(&of("j", failed.status(Some("i"), None))), after, "another one has failed");
+            assert_eq!(before.clone().succeeded_before("j", None), before);
+        }
+    }
+
+    #[test]
+    fn the_job_that_is_remembered_is_the_last_one_after_which_rows_can_be_written() {
+        let failed = |said: &str| seen(&failed_at("2026-01-01T00:00:00Z"), said);
+        let differs = failed(r#"{"reason": "SchemaDiffers", "message": "m"}"#);
+        let away = failed(r#"{"reason": "Unreachable", "message": "m"}"#);
+        for (seen, is_made, after_itself, after_another) in [
+            (SchemaSeen::Succeeded, true, Some("j"), Some("j")),
+            (SchemaSeen::Remembered, false, Some("j"), Some("j")),
+            (differs, true, Some("j"), Some("j")),
+            (away, true, Some("j"), None),
+            (SchemaSeen::Running, true, Some("j"), None),
+            (SchemaSeen::NotStarted, true, Some("j"), None),
+            // What the spec asks for cannot be planned, or waits for something.
+            (SchemaSeen::NotStarted, false, Some("j"), Some("i")),
+            (SchemaSeen::NotNeeded, false, None, None),
+        ] {
+            let after = |before: Option<&str>| seen.usable(Some("j"), before, is_made);
+            assert_eq!(after(Some("j")).as_deref(), after_itself, "{seen:?}");
+            assert_eq!(after(Some("i")).as_deref(), after_another, "{seen:?}");
+        }
+        assert_eq!(SchemaSeen::NotStarted.usable(None, Some("i"), false).as_deref(), Some("i"));
     }
 
     #[test]

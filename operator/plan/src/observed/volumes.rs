@@ -2,15 +2,18 @@
 //! gateway uses.
 
 use crate::{
-    names::{CLAIM_UID, DRAINED, NOT_DELETED, WORKLOAD_VERSION},
-    observed::{HolderSeen, Termination},
+    names::{CLAIM_UID, DRAIN_CONTAINER, DRAINED, NOT_DELETED, WORKLOAD_VERSION},
+    observed::{
+        HolderSeen,
+        job::{ContainerEnd, ended},
+    },
     quantity,
     scale::workload::number_of,
 };
 use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
-        batch::v1::{Job, JobCondition},
+        batch::v1::Job,
         core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod},
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -221,14 +224,21 @@ impl DrainJobSeen {
         let metadata = &job.metadata;
         let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
         let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        let state = if ended(job, "Complete").is_some() {
-            DrainJobState::Succeeded
-        } else if let Some(failed) = ended(job, "Failed") {
-            let at = failed.last_transition_time.as_ref().map_or(now, |time| time.0);
-            let message = last_words(pods).or_else(|| failed.message.clone()).unwrap_or_default();
-            DrainJobState::Failed { ago: since(at), message }
-        } else {
-            DrainJobState::Running
+        let end = ContainerEnd::of(pods, DRAIN_CONTAINER);
+        let is_done = ended(job, "Complete").is_some() || end.as_ref().is_some_and(ContainerEnd::is_success);
+        let state = match (ended(job, "Failed"), end) {
+            _ if is_done => DrainJobState::Succeeded,
+            (Some(failed), end) => {
+                let at = failed.last_transition_time.as_ref().map_or(now, |time| time.0);
+                let said = end.map(|end| end.said.message).filter(|message| !message.is_empty());
+                let message = said.or_else(|| failed.message.clone()).unwrap_or_default();
+                DrainJobState::Failed { ago: since(at), message }
+            }
+            // What else runs in the pod keeps the Job from trying another one, and from failing until its deadline.
+            (None, Some(end)) if end.pod_runs => {
+                DrainJobState::Failed { ago: since(end.at.unwrap_or(now)), message: end.said.message }
+            }
+            (None, _) => DrainJobState::Running,
         };
         let name = metadata.name.clone()?;
         Some(Self {
@@ -259,18 +269,6 @@ fn not_grown(status: &PersistentVolumeClaimStatus) -> Option<String> {
 fn size(claim: &PersistentVolumeClaim, of: &str) -> Option<String> {
     let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     requests.get(of).map(|quantity| quantity.0.clone())
-}
-
-fn ended<'a>(job: &'a Job, how: &str) -> Option<&'a JobCondition> {
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == how && condition.status == "True")
-}
-
-/// What the container of a pod that ended said at last.
-fn last_words(pods: &[Pod]) -> Option<String> {
-    let statuses = pods.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref()).flatten();
-    let ends = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref());
-    ends.map(|end| Termination::of(end).message).find(|message| !message.is_empty())
 }
 
 #[cfg(test)]
@@ -391,6 +389,21 @@ mod tests {
         }]}}))
         .unwrap();
         assert_eq!(of(ended("Failed"), &[pod]).state, failed("no server answers"));
+        // Beside a container that was injected and runs on, its own result counts; what that one says is about something else.
+        let beside = |exit_code: i32, phase: &str| -> Pod {
+            let container = |name: &str, state: Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+            let ended = |code: i32, words: &str| json!({"terminated": {"exitCode": code, "message": words, "finishedAt": "2026-01-01T00:00:00Z"}});
+            let other = if phase == "Running" { json!({"running": {}}) } else { ended(1, "mesh") };
+            let statuses = [container("mesh", other), container("drain", ended(exit_code, "said"))];
+            serde_json::from_value(json!({"status": {"phase": phase, "containerStatuses": statuses}}))
+                .unwrap()
+        };
+        let at_work = json!({"conditions": []});
+        assert_eq!(of(at_work.clone(), &[beside(0, "Running")]).state, DrainJobState::Succeeded);
+        assert_eq!(of(ended("Failed"), &[beside(0, "Failed")]).state, DrainJobState::Succeeded);
+        assert_eq!(of(at_work.clone(), &[beside(69, "Running")]).state, failed("said"));
+        assert_eq!(of(ended("Failed"), &[beside(69, "Failed")]).state, failed("said"));
+        assert_eq!(of(at_work, &[beside(69, "Failed")]).state, DrainJobState::Running, "another pod follows");
         let none: Job = serde_json::from_value(json!({"metadata": {"name": "a-schema-3"}})).unwrap();
         assert_eq!(DrainJobSeen::of(&none, &[], now), None);
     }

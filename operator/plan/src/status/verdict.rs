@@ -113,7 +113,9 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
         _ if is_unmanaged(pipeline) => {
             Verdict::unknown(reason::NOT_MANAGED, "ClickHouse is not asked: schema.management is None")
         }
-        SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the schema Job reached ClickHouse"),
+        SchemaSeen::Succeeded | SchemaSeen::Remembered => {
+            Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
+        }
         seen => match seen.failure() {
             Some(failure) if failure.is_about_the_table() => {
                 Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
@@ -156,7 +158,9 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
         _ if is_unmanaged(pipeline) => {
             Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")
         }
-        SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the table is as the spec asks for"),
+        SchemaSeen::Succeeded | SchemaSeen::Remembered => {
+            Verdict::yes(reason::OK, "the table is as the spec asks for")
+        }
         seen => match seen.failure() {
             Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
                 failure.reason,

@@ -1,0 +1,53 @@
+//! What is read of any Job: what Kubernetes says of it, and how its own container ended.
+//!
+//! Kubernetes goes by whole pods. A container that somebody injects (a service mesh, a log shipper) may never end, which keeps the Job from
+//! completing until its deadline fails it, or may fail itself. What the Job was made for is done when its own container has ended.
+
+use crate::observed::Termination;
+use k8s_openapi::{
+    api::{
+        batch::v1::{Job, JobCondition},
+        core::v1::Pod,
+    },
+    jiff::Timestamp,
+};
+
+/// How the container ended in a pod of a Job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ContainerEnd {
+    /// What it said.
+    pub said: Termination,
+    /// When, as far as Kubernetes says so.
+    pub at: Option<Timestamp>,
+    /// Whether something else still runs in the pod, so that the Job has not ended with it.
+    pub pod_runs: bool,
+}
+
+impl ContainerEnd {
+    /// That of the newest pod in which the container of this name has ended.
+    pub(super) fn of(pods: &[Pod], container: &str) -> Option<Self> {
+        let mut newest: Vec<_> = pods.iter().collect();
+        newest.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        newest.into_iter().rev().find_map(|pod| {
+            let status = pod.status.as_ref()?;
+            let found = status.container_statuses.iter().flatten().find(|one| one.name == container)?;
+            let ended = found.state.as_ref()?.terminated.as_ref()?;
+            Some(Self {
+                said: Termination::of(ended),
+                at: ended.finished_at.as_ref().map(|time| time.0),
+                pod_runs: status.phase.as_deref() == Some("Running"),
+            })
+        })
+    }
+
+    /// Whether it did what the Job was made for.
+    pub(super) fn is_success(&self) -> bool {
+        self.said.exit_code == 0
+    }
+}
+
+/// The condition of this type, if it holds: `Complete` or `Failed`.
+pub(super) fn ended<'a>(job: &'a Job, how: &str) -> Option<&'a JobCondition> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == how && condition.status == "True")
+}
