@@ -18,6 +18,7 @@ pub mod api_error;
 pub mod apply;
 pub mod args;
 pub mod cache;
+pub mod claim_guard;
 pub mod drift;
 pub mod events;
 pub mod exchange;

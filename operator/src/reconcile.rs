@@ -14,6 +14,7 @@ use crate::{
     api_error::ErrorClass,
     apply,
     cache::{AllPipelines, Cache, Pipeline},
+    claim_guard,
     events::Events,
     finalizer, hindrance,
     memory::{Key, Memory},
@@ -353,9 +354,11 @@ async fn carry_out(
     // Before anybody is taken away, and also without a plan.
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
     let released = Box::pin(release::unused(pipeline, &facts.observed.volumes, world)).await;
+    let guarded = Box::pin(claim_guard::guard(pipeline, world)).await;
     Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await?;
-    // Nothing else waits for it.
-    Ok(released?)
+    // Nothing else waits for either.
+    released?;
+    Ok(guarded?)
 }
 
 async fn carry_out_spec(

@@ -48,12 +48,12 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
     core::PartialObjectMeta,
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
     Names, PodMonitor, WorkloadSeen,
     lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
-    removing, rollout,
+    names, removing, rollout,
     scale::drain::Step,
     volumes::{
         release::held,
@@ -406,7 +406,12 @@ impl Owned<'_> {
         }
         let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
         let others: Vec<_> = object.owner_references().iter().filter(|owner| owner.uid != self.uid).collect();
-        let patch = json!({"metadata": {"uid": object.uid(), "ownerReferences": others}});
+        // Argo CD that tracks by label would take what stays for a part of the Application with the name of the pipeline.
+        let left = names::LEFT_BY_ARGO_CD.iter().filter(|(key, _)| !object.annotations().contains_key(*key));
+        let left: Map<String, Value> =
+            left.map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+        let metadata = json!({"uid": object.uid(), "ownerReferences": others, "annotations": left});
+        let patch = json!({"metadata": metadata});
         let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
         self.world.shared.metrics.wrote(kind);
         match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {

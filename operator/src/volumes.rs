@@ -1,9 +1,9 @@
 //! The queue volumes: reads claims, Jobs and storage classes, and does what `sluice_plan::volumes` decides.
 //!
 //! Claims are Kubernetes' and people's as much as ours: the operator writes their size ([`SIZES`]), the mark that says they are
-//! drained ([`MARKS`]) and their owners ([`crate::release`]), each under a field manager of its own, and nothing else. Before a claim
-//! without a gateway is touched in a way that cannot be taken back, the API server is asked again: copies may be a moment old, and a
-//! gateway may have started since.
+//! drained ([`MARKS`]), their owners ([`crate::release`]) and what keeps Argo CD from them ([`crate::claim_guard`]), each under a
+//! field manager of its own, and nothing else. Before a claim without a gateway is touched in a way that cannot be taken back, the API
+//! server is asked again: copies may be a moment old, and a gateway may have started since.
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
@@ -383,12 +383,12 @@ impl Tending<'_> {
     }
 }
 
-fn claims_of(names: &Names, world: &World) -> Api<PersistentVolumeClaim> {
+pub(crate) fn claims_of(names: &Names, world: &World) -> Api<PersistentVolumeClaim> {
     Api::namespaced(world.shared.client.clone(), names.namespace())
 }
 
 /// Applies a part of the very claim. With its uid in it a claim that is gone is not made again.
-async fn patch(
+pub(crate) async fn patch(
     api: &Api<PersistentVolumeClaim>,
     (name, uid): (&str, &str),
     manager: &str,

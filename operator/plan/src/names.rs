@@ -38,6 +38,12 @@ pub const KEPT_OUT: &str = "sluice.dev/kept-out";
 pub const DRAINED: &str = "sluice.dev/drained";
 /// Annotation of a claim that was found empty and is to be deleted: what the API server said when it did not let it be.
 pub const NOT_DELETED: &str = "sluice.dev/not-deleted";
+/// Annotations of what is to stay without an owner, where Argo CD that tracks by label takes it for a part of the Application with the name
+/// of the pipeline: it neither prunes it nor deletes it with the Application, and does not count it as a difference from Git.
+pub const LEFT_BY_ARGO_CD: [(&str, &str); 2] = [
+    ("argocd.argoproj.io/compare-options", "IgnoreExtraneous"),
+    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
+];
 /// Label: which part of the pipeline an object serves.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Label: the pipeline's name.

@@ -393,6 +393,7 @@ fn give_up(object: &mut Value, (before, now): (&Value, &Value), others: &[&Value
         match (now.get(key), fields.get_mut(key)) {
             (Some(now), Some(field)) => give_up(field, (before, now), &others),
             (None, Some(_)) if others.is_empty() => drop(fields.remove(key)),
+            (None, Some(field)) => give_up(field, (before, &json!({})), &others),
             _ => {}
         }
     }

@@ -352,6 +352,9 @@ pub async fn orphans_go_on_and_are_taken_over_by_a_pipeline_of_the_same_name() {
     assert_eq!(scene.events(), ["Orphaned"]);
     let objects: Vec<Value> = KINDS.iter().flat_map(|kind| scene.bench.server.list(kind)).collect();
     assert!(objects.iter().all(|object| object["metadata"]["ownerReferences"] == json!([])), "{objects:?}");
+    let options =
+        |object: &Value| object["metadata"]["annotations"]["argocd.argoproj.io/sync-options"].clone();
+    assert!(objects.iter().all(|object| options(object) == "Prune=false,Delete=false"), "{objects:?}");
     assert_eq!((scene.replicas(), scene.told(0)), (2, vec![]), "nobody is asked to leave");
     let again = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline", "spec": spec,
         "metadata": {"name": "prod", "namespace": NAMESPACE, "uid": "another"}});

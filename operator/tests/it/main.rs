@@ -8,6 +8,7 @@ mod api_server;
 mod asked;
 mod bench;
 mod chart;
+mod claim_guard;
 mod complaints;
 mod contested;
 mod deletion;

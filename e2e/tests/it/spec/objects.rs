@@ -133,6 +133,12 @@ async fn assert_volume(namespace: &Namespace, spec: &PodSpec, container: &Contai
     ensure!(mount.read_only != Some(true), "the queue volume is mounted read-only");
     let claim =
         namespace.api::<PersistentVolumeClaim>().get(&claim.claim_name).await.context("get the claim")?;
+    // Kubernetes makes it with the label by which Argo CD would take it for a part of an Application, and with no owner.
+    let options = claim.annotations().get("argocd.argoproj.io/sync-options");
+    ensure!(
+        options.is_some_and(|options| options.contains("Prune=false")),
+        "Argo CD may prune it: {options:?}"
+    );
     let phase = claim.status.and_then(|status| status.phase);
     ensure!(phase.as_deref() == Some("Bound"), "the claim is {phase:?}");
     let requested = claim.spec.and_then(|spec| spec.resources?.requests?.get("storage").cloned());
