@@ -13,6 +13,7 @@ mod turns;
 mod install {
     pub mod chart;
     pub mod definition;
+    pub mod policies;
     pub mod samples;
     pub mod upgraded;
 }

@@ -1,6 +1,6 @@
 //! Each sample is applied for real. No Secret that it names is there: it is not Ready, says for Kafka and for `ClickHouse` which one is missing,
 //! and keeps no other one from being looked after. What other operators make beside a pipeline is taken by their definitions, with every
-//! field of it.
+//! field of it. The policies that keep volumes are put to the server that is to carry them out.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Namespace, Seen, until};
@@ -13,6 +13,7 @@ use sluice_crds::{TracePipeline, TracePipelineSpec, TracePipelineStatus};
 
 use crate::environment::{Environment, READY};
 use crate::install::definition::samples;
+use crate::install::policies;
 use crate::operator::foreign_kinds::with_definitions;
 use crate::turns::Uses;
 
@@ -26,7 +27,8 @@ async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
     let name = format!("e2e-samples-{:x}", std::process::id());
     let namespace = Namespace::create(&environment.cluster, &name).await?;
     let applied = apply_all(&namespace).await;
-    namespace.delete().await.and(applied)
+    let kept = policies::keep_volumes(&namespace).await;
+    namespace.delete().await.and(applied).and(kept)
 }
 
 async fn apply_all(namespace: &Namespace) -> Result<()> {

@@ -1,0 +1,109 @@
+//! The admission policies of the sample, narrowed to one namespace and put to a real API server: a namespace that is marked is not deleted,
+//! and no pipeline comes to commit after the enqueue in one that is not.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Namespace, Seen, until};
+use e2e_stack::paths;
+use k8s_openapi::api::core::v1::Namespace as Object;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+
+const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
+const POLICIES: &str = "config/samples/keep-volumes.yaml";
+
+/// The label that marks a namespace.
+const LABEL: &str = "sluice.dev/keep-volumes";
+
+/// Time until an API server carries out a policy that was made, or sees a label that was changed.
+const SEEN: Duration = Duration::from_mins(1);
+
+/// Plays the policies in a namespace, without deleting it, and takes them away.
+pub async fn keep_volumes(namespace: &Namespace) -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join(POLICIES)).context("read the policies")?;
+    let policies: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the policies")?;
+    let policies: Vec<Value> =
+        policies.into_iter().map(|policy| narrowed(policy, namespace.name())).collect();
+    let mut played = Ok(());
+    for policy in &policies {
+        played = played.and(namespace.cluster().apply_strictly(policy).await.map(drop));
+    }
+    if played.is_ok() {
+        played = play(namespace).await;
+    }
+    for policy in &policies {
+        played = namespace.cluster().delete(policy).await.and(played);
+    }
+    played.and(mark(namespace, None).await)
+}
+
+/// The same for one namespace: other tests have theirs.
+fn narrowed(mut policy: Value, namespace: &str) -> Value {
+    for pointer in ["/metadata/name", "/spec/policyName"] {
+        if let Some(name) = policy.pointer_mut(pointer) {
+            *name = json!(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
+        }
+    }
+    if policy["kind"] == "ValidatingAdmissionPolicyBinding" {
+        let here = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+        policy["spec"]["matchResources"] = json!({"namespaceSelector": here});
+    }
+    policy
+}
+
+async fn play(namespace: &Namespace) -> Result<()> {
+    may(namespace, "commit after the enqueue in any namespace", false, after_enqueue).await?;
+    mark(namespace, Some("true")).await?;
+    may(namespace, "commit after the enqueue in one that is marked", true, after_enqueue).await?;
+    may(namespace, "delete a namespace that is marked", false, deletion).await?;
+    mark(namespace, None).await?;
+    may(namespace, "delete any namespace", true, deletion).await
+}
+
+async fn mark(namespace: &Namespace, value: Option<&str>) -> Result<()> {
+    let namespaces: Api<Object> = Api::all(namespace.cluster().client());
+    let label = Patch::Merge(json!({"metadata": {"labels": {LABEL: value}}}));
+    let marked = namespaces.patch(namespace.name(), &PatchParams::default(), &label).await;
+    marked.map(drop).context("label the namespace")
+}
+
+/// Waits until the API server would let it be done, or would not.
+async fn may(
+    namespace: &Namespace,
+    what: &str,
+    may: bool,
+    ask: impl AsyncFn(&Namespace) -> Result<kube::Result<()>>,
+) -> Result<()> {
+    until(&format!("that one may {what}: {may}"), SEEN, async || {
+        let asked = ask(namespace).await?;
+        let refusal = match &asked {
+            Err(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
+            Err(error) => return Ok(Seen::NotYet(error.to_string())),
+            Ok(()) => None,
+        };
+        if let Some(words) = refusal {
+            ensure!(words.contains(LABEL), "the refusal does not say what to do: {words}");
+        }
+        Ok(if refusal.is_none() == may { Seen::Done(()) } else { Seen::NotYet(format!("{refusal:?}")) })
+    })
+    .await
+}
+
+/// Asks, without deleting it.
+async fn deletion(namespace: &Namespace) -> Result<kube::Result<()>> {
+    let namespaces: Api<Object> = Api::all(namespace.cluster().client());
+    Ok(namespaces.delete(namespace.name(), &DeleteParams::default().dry_run()).await.map(drop))
+}
+
+/// Asks, without making it.
+async fn after_enqueue(namespace: &Namespace) -> Result<kube::Result<()>> {
+    let mut pipeline: Value = serde_saphyr::from_str(SMALLEST).context("understand a sample")?;
+    pipeline["metadata"]["namespace"] = json!(namespace.name());
+    pipeline["metadata"]["name"] = json!("after-enqueue");
+    pipeline["spec"]["delivery"] = json!({"commit": "AfterEnqueue"});
+    let pipeline: TracePipeline = serde_json::from_value(pipeline).context("a sample is a pipeline")?;
+    let asked = PostParams { dry_run: true, ..PostParams::default() };
+    Ok(namespace.api::<TracePipeline>().create(&asked, &pipeline).await.map(drop))
+}
