@@ -1,9 +1,9 @@
 //! Which group's turn it is: of those whose files have changed since they last ran, or of all if there is none, the one that ran longest
 //! ago; of those that never ran, the number of commits decides, so that machines without a memory take turns, too.
 //!
-//! Such a machine takes its turns among the groups whose files the last [`LANDING_COMMITS`] commits have changed; of each [`TURNS`] turns
-//! one is open to all, for what no list of files foresees. A clone that does not have that many commits counts every file as
-//! changed.
+//! Such a machine takes its turns among the groups whose files the last [`LANDING_COMMITS`] commits have changed. A clone that does not have
+//! that many commits counts every file as changed. Of each [`TURNS`] turns one is open to all groups, on any machine, for what no list of
+//! files foresees.
 //!
 //! When each group last ran well is kept in the cache, as JSON: the group's name, the commit, and seconds since 1970.
 
@@ -104,12 +104,14 @@ impl Rotation {
         self.ran.get(group.name)
     }
 
-    /// Whether its files differ from those it last ran on; if it never ran here, from those before the last landing, unless this turn is
-    /// open to all.
+    /// Whether its files differ from those it last ran on; if it never ran here, from those before the last landing. A turn that is open to
+    /// all is one for what no list of files foresees.
     fn has_changed(&self, group: &Group, commits: usize) -> bool {
-        let landing = || (!is_open(commits)).then(|| format!("HEAD~{LANDING_COMMITS}"));
-        let before = self.last(group).map(|ran| ran.commit.clone()).or_else(landing);
-        let Some(before) = before else { return true };
+        if is_open(commits) {
+            return true;
+        }
+        let before = self.last(group).map(|ran| ran.commit.clone());
+        let before = before.unwrap_or_else(|| format!("HEAD~{LANDING_COMMITS}"));
         let mut diff = command("git");
         diff.current_dir(workspace()).args(["diff", "--quiet", &before, "--"]).args(group.paths);
         diff.stderr(Stdio::null());
@@ -129,7 +131,7 @@ fn commits() -> Result<usize> {
     number.trim().parse().context("understand the number of commits")
 }
 
-/// Whether every group that never ran counts as changed.
+/// Whether every group counts as changed, so that the one that ran longest ago has this turn.
 fn is_open(commits: usize) -> bool {
     commits.is_multiple_of(TURNS)
 }
