@@ -83,7 +83,8 @@ fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
-    let config = app::container::fitted(config).map_err(|error| Failure::new(EXIT_CONFIG, error))?;
+    // What changed the container's limit is outside of the config, which is as good as any other revision.
+    let config = app::container::fitted(config).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
     app::run(&config, Version::CURRENT).map_err(|error| {
         // A new start, which the table's new columns or a new topic ask for, is what this code stands for.
         let starts_anew = error.is::<TableChanged>() || error.is::<TopicMadeAnew>();

@@ -76,8 +76,9 @@ pub const NATIVE_PINNED: &[(&str, &str)] = &[
 ];
 
 /// Settings of every question: a profile that has others changes rows or types of the answer. Each is the server's default, so that a
-/// user who may change no setting can ask all the same. Not here: limits (`max_result_rows` and its like), which refuse a question in words;
-/// and what the questions about settings ask for.
+/// user who may change no setting can ask all the same. Not here: limits (`max_result_rows` and its like), which refuse a question in words,
+/// and what is to happen at them, which a profile with a limit is likely to fix: then the server would refuse every question. Nor what the questions
+/// about settings ask for.
 pub const QUESTION_PINNED: &[(&str, &str)] = &[
     // Types before the rows are text.
     ("output_format_binary_encode_types_in_binary_format", "0"),
@@ -86,9 +87,6 @@ pub const QUESTION_PINNED: &[(&str, &str)] = &[
     ("offset", "0"),
     ("additional_result_filter", ""),
     ("additional_table_filters", "{}"),
-    // With break, a limit ends an answer without an error.
-    ("result_overflow_mode", "throw"),
-    ("read_overflow_mode", "throw"),
     // Values that are Nullable otherwise.
     ("join_use_nulls", "0"),
     ("aggregate_functions_null_for_empty", "0"),
@@ -107,10 +105,14 @@ pub(crate) const DESCRIBE_PINNED: &[(&str, &str)] = &[
     ("print_pretty_type_names", "0"),
 ];
 
-/// Settings of questions whose answer adds up or counts rows, beside those: all of them, or none. One of them is a
-/// setting of INSERTs, too; questions about those are to hear of the profile's own.
-pub(crate) const WHOLE_PINNED: &[(&str, &str)] =
-    &[("timeout_overflow_mode", "throw"), ("group_by_overflow_mode", "throw")];
+/// Settings of questions whose answer adds up or counts rows, beside those: all of them, or none. With `break`, a limit of the profile ends an
+/// answer without an error. One of them is a setting of INSERTs, too; questions about those are to hear of the profile's own.
+pub(crate) const WHOLE_PINNED: &[(&str, &str)] = &[
+    ("timeout_overflow_mode", "throw"),
+    ("group_by_overflow_mode", "throw"),
+    ("result_overflow_mode", "throw"),
+    ("read_overflow_mode", "throw"),
+];
 
 /// Settings of statements that make or change a table, beside [`QUESTION_PINNED`].
 pub(crate) const STATEMENT_PINNED: &[(&str, &str)] = &[

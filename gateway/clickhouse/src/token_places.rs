@@ -23,9 +23,13 @@ impl Probe {
             return places;
         }
         for _ in 0..PLACES_ASKED {
-            // One that may not say it, or is away now, tells nothing against the address.
-            let Ok(place) = self.token_place(table, engine).await else { break };
-            places.extend(place);
+            match self.token_place(table, engine).await {
+                Ok(place) => places.extend(place),
+                // One of several is away, and the next connection may lead to another.
+                Err(error) if error.is_unanswered() => {}
+                // One that may not say it tells nothing against the address.
+                Err(_) => break,
+            }
         }
         places
     }

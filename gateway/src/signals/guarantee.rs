@@ -173,7 +173,8 @@ impl fmt::Display for Reason {
                 "the servers are no replicas of one table, so that a retry at another one is stored twice"
             }
             Self::AddressBalances => {
-                "one address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was                  replaced, so that a retry may be stored twice; name each shard by an address of its own (shards)"
+                "one address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was \
+                 replaced, so that a retry may be stored twice; name each shard by an address of its own (shards)"
             }
             Self::AsyncInsertForced => "the user's profile forces async_insert",
             Self::SettingsForced => "the user's profile forces settings on which deduplication rests",

@@ -69,7 +69,7 @@ async fn a_path_that_is_declared_no_more_or_skipped_anew_is_noticed() {
 #[tokio::test]
 async fn a_column_that_gets_another_type_of_the_same_width_is_refused_until_it_is_mended() {
     let layouts = [
-        ("duration", Layout::Map, "Duration", "Int64", "UInt64"),
+        ("duration", Layout::Map, "Duration", "Float64", "UInt64"),
         ("group", Layout::Nested, "`SpanAttributesInt.Value`", "Array(Float64)", "Array(Int64)"),
     ];
     for (test, layout, column, other, own) in layouts {

@@ -19,19 +19,30 @@ const PLACES_MAX: usize = 16;
 pub struct TokenPlaces(BTreeMap<usize, BTreeMap<String, Duration>>);
 
 impl TokenPlaces {
-    /// Takes down what servers behind an address have answered. Says whether one of them keeps its tokens in another place than all that
-    /// answered there before: it does not know theirs.
+    /// Takes down what servers behind an address have answered. Says whether tokens of before are not to be relied on: one of them keeps its
+    /// tokens in another place than all that answered there before, or such a place is forgotten from now on.
     pub fn see(&mut self, address: usize, places: &BTreeSet<String>, now: Duration) -> bool {
         let known = self.0.entry(address).or_default();
         let is_other = !known.is_empty() && places.iter().any(|place| !known.contains_key(place));
         known.extend(places.iter().map(|place| (place.clone(), now)));
         // The last one stays, however long it does not answer.
         let last = known.values().max().copied().unwrap_or_default();
+        let places = known.len();
         known.retain(|_, seen| last.saturating_sub(*seen) < REMEMBERED);
+        let is_forgotten = known.len() < places;
         while known.len() > PLACES_MAX {
             known.pop_first();
         }
-        is_other
+        is_other || is_forgotten
+    }
+
+    /// Whether addresses have led to different places, also those that do not answer now.
+    pub fn are_apart(&self) -> bool {
+        // Of an address that leads to several there is a reason of its own.
+        let mut places =
+            self.0.values().filter(|places| places.len() == 1).filter_map(BTreeMap::first_key_value);
+        let first = places.next().map(|(place, _)| place);
+        places.any(|(place, _)| Some(place) != first)
     }
 
     /// Whether an address has led to several places.
@@ -63,11 +74,12 @@ mod tests {
             (4, &["a", "b"], false, true),
             (5, &["b"], false, true),
             (13, &["b"], false, true),
-            (14, &["b"], false, false),
+            // What was sent to the other one may be in doubt still.
+            (14, &["b"], true, false),
             // It was replaced by yet another one, which is away for a day.
             (20, &["c"], true, true),
             (1_500, &[], false, true),
-            (1_501, &["c"], false, false),
+            (1_501, &["c"], true, false),
         ] {
             assert_eq!(seen.see(0, &places(names), minute * MINUTE), is_other, "{minute}");
             assert_eq!(seen.vary(), vary, "{minute}");
@@ -75,10 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn two_addresses_of_replicas_that_differ_do_not_balance() {
+    fn two_addresses_of_replicas_that_differ_do_not_balance_and_are_apart_also_while_one_is_away() {
         let mut seen = TokenPlaces::default();
-        for (address, name) in [(0, "a"), (1, "b"), (0, "a")] {
-            assert!(!seen.see(address, &places(&[name]), MINUTE));
+        assert!(!seen.are_apart());
+        for (address, names, are_apart) in
+            [(0, &["a"][..], false), (1, &["b"], true), (0, &["a"], true), (0, &[], true)]
+        {
+            assert!(!seen.see(address, &places(names), MINUTE));
+            assert_eq!(seen.are_apart(), are_apart);
         }
         assert!(!seen.vary());
     }

@@ -203,6 +203,7 @@ impl OfShard {
             Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
         let verdict = Verdict::of(&answers, self.sink.servers(), &load);
         let verdict = if self.places.vary() { verdict.and(Reason::AddressBalances) } else { verdict };
+        let verdict = if self.places.are_apart() { verdict.and(Reason::ServersNotReplicas) } else { verdict };
         let version = answers.iter().map(|answer| answer.version).max();
         let is_upgraded = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
