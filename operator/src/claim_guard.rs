@@ -8,14 +8,14 @@
 
 use crate::{
     reconcile::World,
-    volumes::{Error, claims_of, patch},
+    volumes::{claims_of, patch},
 };
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{ClaimSeen, Names, names};
-use tracing::info;
+use tracing::{info, warn};
 
 /// Field manager of Argo CD's options.
 pub const OPTIONS: &str = "sluice-operator/argocd";
@@ -24,9 +24,9 @@ pub const OPTIONS: &str = "sluice-operator/argocd";
 const WRITTEN_MAX: usize = 64;
 
 /// Writes the options on the claims of gateways that lack them, also those that no gateway uses and those of a queue that is switched off.
-/// One that cannot be written keeps no other from it.
-pub async fn guard(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
-    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+/// The first that cannot be written ends it, with a line in the log, until the next look: it is no reason to do nothing else.
+pub async fn guard(pipeline: &TracePipeline, world: &World) {
+    let Ok(names) = Names::of(pipeline) else { return };
     let prefix = names.claim_prefix();
     let claims = world.cache.claims_of(names.namespace(), names.pipeline());
     let lacking = claims.iter().filter_map(|claim| {
@@ -34,17 +34,21 @@ pub async fn guard(pipeline: &TracePipeline, world: &World) -> Result<(), Error>
         Some((seen, lacking(claim)?))
     });
     let api = claims_of(&names, world);
-    let mut ended = Ok(());
     for (ClaimSeen { name, uid, .. }, options) in lacking.take(WRITTEN_MAX) {
         world.shared.metrics.wrote("PersistentVolumeClaim");
         match patch(&api, (&name, &uid), OPTIONS, &json!({"metadata": {"annotations": options}})).await {
             Ok(_) => info!(claim = %name, "Argo CD is told to leave the queue volume alone"),
             // It went, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(source) => ended = ended.and(Err(Error::Claim { name, source: source.into() })),
+            Err(error) => {
+                warn!(
+                    namespace = names.namespace(), claim = %name, %error,
+                    "Argo CD that tracks by label is not told to leave the queue volume alone; it is tried again"
+                );
+                return;
+            }
         }
     }
-    ended
 }
 
 /// The options as they are to be written; `None` where nothing is missing. What has another value is somebody else's, and is left out.

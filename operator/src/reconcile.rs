@@ -354,11 +354,10 @@ async fn carry_out(
     // Before anybody is taken away, and also without a plan.
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
     let released = Box::pin(release::unused(pipeline, &facts.observed.volumes, world)).await;
-    let guarded = Box::pin(claim_guard::guard(pipeline, world)).await;
     Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await?;
     // Nothing else waits for either.
-    released?;
-    Ok(guarded?)
+    Box::pin(claim_guard::guard(pipeline, world)).await;
+    Ok(released?)
 }
 
 async fn carry_out_spec(

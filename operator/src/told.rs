@@ -12,7 +12,7 @@ use crate::{
     scaling,
 };
 use sluice_plan::{
-    message_window::MessageWindow,
+    message_window::{self, MessageWindow},
     observed::{MessagesSeen, OpenTransaction, OpenTransactions},
     scale::Moment,
     sink::{self, SinkSeen, Watched},
@@ -96,7 +96,7 @@ impl Telling {
             .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
         let messages_lost = lost.collect();
         let (mut inserts, mut windows) = self.watched(key, &ready);
-        let mut messages: Option<MessagesSeen> = None;
+        let mut lately = BTreeMap::new();
         for answer in &answers {
             if let (Some(watched), Some(now)) =
                 (inserts.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(inserts_of))
@@ -106,11 +106,13 @@ impl Telling {
             if let (Some(window), Some(counted)) =
                 (windows.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(messages::read))
             {
-                let lately;
-                (*window, lately) = window.look(Moment(now), counted);
-                messages = Some(messages.unwrap_or_default().and(lately));
+                let counted_lately;
+                (*window, counted_lately) = window.look(Moment(now), counted);
+                lately.insert(answer.ordinal, counted_lately);
             }
         }
+        let answered = windows.iter().filter_map(|(ordinal, window)| Some((window, lately.remove(ordinal)?)));
+        let messages = message_window::together(answered);
         let sink = sink::together(inserts.values());
         let (open_transactions, open) = self.open_transactions(key, Moment(now), &answers);
         let said = Said { told: together(&told), messages_lost, messages, open_transactions: open, sink };

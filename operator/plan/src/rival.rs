@@ -1,5 +1,5 @@
 //! Two pipelines with one consumer group at the same brokers would take each other's partitions: whoever has the group keeps it, and
-//! of two that begin the older one gets it.
+//! of two that begin at the same time the older one gets it.
 //!
 //! One that never ran and cannot start, such as for a topic that is missing, or in another team's namespace, keeps nobody from the group.
 //! What it waits for may come for several at the same moment. So each that comes out of a wait first says so in its status
@@ -122,9 +122,11 @@ impl<'a> Member<'a> {
         meet(self.has_it_at, other.brokers) || meet(self.has_it_at, other.has_it_at)
     }
 
-    /// Of two that share, whether this one comes first; of any two, one does.
+    /// Of two that share, whether this one comes first; of any two, one does. One that has said that it starts may have by now, whatever its
+    /// status says of its gateways: who comes out of a wait later is behind it.
     fn is_before(&self, other: &Self) -> bool {
-        (!self.has_it(other), self.age) < (!other.has_it(self), other.age)
+        let place = |one: &Self, other: &Self| (!one.has_it(other), one.start != Start::Said);
+        (place(self, other), self.age) < (place(other, self), other.age)
     }
 }
 

@@ -200,7 +200,8 @@ impl<'a> Turn<'a> {
         let leaving = self.seen.leaving.filter(|drain| drain.state == DrainState::Draining);
         let is_given = self.live(workload) == Some(self.seen.revision);
         !is_given
-            && leaving.is_some_and(|drain| seconds_between(drain.since.0, self.now) < LEAVING_SECONDS_MAX)
+            && leaving
+                .is_some_and(|drain| seconds_between(drain.since.0, self.now).abs() < LEAVING_SECONDS_MAX)
     }
 
     /// Everything is as it is, but for gateways that leave.

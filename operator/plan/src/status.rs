@@ -74,7 +74,7 @@ pub fn status(
         ..counted(before, observed)
     };
     let after = match plan {
-        Some(plan) => gone_back(planned(after, pipeline, plan), observed),
+        Some(plan) => gone_back(planned(after, pipeline, (plan, observed)), observed),
         None => after,
     };
     match Intent::of(pipeline) {
@@ -136,9 +136,15 @@ fn counted(before: TracePipelineStatus, observed: &Observed) -> TracePipelineSta
 }
 
 /// What is planned; what gateways run changes with the StatefulSet alone.
-fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -> TracePipelineStatus {
+fn planned(
+    status: TracePipelineStatus,
+    pipeline: &TracePipeline,
+    (plan, observed): (&Plan, &Observed),
+) -> TracePipelineStatus {
     let names: &Names = plan.names();
-    let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change();
+    // What could not be made has no group yet.
+    let is_made = observed.workload.is_some() || observed.hindrance.is_none();
+    let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change() && is_made;
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),

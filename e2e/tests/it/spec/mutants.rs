@@ -44,10 +44,11 @@ const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 const VERDICTS: Duration = Duration::from_mins(4);
 
 /// Kinds of requests by which an operator may change something.
-const WRITES: [&str; 14] = [
+const WRITES: [&str; 15] = [
     "apply configmaps",
     "apply jobs",
     "apply networkpolicies",
+    "apply persistentvolumeclaims",
     "apply poddisruptionbudgets",
     "apply serviceaccounts",
     "apply services",
@@ -260,9 +261,14 @@ impl Ground<'_> {
             let is_known = match write.call.resource.as_str() {
                 "leases" => name == "sluice",
                 "tracepipelines" | "tracepipelines/status" => names.contains(name.as_str()),
-                _ => names
-                    .iter()
-                    .any(|pipeline| name.strip_prefix(pipeline).is_some_and(|rest| rest.starts_with('-'))),
+                resource => {
+                    // The claims of a StatefulSet begin with the name of their template.
+                    let claim = name.strip_prefix("queue-").filter(|_| resource == "persistentvolumeclaims");
+                    let name = claim.unwrap_or(name);
+                    names
+                        .iter()
+                        .any(|pipeline| name.strip_prefix(pipeline).is_some_and(|rest| rest.starts_with('-')))
+                }
             };
             ensure!(is_known, "the operator wrote {write:?}");
         }

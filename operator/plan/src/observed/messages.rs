@@ -36,6 +36,8 @@ pub struct MessagesSeen {
 /// How much is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
+    /// Nothing came lately, as far as this operator has looked: what was said before holds.
+    NotKnown,
     /// Some.
     Some,
     /// A tenth or more.
@@ -79,14 +81,22 @@ impl MessagesSeen {
         (self.read > 0 && with_spans == 0).then_some(Unreadable::WithoutSpans)
     }
 
-    /// How many of the rows ClickHouse refuses; `None` while it is less than often. It holds until others come.
-    pub fn rows_refused(&self) -> Option<Share> {
-        Some(Share::of(self.rows_refused, self.rows_inserted)).filter(|share| *share != Share::Some)
+    /// How many of the rows ClickHouse refuses. It holds until others come.
+    pub fn rows_refused(&self) -> Share {
+        Share::of(self.rows_refused, self.rows_inserted)
+    }
+
+    /// Whether no message came lately.
+    pub fn is_idle(&self) -> bool {
+        self.read == 0 && self.rejected == 0
     }
 }
 
 impl Share {
     fn of(refused: u64, taken: u64) -> Self {
+        if refused == 0 && taken == 0 {
+            return Self::NotKnown;
+        }
         if taken == 0 && refused >= REFUSED_MIN {
             return Self::All;
         }
@@ -111,6 +121,7 @@ mod tests {
             (5, 5, 0, None, Some(Unreadable::WithoutSpans)),
             (0, 0, 3, Some(now - 1), Some(all)),
             (0, 0, 2, Some(now - 1), Some(some)),
+            (0, 0, 0, Some(now - 1), Some(Unreadable::Rejected(Share::NotKnown))),
             (5, 5, 3, Some(now - 1), Some(all)),
             (5, 4, 3, Some(now - 1), Some(often)),
             (27, 0, 3, Some(now - 1), Some(often)),
@@ -129,13 +140,13 @@ mod tests {
     #[test]
     fn rows_are_refused_once_it_is_often() {
         for (rows_inserted, rows_refused, expected) in [
-            (0, 0, None),
-            (0, 2, None),
-            (0, 3, Some(Share::All)),
-            (1, 3, Some(Share::Often)),
-            (27, 3, Some(Share::Often)),
-            (37, 3, None),
-            (9, 1, None),
+            (0, 0, Share::NotKnown),
+            (0, 2, Share::Some),
+            (0, 3, Share::All),
+            (1, 3, Share::Often),
+            (27, 3, Share::Often),
+            (37, 3, Share::Some),
+            (9, 1, Share::Some),
         ] {
             let seen = MessagesSeen { rows_inserted, rows_refused, ..MessagesSeen::default() };
             assert_eq!(seen.rows_refused(), expected, "{seen:?}");

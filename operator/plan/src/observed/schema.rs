@@ -156,6 +156,12 @@ impl SchemaSeen {
             Self::NotNeeded => None,
             Self::Succeeded | Self::Remembered => job.or(before),
             Self::Failed(failed) if failed.failure.lets_rows_in() => job.or(before),
+            // Rows cannot be written any more.
+            Self::Failed(SchemaFailed { failure, .. }) | Self::Again(failure)
+                if failure.is_about_the_table() && !failure.lets_rows_in() =>
+            {
+                None
+            }
             // Another one may have changed the table, as far as it came.
             Self::Running | Self::Failed(_) | Self::Again(_) => before.filter(|before| Some(*before) == job),
             Self::NotStarted => before.filter(|before| !is_made || Some(*before) == job),

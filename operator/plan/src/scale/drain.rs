@@ -188,8 +188,11 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     }
     let late = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
+    // One that does not run in all this time cannot be asked for anything, whether the group waits for it or not.
+    let none_runs = held.iter().all(|(_, answer)| *answer == Answer::Away);
     // With Job their volumes stay behind, and are drained then.
-    let goes_all_the_same = late && matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job);
+    let goes_all_the_same =
+        late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
     if held.is_empty() || goes_all_the_same {
         let reason = gone(&held, seen, leaving, terms.on_timeout);
         return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
@@ -383,10 +386,12 @@ mod tests {
         let waited = step(Moment(0), TERMS, begun.next.as_ref(), &away);
         assert_eq!(waited.replicas, 4);
         let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
-        assert_eq!(
-            late.next.unwrap().reason,
-            "not empty within 60 s: gateway 3 does not run, and the group may still wait for it"
-        );
+        let reason = late.next.unwrap().reason;
+        let expected = "taken away all the same: gateway 3 does not run, and the group may still wait for it";
+        assert_eq!((late.replicas, reason.as_str()), (2, expected), "a pod may be made and end for ever");
+        let mut one_runs = away.clone();
+        one_runs.answers.insert(2, Answer::Silent);
+        assert_eq!(step(Moment(60_000), TERMS, waited.next.as_ref(), &one_runs).replicas, 4);
         let stays = Seen { away: vec![1], ..away };
         assert_eq!(step(Moment(0), TERMS, None, &stays), Step { replicas: 2, next: None });
     }

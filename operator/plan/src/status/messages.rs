@@ -17,16 +17,26 @@ use sluice_crds::{
 /// `None` while gateways read what the topics hold. While none of them says so, what was said before holds, as long as there are gateways
 /// that it may be true of.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
+    let before =
+        |reasons: &[&'static str]| said_before(pipeline, observed, condition::SOURCE_REACHABLE, reasons);
     let Some(messages) = &observed.messages else {
-        let reasons = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
-        return said_before(pipeline, observed, condition::SOURCE_REACHABLE, &reasons);
+        return before(&[reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS]);
     };
-    Some(match messages.unreadable(now.0)? {
+    let unreadable = messages.unreadable(now.0);
+    let held = match unreadable {
+        Some(Unreadable::Rejected(Share::NotKnown)) => before(&[reason::MESSAGES_REJECTED]),
+        None if messages.is_idle() => before(&[reason::MESSAGES_WITHOUT_SPANS]),
+        _ => None,
+    };
+    if held.is_some() {
+        return held;
+    }
+    Some(match unreadable? {
         Unreadable::WithoutSpans => Verdict::yes(
             reason::MESSAGES_WITHOUT_SPANS,
             "no message that the gateways have read has a span; does the producer write traces to these topics?",
         ),
-        Unreadable::Rejected(share @ (Share::Some | Share::Often)) => {
+        Unreadable::Rejected(share @ (Share::NotKnown | Share::Some | Share::Often)) => {
             let many = if share == Share::Often { "a tenth or more" } else { "some" };
             let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
             Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
@@ -47,20 +57,19 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
 
 /// `None` while ClickHouse takes the rows that gateways make, or most of them. What was said before holds as it does for messages.
 pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
-    let Some(messages) = &observed.messages else {
-        return said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
-    };
-    let verdict = match messages.rows_refused()? {
-        Share::All => {
-            let found = "ClickHouse refuses all of the rows for what is in them, and they are dead letters.";
-            Verdict::no(reason::ROWS_REFUSED, listed(pipeline, found))
+    let share = observed.messages.as_ref().map_or(Share::NotKnown, MessagesSeen::rows_refused);
+    let found = match share {
+        Share::NotKnown => {
+            return said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
         }
-        Share::Often | Share::Some => {
-            let found = "ClickHouse refuses a tenth or more of the rows for what is in them, and they are dead letters.";
-            Verdict::yes(reason::ROWS_REFUSED, listed(pipeline, found))
-        }
+        Share::Some => return None,
+        Share::Often => "a tenth or more",
+        Share::All => "all",
     };
-    Some(verdict)
+    let verdict = if share == Share::All { Verdict::no } else { Verdict::yes };
+    let found =
+        format!("ClickHouse refuses {found} of the rows for what is in them, and they are dead letters.");
+    Some(verdict(reason::ROWS_REFUSED, listed(pipeline, &found)))
 }
 
 /// What a condition of this type said before with one of these reasons, while there are gateways that it may be true of.

@@ -60,7 +60,7 @@ impl Progress {
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_refused_pods(plan, observed))
-                .or_else(|| Self::of_rollout(observed, now))
+                .or_else(|| Self::of_rollout(plan, observed, now))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed, now))
@@ -236,8 +236,12 @@ impl Progress {
     }
 
     /// A change that failed, or that one gateway tries before the others get it.
-    fn of_rollout(observed: &Observed, now: &Time) -> Option<Self> {
+    fn of_rollout(plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
         let (rollout, workload) = (observed.rollout.as_ref()?, observed.workload.as_ref()?);
+        // What is planned now waits for gateways that leave.
+        if observed.scaling.drain.is_some() && rollout.revision != objects::revision(plan) {
+            return None;
+        }
         let troubles = troubles(&workload.pods, now);
         let with_troubles = || match &troubles {
             Some(troubles) => format!("{}; {troubles}", rollout.message),

@@ -46,9 +46,9 @@ pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     Some(Verdict::no(
         reason::TRANSACTION_HANGING,
         format!(
-            "an open transaction keeps messages from being read: {}. Lag does not count them. To end it: kafka-transactions.sh \
-             --bootstrap-server {broker} abort --topic {topic} --partition {partition} --start-offset {first_offset}; find-hanging \
-             names its producer",
+            "an open transaction keeps messages from being read: {}. Lag does not count them. kafka-transactions.sh \
+             --bootstrap-server {broker} find-hanging --topic {topic} --partition {partition} names its producer; if that is gone, \
+             abort --topic {topic} --partition {partition} --start-offset {first_offset} ends it",
             named.join("; ")
         ),
     ))

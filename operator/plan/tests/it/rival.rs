@@ -152,16 +152,19 @@ fn of_two_that_come_out_of_a_wait_at_the_same_moment_one_starts() {
     assert_eq!(starts(&decided), [true, false]);
     assert_eq!(starts(&look(&decided)), [true, false]);
     // The younger one alone: it says so, and has the group at the next look, also when the older one could start by then.
-    let [old, young] = both;
+    let [old, young] = both.clone();
     let mut alone = look(&[old.clone(), young]);
     alone[0] = old.clone();
     let mut alone = look(&alone);
     assert_eq!(starts(&alone), [false, true]);
-    alone[0] = old;
+    alone[0] = old.clone();
     for _ in 0..2 {
         alone = look(&alone);
         assert_eq!(starts(&alone), [false, true]);
     }
+    // It has said so, and nobody knows whether it has started since: the older one that could start now is behind it.
+    let said = look(&[old.clone(), both[1].clone()])[1].clone();
+    assert_eq!(rival(&old, [&said].into_iter()).as_deref(), Some("tracing/young"));
     // Without others nobody asks.
     assert!(!asks_first(&alone[0], std::iter::empty()));
 }

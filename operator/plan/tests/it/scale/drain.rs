@@ -121,7 +121,7 @@ impl World {
         for ordinal in replicas..self.replicas {
             let Some(pod) = self.pods.get(ordinal as usize) else { continue };
             // A Job empties the volume that one leaves behind.
-            let forced = self.terms.on_timeout != OnTimeout::Abort
+            let forced = (self.terms.on_timeout != OnTimeout::Abort || pod.reach == Reach::Away)
                 && self.now.0
                     >= self.written.as_ref().map_or(0, since_ms) + u64::from(TIMEOUT_SECONDS) * 1_000;
             let empty = pod.drained && pod.blocks == 0;
