@@ -3,6 +3,7 @@
 //! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
 
 mod guarantee;
+mod maker;
 mod messages;
 mod open_transactions;
 mod refused;
@@ -10,6 +11,7 @@ mod spool;
 mod times;
 
 pub use guarantee::GuaranteeMetrics;
+pub use maker::Family;
 pub use messages::MessageMetrics;
 pub use open_transactions::OpenTransactionMetrics;
 pub use refused::RefusedMetrics;
@@ -17,16 +19,14 @@ pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
 
 use crate::reading::reject::ROW_REFUSED;
+use maker::Maker;
 use messages::REJECTED;
 use prometheus::{
-    Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::{Collector, Desc},
-    proto::MetricType,
+    Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Registry, TextEncoder,
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
-use std::cell::RefCell;
 
 /// What a worker does with its time.
 #[derive(Debug, Clone)]
@@ -140,91 +140,6 @@ pub struct Metrics {
     worker_seconds: CounterVec,
 }
 
-/// A metric as it is registered, with or without series.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Family {
-    /// Its name.
-    pub name: String,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
-    /// Its labels, in their order.
-    pub labels: Vec<String>,
-}
-
-impl Family {
-    fn of(collector: &impl Collector) -> Vec<Self> {
-        let kinds = collector.collect().into_iter().map(|family| match family.get_field_type() {
-            MetricType::COUNTER => "counter",
-            MetricType::HISTOGRAM => "histogram",
-            _ => "gauge",
-        });
-        let described = collector.desc().into_iter().zip(kinds);
-        let family = |(desc, kind): (&Desc, _)| Self {
-            name: desc.fq_name.clone(),
-            kind,
-            labels: desc.variable_labels.clone(),
-        };
-        described.map(family).collect()
-    }
-}
-
-/// Makes metrics of one registry under the gateway's prefix.
-struct Maker {
-    registry: Registry,
-    families: RefCell<Vec<Family>>,
-}
-
-impl Maker {
-    fn registered<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
-        let collector = made.expect("the name and labels of a metric are constants that are valid");
-        self.families.borrow_mut().extend(Family::of(&collector));
-        self.registry.register(Box::new(collector.clone())).expect("every metric has a name of its own");
-        collector
-    }
-
-    fn opts(name: &str, help: &str) -> Opts {
-        Opts::new(format!("sluice_gateway_{name}"), help)
-    }
-
-    fn counter(&self, name: &str, help: &str) -> IntCounter {
-        self.registered(IntCounter::with_opts(Self::opts(name, help)))
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.registered(IntCounterVec::new(Self::opts(name, help), labels))
-    }
-
-    /// Counters by reason, all of them from the start: one that is first seen with what it has counted has not increased.
-    fn by_reason(&self, name: &str, help: &str, reasons: &[&str]) -> IntCounterVec {
-        let counters = self.counters(name, help, &["reason"]);
-        for reason in reasons {
-            counters.with_label_values(&[reason]);
-        }
-        counters
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.registered(IntGauge::with_opts(Self::opts(name, help)))
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.registered(IntGaugeVec::new(Self::opts(name, help), labels))
-    }
-
-    fn real(&self, name: &str, help: &str) -> Gauge {
-        self.registered(Gauge::with_opts(Self::opts(name, help)))
-    }
-
-    fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        self.registered(GaugeVec::new(Self::opts(name, help), labels))
-    }
-
-    fn seconds(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        let opts = HistogramOpts::new(format!("sluice_gateway_{name}"), help).buckets(buckets.to_vec());
-        self.registered(Histogram::with_opts(opts))
-    }
-}
-
 /// What workers hold of the memory budget.
 pub struct MemoryParts {
     /// Row buffers that were made.
@@ -249,7 +164,7 @@ impl Metrics {
     /// Makes all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
     pub fn new(budget: &Budget) -> Self {
-        let make = Maker { registry: Registry::new(), families: RefCell::default() };
+        let make = Maker::default();
         let insert_failures = make.counters(
             "insert_failures_total",
             "Tries of blocks that failed, by what is done about it; in_doubt also when no server said what became of the last one.",

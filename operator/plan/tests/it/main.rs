@@ -23,6 +23,7 @@ mod secrets;
 mod shards;
 mod source;
 mod statuses;
+mod statuses_of_messages;
 mod volumes;
 
 use serde_json::{Value, json};

@@ -9,14 +9,10 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build,
-    observed::{MessagesSeen, OpenTransaction},
-    plan, rollout,
-    sink::SinkSeen,
-    status,
+    WorkloadSeen, build, plan, rollout, sink::SinkSeen, status,
 };
 
-fn now(second: u8) -> Time {
+pub fn now(second: u8) -> Time {
     Time(format!("2026-01-01T00:00:{second:02}Z").parse().unwrap())
 }
 
@@ -36,6 +32,11 @@ pub fn summary(status: &TracePipelineStatus) -> [String; 3] {
         let condition = condition(status, kind);
         format!("{}/{}", condition.status, condition.reason)
     })
+}
+
+/// `Ready` as `False/Reason` and so on.
+pub fn summary_of(status: &TracePipelineStatus) -> String {
+    summary(status)[0].clone()
 }
 
 /// The demo with 12 partitions and its workload as the server would return it, changed by `status`.
@@ -356,127 +357,6 @@ fn a_sink_that_takes_nothing_is_said_to_be_away_whatever_the_job_saw() {
     assert_eq!(of(&pipeline, SinkSeen::Well).0, "True/Ok");
     let rests = Observed { workload: None, ..well.clone() };
     assert_eq!(condition(&said(&pipeline, &rests), "SinkReachable").reason, "Ok", "nobody inserts");
-}
-
-#[test]
-fn what_gateways_cannot_read_is_said_and_remembered_while_none_answers() {
-    let (mut pipeline, well) = running(&json!({}), &[]);
-    let at = |second| now(second).0.as_second();
-    let seen = |read, without_spans, rejected_at| {
-        let reasons = ["malformed".to_owned()].into();
-        Some(MessagesSeen {
-            read,
-            without_spans,
-            rejected: 3,
-            reasons,
-            rejected_at,
-            ..MessagesSeen::default()
-        })
-    };
-    let of = |pipeline: &TracePipeline, messages| {
-        let status = said(pipeline, &Observed { messages, ..well.clone() });
-        let readable = condition(&status, "SourceReachable");
-        (format!("{}/{}", readable.status, readable.reason), readable.message.clone(), status)
-    };
-    assert_eq!(of(&pipeline, None).0, "True/Ok");
-    assert_eq!(of(&pipeline, seen(9, 1, None)).0, "True/Ok");
-    assert_eq!(of(&pipeline, seen(9, 9, None)).0, "True/MessagesWithoutSpans");
-    let (_, often, _) = of(&pipeline, seen(9, 1, Some(at(0))));
-    assert!(often.starts_with("gateways reject a tenth or more of the messages (malformed)"), "{often}");
-    let (some, message, status) = of(&pipeline, seen(99, 1, Some(at(0))));
-    assert_eq!(some, "True/MessagesRejected");
-    assert!(
-        message.contains("some of the messages (malformed)") && message.contains("dead-letter demo list"),
-        "{message}"
-    );
-    assert_eq!(summary_of(&status), "True/Running", "gateways go on");
-    let (rejected, all, none_is_read) = of(&pipeline, seen(0, 0, Some(at(0))));
-    assert_eq!(rejected, "False/MessagesRejected");
-    assert!(all.contains("the format OtlpProto?"), "{all}");
-    assert_eq!(summary(&none_is_read), ["False/MessagesRejected", "True/Waiting", "False/Ok"]);
-    assert_eq!(condition(&none_is_read, "Ready").message, all);
-    for status in [status, none_is_read] {
-        pipeline.status = Some(status.clone());
-        assert_eq!(of(&pipeline, None).2, status, "gateways are away");
-    }
-}
-
-#[test]
-fn rows_that_clickhouse_refuses_are_said_once_they_are_many_and_keep_a_pipeline_from_being_ready_alone() {
-    let (mut pipeline, well) = running(&json!({}), &[]);
-    let of = |pipeline: &TracePipeline, counted: Option<(u64, u64)>| {
-        let messages = counted.map(|(rows_inserted, rows_refused)| MessagesSeen {
-            read: 9,
-            rows_inserted,
-            rows_refused,
-            ..MessagesSeen::default()
-        });
-        let status = said(pipeline, &Observed { messages, ..well.clone() });
-        let reachable = condition(&status, "SinkReachable");
-        (format!("{}/{}", reachable.status, reachable.reason), status)
-    };
-    for (counted, reachable, ready) in [
-        ((1_000, 3), "True/Ok", "True/Running"),
-        ((20, 3), "True/RowsRefused", "True/Running"),
-        ((0, 3), "False/RowsRefused", "False/RowsRefused"),
-    ] {
-        let (found, status) = of(&pipeline, Some(counted));
-        assert_eq!((found.as_str(), summary_of(&status).as_str()), (reachable, ready), "{counted:?}");
-        pipeline.status = Some(status.clone());
-        assert_eq!(of(&pipeline, None).1, status, "gateways are away");
-    }
-    let refused = of(&pipeline, Some((0, 3))).1;
-    let message = &condition(&refused, "SinkReachable").message;
-    assert!(message.ends_with("kubectl sluice dead-letter demo list says why"), "{message}");
-}
-
-#[test]
-fn a_transaction_that_hangs_is_said_with_what_ends_it() {
-    let (mut pipeline, well) = running(&json!({}), &[]);
-    let topic = pipeline.spec.source.kafka.topics[0].clone();
-    let open = |partition, messages, seconds| OpenTransaction {
-        topic: topic.clone(),
-        partition,
-        first_offset: 120,
-        messages,
-        seconds,
-    };
-    let of = |pipeline: &TracePipeline, open_transactions: Option<Vec<OpenTransaction>>| {
-        let status = said(pipeline, &Observed { open_transactions, ..well.clone() });
-        let readable = condition(&status, "SourceReachable");
-        (format!("{}/{}", readable.status, readable.reason), readable.message.clone(), status)
-    };
-    assert_eq!(of(&pipeline, Some(vec![])).0, "True/Ok");
-    assert_eq!(
-        of(&pipeline, Some(vec![open(3, 1_234, 960)])).0,
-        "True/Ok",
-        "its coordinator may still abort it"
-    );
-    let other = OpenTransaction { topic: "other".into(), ..open(3, 1_234, 5_000) };
-    assert_eq!(of(&pipeline, Some(vec![other])).0, "True/Ok", "no topic of this pipeline");
-    let (hangs, message, status) = of(&pipeline, Some(vec![open(7, 1, 3_600), open(3, 1_234, 961)]));
-    assert_eq!((hangs.as_str(), summary_of(&status).as_str()), ("False/TransactionHanging", "True/Running"));
-    for words in [
-        &format!("{topic}/3 from offset 120 on, 1200 messages, for more than 16 min; {topic}/7"),
-        "1 messages, for more than 1 h. Lag does not count them.",
-        &format!(":9092 find-hanging --topic {topic} --partition 3 names its producer"),
-        &format!("abort --topic {topic} --partition 3 --start-offset 120 ends it"),
-    ] {
-        assert!(message.contains(words), "{words} is not in {message}");
-    }
-    // What moves all the time is not written all the time.
-    assert_eq!(of(&pipeline, Some(vec![open(7, 1, 3_700), open(3, 1_299, 1_700)])).1, message);
-    let many = (0..9).map(|partition| open(partition, 5, 999_999)).collect();
-    let many = of(&pipeline, Some(many)).1;
-    assert!(many.contains("; and 6 more. ") && many.len() < 600, "{many}");
-    pipeline.status = Some(status.clone());
-    assert_eq!(of(&pipeline, None).2, status, "gateways are away");
-    assert_eq!(of(&pipeline, Some(vec![])).0, "True/Ok", "it was ended");
-}
-
-/// Only what keeps rows out keeps a pipeline from being ready.
-fn summary_of(status: &TracePipelineStatus) -> String {
-    summary(status)[0].clone()
 }
 
 #[test]
