@@ -7,7 +7,7 @@ use sluice_gateway::{
     args::{Arguments, Command},
 };
 use sluice_gateway_config::parse;
-use sluice_kafka::ranges::Version;
+use sluice_ranges::Version;
 
 // The program's: the budget of a config is reckoned for it.
 #[global_allocator]

@@ -49,10 +49,9 @@ use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFi
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, budget::row_buffers};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
-    TopicMadeAnew,
-    dead_letter::DeadLetters,
-    ranges::{Rule, Version},
+    TopicMadeAnew, dead_letter::DeadLetters,
 };
+use sluice_ranges::{Rule, Version};
 use std::{
     sync::{Arc, atomic::AtomicBool},
     thread,

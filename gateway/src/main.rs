@@ -16,7 +16,8 @@ use sluice_gateway::{
     table::{sink, table_watch::TableChanged},
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
-use sluice_kafka::{TopicMadeAnew, ranges::Version};
+use sluice_kafka::TopicMadeAnew;
+use sluice_ranges::Version;
 use std::{
     fmt::Display,
     io::{IsTerminal as _, Write as _},

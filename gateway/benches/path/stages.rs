@@ -28,11 +28,10 @@ use sluice_gateway::{
     signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, Insert};
-use sluice_kafka::{
-    Generation, PartitionId,
-    ranges::{Closed, Committed, Cutter, Log, Now, Offer, Ranges, Rule, Settings},
-};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
+use sluice_ranges::{
+    Closed, Committed, Cutter, Generation, Log, Now, Offer, PartitionId, Ranges, Rule, Settings,
+};
 use std::{
     convert::Infallible,
     hint::black_box,

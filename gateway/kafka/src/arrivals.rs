@@ -12,14 +12,9 @@
 //!
 //! Limits: beginnings are asked for at the most every [`READ_INTERVAL_MIN`].
 
-use crate::{
-    clock,
-    committer::Beginning,
-    partition::{Generation, OffsetRange, PartitionId},
-    ranges::{Committed, Cutter, Found, Kept, Ranges, Settings},
-    stats::ConsumerStats,
-};
+use crate::{clock, committer::Beginning, stats::ConsumerStats};
 use sluice_gateway_config::InitialOffset;
+use sluice_ranges::{Committed, Cutter, Found, Generation, Kept, OffsetRange, PartitionId, Ranges, Settings};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},

@@ -25,11 +25,7 @@ use crate::{
     consumer::Inbox,
     log_reader::LogReader,
     membership::Stop,
-    partition::{
-        Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew,
-        Report,
-    },
-    ranges::Ranges,
+    partition::{Noted, Order, Ownership, Partition, PartitionQueue, Renew, Report},
     stats::ConsumerStats,
     turns::{Change, Turns},
     watchdog::AtWorker,
@@ -37,6 +33,7 @@ use crate::{
 use crossbeam_channel::{Receiver, Sender};
 use held_back::HeldBack;
 use rdkafka::error::RDKafkaErrorCode;
+use sluice_ranges::{Generation, OffsetRange, PartitionId, Ranges};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::atomic::Ordering,

@@ -1,15 +1,11 @@
 use super::*;
-use crate::{
-    consumer::Shortage,
-    inspection::Known,
-    partition::OffsetRange,
-    ranges::{Closed, CommitOutcome, Content, Cut, Fill, Log, Rule, Settings, TopicId, Version},
-    stats::PartitionStats,
-    topic_descriptions::Description,
-};
+use crate::{consumer::Shortage, inspection::Known, stats::PartitionStats, topic_descriptions::Description};
 use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::error::KafkaResult;
 use sluice_gateway_config::InitialOffset;
+use sluice_ranges::{
+    Closed, CommitOutcome, Content, Cut, Fill, Log, OffsetRange, Rule, Settings, TopicId, Version,
+};
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
 
@@ -346,7 +342,7 @@ fn nothing_begins_in_a_process_that_leaves() {
 fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     let (mut assignment, reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let plan = crate::ranges::Plan {
+    let plan = sluice_ranges::Plan {
         offset: 0,
         rule: RULE,
         routing_epoch: 0,

@@ -1,7 +1,7 @@
 //! The clocks of planned ranges.
 
-use crate::ranges::Now;
 use rustix::time::{ClockId, clock_gettime};
+use sluice_ranges::Now;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Now, by a clock that counts while the machine sleeps, and by the one that other machines share.

@@ -13,8 +13,6 @@
 use crate::{
     cluster,
     first_seen::FirstSeen,
-    partition::{Generation, PartitionId},
-    ranges::{Commit, CommitOutcome, Log, TopicId},
     rebalancing::Rebalancing,
     topic_descriptions::{Descriptions, describe},
 };
@@ -25,6 +23,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use sluice_gateway_config::InitialOffset;
+use sluice_ranges::{Commit, CommitOutcome, Generation, Log, PartitionId, TopicId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},

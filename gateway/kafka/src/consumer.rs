@@ -14,7 +14,6 @@ use crate::{
     membership::{Drain, Membership, Stop},
     oversize::Unreceived,
     partition::{Ownership, Report},
-    ranges::{Rule, Settings},
     rebalancing::{Gone, Rebalancing, Waits, carry_out},
     rest::Rest,
     settings::{Identity, consumer_settings},
@@ -29,6 +28,7 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode},
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_ranges::{Rule, Settings};
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{

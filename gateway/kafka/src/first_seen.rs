@@ -9,12 +9,9 @@
 
 #[cfg(doc)]
 use crate::settings::METADATA_REFRESH;
-use crate::{
-    partition::PartitionId,
-    ranges::TopicId,
-    topic_descriptions::{Description, Descriptions},
-};
+use crate::topic_descriptions::{Description, Descriptions};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use sluice_ranges::{PartitionId, TopicId};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What was said of each topic first.

@@ -18,7 +18,6 @@ use crate::{
     assignment::Assignment,
     clock,
     open_transactions::OpenTransactions,
-    partition::PartitionId,
     past::PastReader,
     retention::{Look, Retention},
     stats::{ConsumerStats, PartitionStats},
@@ -27,6 +26,7 @@ use crate::{
     watchdog::{AtWorker, Common, Reason, Seen, Still, Watchdog},
 };
 use sluice_gateway_config::Kafka;
+use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::Ordering,

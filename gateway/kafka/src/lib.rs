@@ -1,5 +1,5 @@
-//! Kafka, as a gateway uses it: a consumer whose partitions are handed to worker threads, and the planned ranges that say what
-//! is inserted together, when it may be sent, and up to where a partition is committed.
+//! Kafka, as a gateway uses it: a consumer whose partitions are handed to worker threads, and commits that hold the planned ranges
+//! ([`sluice_ranges`]): what is inserted together, when it may be sent, and up to where a partition is committed.
 //!
 //! ```text
 //!  poll thread                                worker threads                 delivery
@@ -39,7 +39,6 @@ mod oversize;
 mod partition;
 mod past;
 mod probe;
-pub mod ranges;
 mod rebalancing;
 mod refusal;
 mod rest;
@@ -66,10 +65,7 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
 pub use open_transactions::{OPEN_MAX, OpenTransaction};
 pub use oversize::batch_warning;
-pub use partition::{
-    Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
-    Verdict,
-};
+pub use partition::{Noted, Order, Ownership, Partition, PartitionQueue, Renew, Report};
 pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};

@@ -9,9 +9,10 @@
 //! Limits: one round is under way at a time. It takes [`ROUND_TIMEOUT`] and one answer's time at the most; who was not asked by then is asked
 //! first in the next one.
 
-use crate::{partition::PartitionId, ranges::Log, rebalancing::Rebalancing};
+use crate::rebalancing::Rebalancing;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use sluice_ranges::{Log, PartitionId};
 use std::{
     collections::BTreeMap,
     sync::Weak,

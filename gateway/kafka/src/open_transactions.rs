@@ -8,7 +8,8 @@
 //! metrics and the log. Owner: the poll thread. Limits: an entry per assigned partition with an open transaction. The age counts from when this process saw
 //! the last stable offset first: a restart, and a partition that moves, begin it anew.
 
-use crate::{partition::PartitionId, stats::PartitionStats};
+use crate::stats::PartitionStats;
+use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},

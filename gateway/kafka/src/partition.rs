@@ -1,16 +1,14 @@
 //! What passes between the poll thread and the workers: partitions, and what became of the messages in them.
 
-use crate::{
-    ranges::{Closed, Cutter, Parts, Release},
-    rebalancing::Rebalancing,
-};
+use crate::rebalancing::Rebalancing;
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, base_consumer},
     error::KafkaResult,
     message::BorrowedMessage,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use sluice_ranges::{Closed, Cutter, Generation, OffsetRange, PartitionId, Parts, Release};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 /// The messages of one partition. Only the worker that owns the partition polls it.
@@ -60,44 +58,6 @@ impl Positions {
             _ => None,
         }
     }
-}
-
-/// A partition of a topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId {
-    /// The topic.
-    pub topic: Arc<str>,
-    /// The partition's number in it.
-    pub partition: i32,
-}
-
-impl fmt::Display for PartitionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.topic, self.partition)
-    }
-}
-
-/// One ownership period of a partition in this process. Whatever arrives under an older one is dropped: the partition
-/// has had another owner since, whose commits must not be overtaken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(pub u64);
-
-/// Offsets that one block covers: from `first`, up to but without `next`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OffsetRange {
-    /// The first offset.
-    pub first: i64,
-    /// One past the last offset: where the next range begins, and what is committed once this one is settled.
-    pub next: i64,
-}
-
-/// What became of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was taken down.
-    Recorded,
-    /// It belongs to a generation that is over, or to a partition that is not owned.
-    Stale,
 }
 
 /// A partition that a worker now owns.

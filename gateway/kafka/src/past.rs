@@ -20,12 +20,10 @@
 //! own, since it waits for brokers, with a client of its own that is gone afterwards. Limits: [`STEPS`] small questions a partition, one
 //! round under way at a time, the next one [`ASK_INTERVAL`] later.
 
-use crate::{
-    partition::PartitionId,
-    topic_reader::{Patience, ReadError, TopicReader},
-};
+use crate::topic_reader::{Patience, ReadError, TopicReader};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use sluice_gateway_config::Kafka;
+use sluice_ranges::PartitionId;
 use std::{
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},

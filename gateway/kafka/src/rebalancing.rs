@@ -20,7 +20,7 @@ use crate::{
     arrivals::Ready,
     assignment::{Assignment, Steps, wake},
     membership::Phase,
-    partition::{PartitionId, PartitionQueue},
+    partition::PartitionQueue,
     security::ConnectionProblem,
     stats::{ConsumerStats, PartitionStats},
     turns::Change,
@@ -32,6 +32,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     types::RDKafkaRespErr,
 };
+use sluice_ranges::PartitionId;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -375,10 +376,10 @@ mod tests {
         arrivals::Policy,
         committer::{Beginning, Committer},
         consumer::{Inbox, Shortage},
-        ranges::{Log, Rule, Settings, Version},
     };
     use crossbeam_channel::bounded;
     use sluice_gateway_config::InitialOffset;
+    use sluice_ranges::{Log, Rule, Settings, Version};
     use std::sync::Weak;
 
     #[test]

@@ -61,11 +61,11 @@ mod tests {
         arrivals::Policy,
         committer::Beginning,
         consumer::{Inbox, Shortage},
-        partition::{Generation, PartitionId, Report},
-        ranges::{Cutter, Log, Rule, Settings, Version},
+        partition::Report,
     };
     use crossbeam_channel::bounded;
     use sluice_gateway_config::InitialOffset;
+    use sluice_ranges::{Cutter, Generation, Log, PartitionId, Rule, Settings, Version};
     use std::sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -97,7 +97,7 @@ mod tests {
         assignment
     }
 
-    fn range(cutter: &mut Cutter) -> crate::ranges::Closed {
+    fn range(cutter: &mut Cutter) -> sluice_ranges::Closed {
         assert_eq!(cutter.take(0, None), None);
         cutter.flush().expect("a range with a message ends when it is asked to")
     }

@@ -15,7 +15,6 @@
 //! Limits: [`SAMPLES_MAX`] samples per partition, and [`OLDER_MAX`] of before while it is not settled so far; topics' limits are read by whoever calls [`read_limits`], and need not be.
 
 use crate::{
-    partition::PartitionId,
     past::{Past, Wanted},
     settings::probe_settings,
 };
@@ -26,6 +25,7 @@ use rdkafka::{
     error::KafkaError,
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

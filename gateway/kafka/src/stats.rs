@@ -1,9 +1,7 @@
 //! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
 
-use crate::{
-    membership::Phase, open_transactions::OpenTransaction, partition::PartitionId, ranges::Log,
-    watchdog::Still,
-};
+use crate::{membership::Phase, open_transactions::OpenTransaction, watchdog::Still};
+use sluice_ranges::{Log, PartitionId};
 use std::{
     collections::BTreeMap,
     sync::{

@@ -9,15 +9,13 @@
 
 #![expect(unsafe_code, reason = "the Rust client has no call for DescribeTopics")]
 
-use crate::{
-    admin_call::{AdminAnswer, AdminCall, refused, sorted, unexpected},
-    ranges::TopicId,
-};
+use crate::admin_call::{AdminAnswer, AdminCall, refused, sorted, unexpected};
 use rdkafka::{
     bindings as rd,
     client::{Client, ClientContext},
     error::{KafkaResult, RDKafkaErrorCode},
 };
+use sluice_ranges::TopicId;
 use std::{
     collections::BTreeMap,
     ffi::{CStr, CString},

@@ -11,7 +11,6 @@
 
 use crate::{
     cluster,
-    partition::{OffsetRange, PartitionId},
     refusal::QueueProblem,
     settings::{Identity, consumer_settings},
 };
@@ -25,6 +24,7 @@ use rdkafka::{
     topic_partition_list::TopicPartitionListElem,
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_ranges::{OffsetRange, PartitionId};
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
@@ -132,7 +132,7 @@ pub struct TopicReader {
 pub struct CommittedOffset {
     /// The offset.
     pub offset: i64,
-    /// What was committed with it: a [plan](crate::ranges::Plan), or another program's.
+    /// What was committed with it: a [plan](sluice_ranges::Plan), or another program's.
     pub metadata: String,
 }
 

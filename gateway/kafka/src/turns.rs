@@ -3,7 +3,7 @@
 //! The memory budget counts with a number of active partitions. One pod can still own all partitions of a topic: those
 //! beyond the number are paused, and every [`TURN`] others have their turn.
 
-use crate::partition::PartitionId;
+use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,

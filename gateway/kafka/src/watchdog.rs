@@ -19,7 +19,7 @@
 //!
 //! Limits: an entry per owned partition.
 
-use crate::partition::PartitionId;
+use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
     fmt,

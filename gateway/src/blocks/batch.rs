@@ -1,4 +1,4 @@
-//! How old an open block becomes. By size, a range says where it ends: [`sluice_kafka::ranges`].
+//! How old an open block becomes. By size, a range says where it ends: [`sluice_ranges`].
 //!
 //! A block closes `maxInterval` after its first message, or later, where many are open: each becomes an insert of its own, since it
 //! holds one range of one partition, and each insert makes a part of the table, which ClickHouse has to merge. Blocks that close by their

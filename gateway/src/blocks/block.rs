@@ -14,10 +14,7 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};
-use sluice_kafka::{
-    Generation, OffsetRange, PartitionId,
-    ranges::{Closed, Kept, Token},
-};
+use sluice_ranges::{Closed, Generation, Kept, OffsetRange, PartitionId, Token};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -8,7 +8,7 @@
 //! Limits: two to four bytes a message, beside rows that take ten times as much; a block has `sink.clickhouse.insert.maxRows` messages
 //! at the most.
 
-use sluice_kafka::OffsetRange;
+use sluice_ranges::OffsetRange;
 
 /// The messages of a block, in order, with their numbers of rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -44,7 +44,8 @@ use letters::Letters;
 use progress::Bell;
 use sluice_clickhouse::lookup::{Lookup, LookupError, SpanKeys};
 use sluice_gateway_config::CheckedConfig;
-use sluice_kafka::{Message, OffsetRange, Patience, ReadError, TopicReader, dead_letter::default_topic};
+use sluice_kafka::{Message, Patience, ReadError, TopicReader, dead_letter::default_topic};
+use sluice_ranges::OffsetRange;
 use spans::SpanReader;
 use std::{
     ops::ControlFlow,

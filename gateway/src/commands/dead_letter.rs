@@ -15,9 +15,10 @@ mod utc;
 
 use sluice_gateway_config::{ByteSize, Format, GatewayConfig, Kafka};
 use sluice_kafka::{
-    Message as _, OffsetRange, OwnedMessage, Patience, ReadError, TopicReader,
+    Message as _, OwnedMessage, Patience, ReadError, TopicReader,
     dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic},
 };
+use sluice_ranges::OffsetRange;
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},

@@ -39,7 +39,8 @@ use crossbeam_channel::{Receiver, bounded};
 use inserts::Inserts;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig};
-use sluice_kafka::{PartitionId, Patience, TopicReader};
+use sluice_kafka::{Patience, TopicReader};
+use sluice_ranges::PartitionId;
 use sluice_spool::{Fatal, Identity, Options, Recovered, Volume};
 use std::{
     collections::BTreeSet,

@@ -4,7 +4,7 @@
 //! refused one by one; all others are stored by then. Place in the flow: delivery asks after a refusal whose class is poison or split,
 //! and does what it is told. Owner: the task that delivers the block. Pure: the same outcomes give the same windows.
 //!
-//! The block is taken apart level by level, each part into [`FAN_OUT`] ([`sluice_kafka::ranges::parts`]):
+//! The block is taken apart level by level, each part into [`FAN_OUT`] ([`sluice_ranges::parts`]):
 //!
 //! ```text
 //! rows 0..16, of which 5 is bad:   noted: 0..16 is refused
@@ -39,7 +39,7 @@ use sluice_clickhouse::{
     row_ends::RowShape,
 };
 use sluice_gateway_config::budget::{BLOCK_BYTES_MAX, PARTS_BYTES, ROW_BYTES_MAX};
-use sluice_kafka::ranges::{
+use sluice_ranges::{
     Token,
     parts::{FAN_OUT, Parts, part_rows},
 };

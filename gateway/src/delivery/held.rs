@@ -16,7 +16,8 @@ use crate::{
     },
 };
 use sluice_clickhouse::column::TableColumns;
-use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
+use sluice_kafka::Order;
+use sluice_ranges::{Generation, PartitionId, Release};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -314,10 +315,7 @@ impl OfPartition {
 mod tests {
     use super::*;
     use crate::{blocks::message_rows::MessageRows, signals::account::RowAccount};
-    use sluice_kafka::{
-        OffsetRange,
-        ranges::{Content, Token},
-    };
+    use sluice_ranges::{Content, OffsetRange, Token};
 
     fn id(partition: i32) -> PartitionId {
         PartitionId { topic: "spans".into(), partition }

@@ -8,7 +8,8 @@
 use crate::delivery::async_sender::AsyncSender;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use sluice_gateway_config::Kafka;
-use sluice_kafka::{OwnedMessage, PartitionId, Patience, ReadError, TopicReader};
+use sluice_kafka::{OwnedMessage, Patience, ReadError, TopicReader};
+use sluice_ranges::PartitionId;
 use std::{thread, time::Duration};
 use tokio::sync::oneshot;
 

@@ -71,7 +71,7 @@ impl<T> Places<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_kafka::PartitionId;
+    use sluice_ranges::PartitionId;
 
     const SENDING_MAX: usize = 2;
 

@@ -9,7 +9,7 @@
 //! How many shards there were is written into the plan of ranges ([`Route::epoch`]): ranges in flight while shards are added go where
 //! they were sent before. A shard must not be removed or change its place in the config while ranges of it are in flight.
 
-use sluice_kafka::PartitionId;
+use sluice_ranges::PartitionId;
 use twox_hash::XxHash3_64;
 
 /// Where partitions go.

@@ -39,7 +39,7 @@ use sluice_clickhouse::{
     insert::{InsertError, InsertId},
     outcome::{Actor, Class},
 };
-use sluice_kafka::ranges::{PROOF_AGE_MAX, Release};
+use sluice_ranges::{PROOF_AGE_MAX, Release};
 use std::{
     hash::BuildHasher as _,
     sync::{Arc, atomic::Ordering},

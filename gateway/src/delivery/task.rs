@@ -36,9 +36,8 @@ use crate::{
 };
 use sluice_clickhouse::row_ends::RowShape;
 use sluice_gateway_config::{Commit, Kafka, OnMissing};
-use sluice_kafka::{
-    Drain, Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
-};
+use sluice_kafka::{Drain, Order, Report, dead_letter::DeadLetters};
+use sluice_ranges::{Generation, OffsetRange, PartitionId, Release};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -8,10 +8,10 @@ use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYT
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Sizing, budget};
 use sluice_kafka::{
-    Message, OffsetRange, PartitionId,
+    Message,
     dead_letter::{Delivered, Refused},
-    ranges::Digest,
 };
+use sluice_ranges::{Digest, OffsetRange, PartitionId};
 
 /// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
 pub const ROW_REFUSED: &str = "row_refused";
@@ -131,7 +131,7 @@ impl BadBatch {
     }
 
     /// One log line for the partition that stops. `position` is the offset behind the last message that was read, `held` what
-    /// [`Cutter::held`](sluice_kafka::ranges::Cutter::held) says.
+    /// [`Cutter::held`](sluice_ranges::Cutter::held) says.
     pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing, held: Option<(OffsetRange, i64)>) {
         let (topic, partition) = (&*id.topic, id.partition);
         let advice = self.advice(sizing) + &waiting(held);

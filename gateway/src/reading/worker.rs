@@ -54,9 +54,10 @@ use refetches::Refetches;
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, PartitionId, QueueProblem, Renew,
-    Report, Shortage, dead_letter::DeadLetters, ranges::Offer,
+    BorrowedMessage, KafkaError, OwnedMessage, Ownership, QueueProblem, Renew, Report, Shortage,
+    dead_letter::DeadLetters,
 };
+use sluice_ranges::{Generation, Offer, PartitionId};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

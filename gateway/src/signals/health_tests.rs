@@ -6,7 +6,8 @@ use crate::volume::{
     block_frames::tests::{Volume as Folder, damage, stowed},
     spool::Ended,
 };
-use sluice_kafka::{OpenTransaction, PartitionId, watchdog::Reason};
+use sluice_kafka::{OpenTransaction, watchdog::Reason};
+use sluice_ranges::PartitionId;
 
 fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
     let id = PartitionId { topic: "spans".into(), partition };

@@ -26,7 +26,7 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::body::InsertBody;
-use sluice_kafka::OffsetRange;
+use sluice_ranges::OffsetRange;
 use sluice_spool::{BlockHead, BlockId};
 use std::{
     fmt,

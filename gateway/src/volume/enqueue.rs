@@ -14,7 +14,7 @@
 //! the same rows under different tokens, nor lose what is known of a token. What sees to it:
 //!
 //! 1. **No record before the release.** A block goes to the volume only once its range may be sent, so that its end follows from the log or
-//!    is in a plan that is stored ([`sluice_kafka::ranges`]). Whoever reads the messages again makes the same range with the same token:
+//!    is in a plan that is stored ([`sluice_ranges`]). Whoever reads the messages again makes the same range with the same token:
 //!    if the commit behind a record never came (the process died, the partition moved), its next owner and this volume send the same
 //!    rows under the same token, and the server drops one. A record of a range that nobody had planned could lie across the next owner's.
 //!    So the coordinator being away stops spilling, and then reading, as a full volume does.
@@ -50,7 +50,8 @@ use crate::{
     volume::{block_frames::BlockFrames, spool::Spool},
 };
 use crossbeam_channel::TrySendError;
-use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, Report};
+use sluice_kafka::{Order, Report};
+use sluice_ranges::{Generation, OffsetRange, PartitionId};
 use sluice_spool::BlockId;
 use std::{
     collections::{BTreeMap, VecDeque},

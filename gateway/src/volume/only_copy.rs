@@ -6,7 +6,7 @@
 //! | the range of the block | what is true | what becomes of the block |
 //! | --- | --- | --- |
 //! | lies below the committed offset | it was settled before that was committed | dropped |
-//! | the same, and a [gap](sluice_kafka::ranges::gaps) reaches into it | nobody has read those messages, or reads them | inserted |
+//! | the same, and a [gap](sluice_ranges::gaps) reaches into it | nobody has read those messages, or reads them | inserted |
 //! | the same, of `delivery.commit: AfterEnqueue` | being on the volume was enough for that | inserted |
 //! | begins there or above, and Kafka has all of it | whoever owns the partition reads it | dropped |
 //! | begins there or above, and Kafka no longer has all of it | nobody reads all of it again | inserted |
@@ -19,7 +19,7 @@
 //! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
 //!
 //! That a block is an only copy stands from when it was found: the volume has it in writing ([`judge`]). Whoever commits behind a gap writes it
-//! into the partition's plan, so that who asks later is told of it; but of no more than [`gaps::GAPS_MAX`](sluice_kafka::ranges::gaps::GAPS_MAX),
+//! into the partition's plan, so that who asks later is told of it; but of no more than [`gaps::GAPS_MAX`](sluice_ranges::gaps::GAPS_MAX),
 //! and another volume may have had the block, too, and may have inserted it since. So that this process needs no such answer, it is
 //! found out before a partition begins that leaves something out ([`sluice_kafka::BeforeBegin`]), of all that the volume has of it.
 //!
@@ -36,7 +36,7 @@ pub use fits::{Fits, Tables, Unsendable};
 pub use judge::{Finding, Judged, judge};
 pub use logs::{Logs, partition_of};
 
-use sluice_kafka::OffsetRange;
+use sluice_ranges::OffsetRange;
 
 /// What Kafka says of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,8 @@ use crate::{
     },
 };
 use sluice_gateway_config::Kafka;
-use sluice_kafka::{Drain, PartitionId, Patience, ReadError, TopicReader};
+use sluice_kafka::{Drain, Patience, ReadError, TopicReader};
+use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -349,7 +350,7 @@ mod tests {
             spool::Spool,
         },
     };
-    use sluice_kafka::OffsetRange;
+    use sluice_ranges::OffsetRange;
     use std::sync::Arc;
 
     /// What the blocks of these tests are encoded for, as a number. Nobody has written down which columns that is.

@@ -19,10 +19,7 @@
 //! Numbers are little-endian. A block without it, or with one of another version, is not gone on with: its messages are read again.
 
 use crate::blocks::message_rows::MessageRows;
-use sluice_kafka::{
-    OffsetRange,
-    ranges::{Kept, Rule, Version},
-};
+use sluice_ranges::{Kept, OffsetRange, Rule, Version};
 use std::sync::Arc;
 
 /// The version that this program writes and reads.

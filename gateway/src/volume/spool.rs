@@ -48,10 +48,8 @@ use keeper::Keeper;
 use notes::Notes;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway_config::InitialOffset;
-use sluice_kafka::{
-    Beginning, OffsetRange, PartitionId,
-    ranges::{Parts, Token},
-};
+use sluice_kafka::Beginning;
+use sluice_ranges::{OffsetRange, PartitionId, Parts, Token};
 use sluice_spool::{
     BlockHead, BlockId, Body, Directory, Fatal, OpenError, Options, Queue, ReadError, Recovered,
 };

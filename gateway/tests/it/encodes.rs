@@ -28,10 +28,7 @@ use sluice_gateway::{
     signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
-use sluice_kafka::{
-    Generation, OffsetRange, PartitionId,
-    ranges::{Closed, Content, Cut, Fill},
-};
+use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::time::Instant;
 
 /// A block, and what it takes to fill it.
@@ -97,7 +94,7 @@ impl Case {
             fill: Fill::default(),
             content: Content::default(),
             doubtful: false,
-            rule: sluice_kafka::ranges::Rule::of(&sluice_gateway_config::Insert::default()),
+            rule: sluice_ranges::Rule::of(&sluice_gateway_config::Insert::default()),
         };
         let block = self.block.seal(&self.pool, &place, &closed).unwrap();
         (block.rows, decompressed(&block.frames))

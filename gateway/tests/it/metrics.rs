@@ -10,7 +10,8 @@ use sluice_gateway::{
     },
 };
 use sluice_gateway_config::parse;
-use sluice_kafka::{OpenTransaction, PartitionId};
+use sluice_kafka::OpenTransaction;
+use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

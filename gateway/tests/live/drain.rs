@@ -14,10 +14,8 @@ use sluice_gateway::{
     volume::passport::Passport,
 };
 use sluice_gateway_config::{CheckedConfig, parse};
-use sluice_kafka::{
-    OffsetRange, PartitionId, Patience, TopicReader,
-    ranges::{Content, Token},
-};
+use sluice_kafka::{Patience, TopicReader};
+use sluice_ranges::{Content, OffsetRange, PartitionId, Token};
 use sluice_spool::{BlockHead, Directory, Identity, Options, Queue, Volume};
 use std::{
     path::{Path, PathBuf},

@@ -19,10 +19,7 @@ use sluice_gateway::{
     table::sink::Targets,
 };
 use sluice_gateway_config::{Layout, SchemaManagement};
-use sluice_kafka::{
-    OffsetRange, PartitionId,
-    ranges::{Content, Token},
-};
+use sluice_ranges::{Content, OffsetRange, PartitionId, Token};
 
 /// Spans of a block: enough for several frames.
 const SPANS: usize = 3_000;

@@ -24,10 +24,7 @@ use sluice_gateway::{
     table::sink::Sink,
 };
 use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
-use sluice_kafka::{
-    Generation, OffsetRange, PartitionId,
-    ranges::{Closed, Content, Cut, Fill},
-};
+use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -221,7 +218,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
         fill: Fill { messages: 1, bytes: message.len() as u64 },
         content: Content::of([Some(message)]),
         doubtful: false,
-        rule: sluice_kafka::ranges::Rule::of(&Insert::default()),
+        rule: sluice_ranges::Rule::of(&Insert::default()),
     };
     block.seal(&pool, &place, &closed).unwrap().frames
 }

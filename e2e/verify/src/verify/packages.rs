@@ -10,12 +10,13 @@ use e2e_stack::cargo::cargo;
 use e2e_stack::process::output;
 
 /// Packages that must build alone: without what another package's features would lend them.
-pub const PURE: [&str; 7] = [
+pub const PURE: [&str; 8] = [
     "sluice-crds",
     "sluice-gateway-config",
     "sluice-plan",
     "sluice-otlp",
     "sluice-otlp-json",
+    "sluice-ranges",
     "sluice-clickhouse",
     "sluice-spool",
 ];
@@ -27,7 +28,7 @@ struct Rule {
 }
 
 /// The levels of README.md, "Code map".
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     Rule {
         package: "sluice-crds",
         without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
@@ -39,6 +40,7 @@ const RULES: [Rule; 17] = [
         without: &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],
     },
     Rule { package: "sluice-clickhouse", without: &["sluice-otlp", "rdkafka", "kube-core"] },
+    Rule { package: "sluice-ranges", without: &["rdkafka", "tokio", "hyper", "sluice-kafka"] },
     Rule { package: "sluice-kafka", without: &["sluice-otlp", "hyper", "kube-core"] },
     Rule { package: "sluice-spool", without: &["tokio", "sluice-otlp", "rdkafka"] },
     Rule {

@@ -7,11 +7,11 @@ use super::{Assignment, Owned, PartitionId};
 use crate::{
     clock,
     committer::{Committer, Outcome, Refused, Unread},
-    partition::{Generation, Order},
-    ranges::{CommitOutcome, Urgency},
+    partition::Order,
     stats::ConsumerStats,
 };
 use rdkafka::error::RDKafkaErrorCode;
+use sluice_ranges::{CommitOutcome, Generation, Urgency};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// a crash, and dropped by its tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
+/// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`sluice_ranges::PROOF_AGE_MAX`], which a block that
 /// waits for its turn is measured by.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 

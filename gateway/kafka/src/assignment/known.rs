@@ -1,7 +1,8 @@
 //! What the poll thread knows of every partition, for a look at those that stand still.
 
 use super::{Assignment, Owned};
-use crate::{inspection::Known, partition::PartitionId, ranges::Now, watchdog::AtWorker};
+use crate::{inspection::Known, watchdog::AtWorker};
+use sluice_ranges::{Now, PartitionId};
 use std::collections::BTreeMap;
 
 impl Assignment {

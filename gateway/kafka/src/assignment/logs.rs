@@ -3,7 +3,8 @@
 //! Owner: the poll thread, as all of [`Assignment`].
 
 use super::Assignment;
-use crate::{partition::PartitionId, stats::PartitionStats};
+use crate::stats::PartitionStats;
+use sluice_ranges::PartitionId;
 use std::time::Instant;
 
 impl Assignment {

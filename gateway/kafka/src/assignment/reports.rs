@@ -4,10 +4,11 @@
 
 use super::Assignment;
 use crate::{
-    partition::{Renew, Report, Verdict},
+    partition::{Renew, Report},
     stats::ConsumerStats,
     watchdog::AtWorker,
 };
+use sluice_ranges::Verdict;
 use std::sync::atomic::Ordering;
 
 impl Assignment {

@@ -8,7 +8,7 @@
 //! them are committed once more: the coordinator has forgotten those of partitions that rested when the topic went.
 //!
 //! Limits: what was read of the new topic until it was noticed is read again; its rows are doubled, and the next start says that they
-//! may be ([`crate::ranges::Fresh::TopicRecreated`]). What an owner that is gone has committed meanwhile is read with its id.
+//! may be ([`sluice_ranges::Fresh::TopicRecreated`]). What an owner that is gone has committed meanwhile is read with its id.
 
 use super::{Assignment, Owned, PartitionId};
 use crate::topic_descriptions::Descriptions;

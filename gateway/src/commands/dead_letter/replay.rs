@@ -12,9 +12,10 @@ use super::{ANSWER_TIMEOUT, Error, Found, Use, json_span};
 use serde_json::json;
 use sluice_gateway_config::{Format, Kafka};
 use sluice_kafka::{
-    Message as _, OwnedMessage, PartitionId, Patience, ReadError, TopicReader,
+    Message as _, OwnedMessage, Patience, ReadError, TopicReader,
     dead_letter::{Coordinates, ReplayError, Replayed, Replayer},
 };
+use sluice_ranges::PartitionId;
 use std::io::Write;
 
 /// Replays.

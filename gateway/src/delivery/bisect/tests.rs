@@ -2,10 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use sluice_kafka::{
-    OffsetRange, PartitionId,
-    ranges::{Content, parts::REFUSED_MAX},
-};
+use sluice_ranges::{Content, OffsetRange, PartitionId, parts::REFUSED_MAX};
 use std::collections::BTreeSet;
 
 pub(super) fn token() -> Token {

@@ -4,7 +4,8 @@
 
 use super::Shipment;
 use crate::{blocks::block::Block, volume::spool::Ended};
-use sluice_kafka::{PartitionId, Report};
+use sluice_kafka::Report;
+use sluice_ranges::PartitionId;
 use std::{
     sync::atomic::Ordering,
     time::{Duration, SystemTime, UNIX_EPOCH},

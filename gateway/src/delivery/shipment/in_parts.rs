@@ -24,7 +24,8 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::{block_rows::Header, body::InsertBody, outcome::Actor};
-use sluice_kafka::{Noted, Report, ranges::Parts};
+use sluice_kafka::{Noted, Report};
+use sluice_ranges::Parts;
 use std::{sync::PoisonError, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 

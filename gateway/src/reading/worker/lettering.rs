@@ -31,8 +31,8 @@ use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     Message, OwnedMessage, Renew, Report,
     dead_letter::{Answers, Delivered, Letter, Refused},
-    ranges::Offer,
 };
+use sluice_ranges::Offer;
 use std::time::{Duration, Instant};
 
 /// For how long a letter may be under way before the partition counts as one that stands. Chosen: making a topic takes a second,

@@ -2,10 +2,8 @@
 
 use super::lettering::Lettering;
 use crate::blocks::block::{OpenBlock, Place};
-use sluice_kafka::{
-    Generation, OwnedMessage, Partition, PartitionId, PartitionQueue, Renew,
-    ranges::{Closed, Cutter},
-};
+use sluice_kafka::{OwnedMessage, Partition, PartitionQueue, Renew};
+use sluice_ranges::{Closed, Cutter, Generation, PartitionId};
 
 /// A partition and its messages.
 pub(super) struct Owned {
@@ -119,7 +117,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_kafka::ranges::{Committed, Log, Now, Ranges, Rule, Settings, Version};
+    use sluice_ranges::{Committed, Log, Now, Ranges, Rule, Settings, Version};
     use std::time::Duration;
 
     /// A partition whose log ends at 10, read from 4 on.

@@ -2,7 +2,7 @@
 //!
 //! Owner: the worker. Limits: one entry for each partition whose next batch could not be read of late.
 
-use sluice_kafka::PartitionId;
+use sluice_ranges::PartitionId;
 use std::collections::BTreeMap;
 
 /// How often a batch that cannot be read is fetched once more before its partition stops. Chosen: what the network or a broker's memory has

@@ -4,7 +4,8 @@ use super::{
     Taken, Worker,
     partition::{Owned, Reading, State},
 };
-use sluice_kafka::{Generation, PartitionId, Renew};
+use sluice_kafka::Renew;
+use sluice_ranges::{Generation, PartitionId};
 
 impl Worker {
     /// Takes the messages for which there was no room, once there is. `false` while there is none.

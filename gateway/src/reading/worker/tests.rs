@@ -6,7 +6,7 @@ use crate::{
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;
 use sluice_gateway_config::{ByteSize, Format};
-use sluice_kafka::ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
+use sluice_ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
 

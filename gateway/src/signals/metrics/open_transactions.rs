@@ -2,7 +2,8 @@
 
 use super::Maker;
 use prometheus::{GaugeVec, IntGaugeVec};
-use sluice_kafka::{OpenTransaction, PartitionId};
+use sluice_kafka::OpenTransaction;
+use sluice_ranges::PartitionId;
 use std::collections::BTreeMap;
 
 /// Handles of these metrics. A partition without an open transaction has no series.

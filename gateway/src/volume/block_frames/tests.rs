@@ -15,10 +15,7 @@ use crate::{
     },
 };
 use sluice_clickhouse::row_frames::FrameStore as _;
-use sluice_kafka::{
-    Generation, OffsetRange, PartitionId,
-    ranges::{Content, Kept, Rule, Token, Version},
-};
+use sluice_ranges::{Content, Generation, Kept, OffsetRange, PartitionId, Rule, Token, Version};
 use sluice_spool::Options;
 use std::{
     path::{Path, PathBuf},

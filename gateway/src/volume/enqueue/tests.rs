@@ -8,7 +8,7 @@ use crate::{
     volume::block_frames::tests::{Volume, stowed},
 };
 use crossbeam_channel::bounded;
-use sluice_kafka::ranges::Release;
+use sluice_ranges::Release;
 use std::time::Duration;
 
 const GENERATION: Generation = Generation(1);

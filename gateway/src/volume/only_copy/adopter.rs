@@ -6,7 +6,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     volume::spool::{InWriting, LeftBlock, Spool},
 };
-use sluice_kafka::OffsetRange;
+use sluice_ranges::OffsetRange;
 use std::sync::Arc;
 
 /// A block that is the only copy of its rows, or of some, as the volume has it in writing.
@@ -104,7 +104,7 @@ mod tests {
             spool::Note,
         },
     };
-    use sluice_kafka::ranges::Parts;
+    use sluice_ranges::Parts;
     use std::time::Duration;
 
     /// A volume on which an earlier run has left the offsets from 20 to 30, and how far it was with them in parts.

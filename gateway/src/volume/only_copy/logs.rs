@@ -6,10 +6,8 @@
 use super::{Log, OnlyCopy, Subject, Whereabouts, whereabouts};
 use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
-use sluice_kafka::{
-    Beginning, CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
-    ranges::{Parts, Plan},
-};
+use sluice_kafka::{Beginning, CommittedOffset, ReadError, TopicReader};
+use sluice_ranges::{OffsetRange, PartitionId, Parts, Plan};
 use sluice_spool::Coordinates;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use crate::volume::{
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use sluice_clickhouse::column::TableColumns;
-use sluice_kafka::PartitionId;
+use sluice_ranges::PartitionId;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Held, Lost, Queue, ReadError};
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -27,10 +27,7 @@ use crate::{
         spool::{Ended, Missing, Spool},
     },
 };
-use sluice_kafka::{
-    Generation, OffsetRange, PartitionId,
-    ranges::{Kept, Parts, Release, Token},
-};
+use sluice_ranges::{Generation, Kept, OffsetRange, PartitionId, Parts, Release, Token};
 use sluice_spool::{
     BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
 };

@@ -13,10 +13,7 @@
 //! Limits: one block of a process is sent in parts at a time; a file has some hundred bytes.
 
 use super::Written;
-use sluice_kafka::{
-    OffsetRange,
-    ranges::{METADATA_BYTES_MAX, Parted, Parts, Plan, Rule, Token},
-};
+use sluice_ranges::{METADATA_BYTES_MAX, OffsetRange, Parted, Parts, Plan, Rule, Token};
 use sluice_spool::{
     Directory, Fatal, Files as _,
     whole_file::{self, DRAFT_SUFFIX},
@@ -100,7 +97,7 @@ fn name_of(token: Token) -> String {
 mod tests {
     use super::*;
     use crate::volume::block_frames::tests::Volume;
-    use sluice_kafka::{PartitionId, ranges::Content};
+    use sluice_ranges::{Content, PartitionId};
     use sluice_spool::Options;
     use std::{path::Path, sync::atomic::Ordering, time::Duration};
 

@@ -21,9 +21,11 @@ use rdkafka::{
 use sluice_clickhouse::column::{Layout, TableColumns};
 use sluice_gateway_config::{CheckedConfig, parse};
 use sluice_kafka::{
-    Generation, OffsetRange, PartitionId, Shortage,
+    Shortage,
     dead_letter::{DeadLetters, LETTERS_MAX},
-    ranges::{Committed, Content, Log, Now, Plan, Ranges, Rule, Settings, Token},
+};
+use sluice_ranges::{
+    Committed, Content, Generation, Log, Now, OffsetRange, PartitionId, Plan, Ranges, Rule, Settings, Token,
 };
 use std::sync::Arc;
 use tokio::sync::mpsc;

@@ -11,10 +11,8 @@ use crate::{
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
-use sluice_kafka::{
-    Beginning, Generation, OffsetRange, PartitionId,
-    ranges::{Log, Parted, Parts, Plan, Rule},
-};
+use sluice_kafka::Beginning;
+use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Parts, Plan, Rule};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,7 +1,7 @@
 //! A range that may be sent, and what is known of those before it.
 
 use super::{Now, Parts};
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 
 /// A range that may be sent now.
 #[derive(Debug, Clone, PartialEq, Eq)]

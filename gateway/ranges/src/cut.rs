@@ -16,7 +16,7 @@ use super::{
     rule::{Fill, Rule},
     token::{Content, Digest},
 };
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 use std::collections::VecDeque;
 
 /// Why a range ends where it ends.

@@ -6,7 +6,7 @@
 #[cfg(doc)]
 use super::METADATA_BYTES_MAX;
 use super::{Now, PROOF_AGE_MAX, Ranges, Wait};
-use crate::partition::Generation;
+use crate::Generation;
 use std::time::Duration;
 
 /// How soon a commit is wanted.

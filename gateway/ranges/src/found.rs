@@ -5,7 +5,7 @@ use super::{
     cut::{Beginning, Overtaken, doubtful_up_to},
     plan::{Newer, Plan, Unread},
 };
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 
 /// Why nothing is known of the ranges of an owner before. Until the first own commit, what it had in flight may be doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

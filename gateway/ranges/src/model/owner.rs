@@ -2,11 +2,8 @@
 
 use super::Mistake;
 use crate::{
-    partition::{Generation, OffsetRange, Verdict},
-    ranges::{
-        Closed, Committed, Content, Cut, Cutter, Kept, Now, Offer, Overtaken, Parts, Plan, Ranges, Rule,
-        Settings, Version, flight::Progress,
-    },
+    Closed, Committed, Content, Cut, Cutter, Generation, Kept, Now, Offer, OffsetRange, Overtaken, Parts,
+    Plan, Ranges, Rule, Settings, Verdict, Version, flight::Progress,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -275,9 +272,9 @@ impl Owner {
     }
 
     /// The commit in flight was answered. Whether another rule came into force.
-    pub fn answered(&mut self, outcome: crate::ranges::CommitOutcome) -> bool {
+    pub fn answered(&mut self, outcome: crate::CommitOutcome) -> bool {
         self.commits = false;
-        if outcome == crate::ranges::CommitOutcome::Stored {
+        if outcome == crate::CommitOutcome::Stored {
             self.horizon = self.horizon_asked;
         }
         let before = self.ranges.in_force;

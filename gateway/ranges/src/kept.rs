@@ -19,7 +19,7 @@ use super::{
     rule::{Fill, Rule},
     token::Content,
 };
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 
 /// A range whose block was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub(super) fn taken_over(beginning: &Beginning, kept: &[Kept]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranges::Version;
+    use crate::Version;
 
     const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
 

@@ -44,6 +44,7 @@ pub mod gaps;
 pub mod horizon;
 mod kept;
 mod parting;
+mod partition;
 pub mod parts;
 mod plan;
 mod release;
@@ -55,6 +56,7 @@ pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
 pub use found::{Committed, Found, Fresh, Halt, Log};
 pub use kept::Kept;
+pub use partition::{Generation, OffsetRange, PartitionId, Verdict};
 pub use parts::{Parted, Parts};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use release::Release;
@@ -62,7 +64,6 @@ pub use rule::{Fill, Rule, Version};
 pub use token::{Content, Digest, Token};
 pub use wait::Wait;
 
-use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::{Pending, Worker};
 use flight::{Flight, InFlight, Progress, Standing};
 use gaps::Gaps;
@@ -296,7 +297,7 @@ impl Ranges {
     }
 
     /// Takes down what became of the commit in flight. Where it has brought another rule into force, the partition begins anew under it
-    /// ([`crate::Renew::Rule`]).
+    /// (`Renew::Rule` of `sluice-kafka`).
     pub fn committed(&mut self, generation: Generation, outcome: CommitOutcome) {
         if !self.is_current(generation) {
             return;

@@ -6,7 +6,7 @@
 //!
 //! Owner: [`super::Ranges`]. Limits: [`GAPS_MAX`]; the lowest is forgotten first.
 
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 
 /// Gaps in one plan. Chosen: each is an outage as long as Kafka's retention, and a volume that was away for more than four of them holds
 /// next to nothing of the first.

@@ -55,7 +55,7 @@ use super::{
     parts::{self, PARTED_MAX, Parted, Parts, REFUSED_BYTES_MAX, REFUSED_MAX},
     rule::{Rule, Version},
 };
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use twox_hash::XxHash3_64;
 

@@ -14,7 +14,7 @@
 //! commits, since each is as large as a block, or as old.
 
 use super::plan::CUTS_MAX;
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 use std::collections::VecDeque;
 
 /// How far a range is.

@@ -6,7 +6,7 @@ use super::{
     flight::Standing,
     parts::{PARTED_MAX, Parted, Parts},
 };
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 use std::collections::BTreeMap;
 
 /// By the first offset of their range.

@@ -1,6 +1,6 @@
 //! The server, and who knows everything that it stores.
 
-use crate::{partition::OffsetRange, ranges::Token};
+use crate::{OffsetRange, Token};
 use std::collections::BTreeMap;
 
 /// Seconds for which the server knows a token.

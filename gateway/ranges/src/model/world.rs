@@ -6,10 +6,7 @@ use super::{
     owner::{Block, Message, Owner, SETTINGS, now, settings},
     volumes::{PODS, Volumes},
 };
-use crate::{
-    partition::{OffsetRange, PartitionId},
-    ranges::{CommitOutcome, Committed, Kept, Log, Overtaken, PROOF_AGE_MAX, Token},
-};
+use crate::{CommitOutcome, Committed, Kept, Log, OffsetRange, Overtaken, PROOF_AGE_MAX, PartitionId, Token};
 
 /// Seconds that an insert may be on the wire.
 const WIRE_SECONDS: u64 = 10;
@@ -215,7 +212,7 @@ impl World {
         }
         let Some((offset, metadata)) = self.owners[owner].commit(self.seconds) else { return };
         self.note(|_| {
-            let plan = crate::ranges::Plan::decode(offset, &metadata);
+            let plan = crate::Plan::decode(offset, &metadata);
             format!("owner {owner} begins to commit {plan:?}")
         });
         self.commits.push(CommitOnTheWire { owner, offset, metadata });

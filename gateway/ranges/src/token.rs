@@ -12,7 +12,7 @@
 //! Cost: one pass of xxh3-128 over the raw values, the bytes that the walk reads next. Measured with twox-hash 2.1.5 on
 //! an AMD EPYC with AVX2: see the workspace's `Cargo.toml`.
 
-use crate::partition::{OffsetRange, PartitionId};
+use crate::{OffsetRange, PartitionId};
 use std::fmt;
 use twox_hash::XxHash3_128;
 

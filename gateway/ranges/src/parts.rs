@@ -11,7 +11,7 @@
 //!
 //! Limits: [`PARTED_MAX`] ranges in a plan, and [`REFUSED_MAX`] parts and [`REFUSED_BYTES_MAX`] for each.
 
-use crate::partition::OffsetRange;
+use crate::OffsetRange;
 
 /// Parts that one is taken apart into. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts; 2 would take 17 commits
 /// and as many inserts, 16 as few as 5 commits, and 80 inserts, each of which makes a part in the table.

@@ -1,7 +1,7 @@
 //! The queue volumes of pods: which blocks are on them, and who has them.
 
 use super::owner::OnVolume;
-use crate::ranges::Kept;
+use crate::Kept;
 use std::collections::BTreeMap;
 
 /// Pods with a volume. Other owners have none.
