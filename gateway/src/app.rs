@@ -9,31 +9,24 @@ mod leaving;
 mod queue_volume;
 
 use crate::{
+    admin::{health::Status, pod_uid, server},
     blocks::{
         batch::{Behind, BlockAge},
         block::Block,
         buffers::Pool,
     },
     delivery::{
-        async_sender::AsyncSender,
-        clock::Clock,
+        deduplicated,
         native::Native,
         originals::Originals,
         retry::{self, Pace},
-        route::Route,
         task::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
     },
+    ground::{account::RowAccount, async_sender::AsyncSender, clock::Clock, metrics::Metrics, route::Route},
+    guarantee::{self, Standing},
     reading::{
         reader::Reader,
         worker::{self, Worker},
-    },
-    signals::{
-        account::RowAccount,
-        admin, deduplicated,
-        guarantee::{self, Standing},
-        health::Status,
-        metrics::Metrics,
-        pod_uid,
     },
     table::{
         row_expiry::RowExpiry,

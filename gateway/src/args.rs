@@ -5,25 +5,6 @@ use clap::{Args, Parser, Subcommand};
 use sluice_gateway_config::Duration;
 use std::path::PathBuf;
 
-/// Exit code for a config or a command line that is wrong (sysexits.h, `EX_USAGE`).
-pub const EXIT_CONFIG: u8 = 64;
-
-/// Exit code for a server that cannot be reached, or refuses (sysexits.h, `EX_UNAVAILABLE`).
-pub const EXIT_UNAVAILABLE: u8 = 69;
-
-/// Exit code of `ddl diff` for a table that differs: that of `diff`.
-pub const EXIT_DIFFERS: u8 = 1;
-
-/// Exit code for spans that are missing or doubled, and for a table that differs (sysexits.h, `EX_DATAERR`).
-pub const EXIT_FINDINGS: u8 = 65;
-
-/// Exit code of `audit` for spans whose rows it does not see, of which none is lost for certain (sysexits.h, `EX_NOINPUT`).
-pub const EXIT_UNSEEN: u8 = 66;
-
-/// Exit code of `ddl apply` when some of the servers did not answer and the others are done: to be run again (sysexits.h,
-/// `EX_TEMPFAIL`).
-pub const EXIT_AGAIN: u8 = 75;
-
 /// Reads OTLP traces from Kafka and inserts them into ClickHouse.
 #[derive(Debug, Parser)]
 #[command(name = "sluice-gateway", version, about, after_help = AFTER_HELP)]
@@ -43,9 +24,6 @@ Exit codes:
   66  `audit` found spans without a row, and none that is lost for certain: the table's TTL deleted them, or the audit cannot see them
   69  Kafka or ClickHouse cannot be reached, or refuses
   75  `ddl apply`: some servers did not answer; the others are done";
-
-/// Exit code of `drain` for blocks that are left, and that no waiting empties the volume of, and for rows that are lost.
-pub const EXIT_LEFT: u8 = 1;
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -8,27 +8,30 @@
 //!                                         |   ^
 //!       route: which shard                |   `-- tries: what next?   retry: when?   breaker: to which server, and how much?
 //!                                         `-- refused --> bisect: which rows are to blame?
+//!
+//!  held --> enqueue: counts as settled once it is on the queue volume (`delivery.commit: AfterEnqueue`)
+//!  volume, left by an earlier run --> orphans: sent, or dropped because Kafka has its messages
 //! ```
 //!
 //! One thread runs all of that, and probes too, so that nothing here blocks: what goes to other threads goes by an
-//! [`AsyncSender`](async_sender::AsyncSender).
+//! [`AsyncSender`](crate::ground::async_sender::AsyncSender).
 //!
-//! What decides ([`tries`], [`breaker`], [`bisect`], [`retry`], [`route`]) is pure: time, chance and answers are arguments.
+//! What decides ([`tries`], [`breaker`], [`bisect`], [`retry`]) is pure: time, chance and answers are arguments.
 
-pub mod async_sender;
 pub mod task;
 
+pub mod enqueue;
 pub mod held;
+pub(crate) mod orphans;
 
+pub mod deduplicated;
 pub mod native;
 pub mod originals;
 pub mod places;
 pub mod query_ids;
-pub mod route;
 pub mod shipment;
 
 pub mod breaker;
-pub mod clock;
 pub mod retry;
 pub mod tries;
 

@@ -18,18 +18,23 @@
 //! | [`delivery`] | sealed blocks are held, sent, tried again, and taken apart when they are refused | the delivery task |
 //! | [`table`] | the table and its servers: how to reach it, how it is made, what becomes of it | inserts, commands |
 //! | [`volume`] | blocks on the queue volume: who goes there, who comes back, what an earlier run has left | the spool thread |
-//! | [`signals`] | what is told about all that: metrics, health, guarantees, the account of rows | the admin server |
+//! | [`guarantee`] | whether rows are in the table once, or at least once, and why | a task that asks the servers |
+//! | [`admin`] | what is told about all that, and asked, over HTTP | the admin server |
+//! | [`ground`] | what all of these name: metrics, the account of rows, the route to a shard, the clock | whoever holds a handle |
 //! | [`commands`] | what a person or the operator runs beside the gateway | the command's thread |
 //!
 //! [`app`] builds the parts, starts the threads, and takes them down; [`args`] is the command line.
 
+pub mod admin;
 pub mod app;
 pub mod args;
 pub mod blocks;
 pub mod commands;
 pub mod delivery;
+pub mod exit_codes;
+pub mod ground;
+pub mod guarantee;
 pub mod reading;
 pub mod rows;
-pub mod signals;
 pub mod table;
 pub mod volume;

@@ -5,7 +5,7 @@ use sluice_gateway::{
     app,
     args::{
         Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, DrainArguments,
-        EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, EXIT_UNSEEN, Letters,
+        Letters,
     },
     commands::{
         audit::{self, Progress},
@@ -13,6 +13,7 @@ use sluice_gateway::{
         dead_letter::{self, Action, Selection},
         drain::{self, Problem},
     },
+    exit_codes::{EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, EXIT_UNSEEN},
     table::{sink, table_watch::TableChanged},
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};

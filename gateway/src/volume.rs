@@ -5,21 +5,15 @@
 //!
 //! ```text
 //!  delivery --> block_frames --spill--> spool --> (files) --> spool, read back while they are sent --> delivery
-//!                                         |
-//!                                         |-- enqueue: counts as settled from here on (`delivery.commit: AfterEnqueue`)
-//!                                         `-- left by an earlier run --> goes on with its partition (passport)
-//!                                                                  `---> orphans --> only_copy: inserted, or dropped
+//!                                         `-- left by an earlier run --> goes on with its partition
+//!                                                                  `---> only_copy: inserted by delivery's orphans, or dropped
 //! ```
 
 pub mod block_frames;
-pub mod passport;
+pub mod ready_block;
 
 pub mod spill;
 
 pub mod spool;
 
-pub mod enqueue;
-
 pub mod only_copy;
-
-pub(crate) mod orphans;

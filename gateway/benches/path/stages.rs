@@ -17,6 +17,7 @@ use sluice_gateway::{
         block::{OpenBlock, Place},
         buffers::Pool,
     },
+    ground::account::RowAccount,
     reading::{
         encode::{Encoded, Payload},
         reader::Reader,
@@ -25,7 +26,6 @@ use sluice_gateway::{
         raw_limit::RawLimit,
         span_row::{RowError, Scratch, SpanRows},
     },
-    signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, Insert};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};

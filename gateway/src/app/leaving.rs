@@ -4,7 +4,7 @@
 
 use super::Event;
 use crate::{
-    signals::health::Status,
+    admin::health::Status,
     volume::spool::{Spool, Usage},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -181,7 +181,7 @@ mod tests {
     use crate::{
         app::watch_signals,
         blocks::buffers::Pool,
-        signals::metrics::Metrics,
+        ground::metrics::Metrics,
         volume::block_frames::tests::{Volume, stowed},
     };
     use crossbeam_channel::bounded;

@@ -3,12 +3,16 @@
 //! Owner: the main thread, which claims and opens it once.
 
 use super::Event;
-use crate::{commands::check::AFTER_ENQUEUE, signals::health::Status, volume::spool::Spool};
+use crate::{admin::health::Status, app::queue_volume::AFTER_ENQUEUE, volume::spool::Spool};
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender};
 use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};
 use sluice_spool::Volume;
 use std::{path::Path, time::Duration};
+
+/// What `delivery.commit: AfterEnqueue` gives up.
+pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
+                                 volume that is lost takes them with it; rows are doubled no more than otherwise";
 
 /// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
 /// deleted by force, and short of the minute that the startup probe allows.

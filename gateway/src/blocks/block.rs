@@ -8,9 +8,9 @@ use crate::{
         batch::{BlockAge, OpenCount},
         buffers::{Chunks, Pool, Purpose, StoreError},
         message_rows::MessageRows,
+        passport::Passport,
     },
-    signals::account::{OpenRows, RowsInFlight},
-    volume::passport::Passport,
+    ground::account::{OpenRows, RowsInFlight},
 };
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};

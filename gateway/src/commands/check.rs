@@ -1,7 +1,7 @@
 //! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
 
 use crate::{
-    signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
+    guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
     table::sink::{self, Sink, shards},
 };
 use serde::Serialize;
@@ -18,10 +18,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What `delivery.commit: AfterEnqueue` gives up.
-pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
-                                 volume that is lost takes them with it; rows are doubled no more than otherwise";
 
 /// What was found.
 #[derive(Debug, Serialize)]
@@ -243,7 +239,7 @@ impl fmt::Display for Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::metrics::reference;
+    use crate::ground::metrics::reference;
     use sluice_gateway_config::{ByteSize, Sizing};
 
     /// Budgets of limits that divide into whole KiB, and of one that does not.

@@ -4,7 +4,7 @@
 //! operator reads it from the end of the Job's pod.
 
 use crate::{
-    args::{EXIT_AGAIN, EXIT_DIFFERS, EXIT_FINDINGS},
+    exit_codes::{EXIT_AGAIN, EXIT_DIFFERS, EXIT_FINDINGS},
     table::{
         schema::Report,
         sink::{Error, Sink},

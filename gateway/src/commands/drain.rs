@@ -27,8 +27,10 @@ pub use report::{Damaged, Fate, Problem, Report, Tally};
 
 use crate::{
     delivery::retry::{self, Pace},
-    reading::reject::ROW_REFUSED,
-    signals::{account::RowAccount, metrics::Metrics},
+    ground::{
+        account::RowAccount,
+        metrics::{Metrics, ROW_REFUSED},
+    },
     table::sink,
     volume::{
         only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Unsendable, Whereabouts, judge, partition_of},

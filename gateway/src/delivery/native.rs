@@ -11,7 +11,7 @@
 //! **Cost**: a frame's rows are decompressed, read value by value, and columns compressed; 1.3 µs of CPU a `rich` span (`cargo throughput --format
 //! native`, 23 November 2026), so that one gateway turns 0.75 million a second at the most.
 
-use crate::signals::metrics::Metrics;
+use crate::ground::metrics::Metrics;
 use sluice_clickhouse::{
     body::InsertBody,
     column::TableColumns,

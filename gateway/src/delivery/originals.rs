@@ -5,7 +5,7 @@
 //!
 //! Limits: one message at a time; a client that reads nothing is let go after [`IDLE_WAIT`], and so is one that has failed.
 
-use crate::delivery::async_sender::AsyncSender;
+use crate::ground::async_sender::AsyncSender;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{OwnedMessage, Patience, ReadError, TopicReader};

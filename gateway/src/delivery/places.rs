@@ -1,6 +1,6 @@
 //! Only copies that wait for their turn to be sent, and those that are sent, by shard.
 //!
-//! Place in the flow: a gateway's [orphans](crate::volume::orphans) and `sluice-gateway drain` put in what no partition goes on with.
+//! Place in the flow: a gateway's [orphans](crate::delivery::orphans) and `sluice-gateway drain` put in what no partition goes on with.
 //! Owner: the delivery task, or the command's. Limits: of each shard so many at a time as [`Places::new`] is told; those of a shard that is
 //! away keep their own places and nobody else's. What waits is on the volume, and has a header each here.
 

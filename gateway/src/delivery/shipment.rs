@@ -25,12 +25,12 @@ use crate::{
     delivery::{
         bisect::{Bisection, Fault, Refusal},
         breaker::Answer,
-        held::{GenerationStatus, Halting, Ready, Stowed},
         retry,
         tries::{At, Failure, Next, Replica, Tries},
     },
     volume::{
         block_frames::{BlockFrames, Loaded},
+        ready_block::{GenerationStatus, Halting, Ready, Stowed},
         spool::{Ended, Unreadable},
     },
 };

@@ -24,7 +24,7 @@
 
 use crate::{
     delivery::retry::{self, Pace},
-    signals::guarantee::OUTDATED_AFTER,
+    guarantee::OUTDATED_AFTER,
 };
 use sluice_clickhouse::{
     fate::Fate,
@@ -53,9 +53,9 @@ const TABLE_FRESH_MAX: Duration = Duration::from_mins(1);
 pub struct At {
     /// The time.
     pub now: Duration,
-    /// For how long a token may be relied on ([`crate::signals::guarantee::age_budget`]); zero when the server remembers none.
+    /// For how long a token may be relied on ([`crate::guarantee::age_budget`]); zero when the server remembers none.
     pub age_budget: Duration,
-    /// When a server has said last what that budget rests on ([`crate::signals::guarantee::Standing::heard`]).
+    /// When a server has said last what that budget rests on ([`crate::guarantee::Standing::heard`]).
     pub heard: Option<Duration>,
     /// How long a try takes at the most.
     pub insert_timeout: Duration,
@@ -70,17 +70,6 @@ pub struct Failure {
     pub class: Class,
     /// ClickHouse's exception code, if there was one.
     pub code: Option<u32>,
-}
-
-/// What was found when the table was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Described {
-    /// It is as rows are encoded for.
-    Unchanged,
-    /// It is not, or it is gone: someone mends it, or a new start encodes for what it is now.
-    Unfit,
-    /// Nobody answered.
-    Unknown,
 }
 
 /// Where the next try goes. All servers are replicas of one shard.

@@ -13,9 +13,6 @@ use sluice_kafka::{
 };
 use sluice_ranges::{Digest, OffsetRange, PartitionId};
 
-/// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
-pub const ROW_REFUSED: &str = "row_refused";
-
 /// Why a message was rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
@@ -295,7 +292,7 @@ fn advice(refused: &Refused) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::metrics::reference;
+    use crate::ground::metrics::reference;
 
     #[test]
     fn a_message_in_the_other_format_names_that_format() {

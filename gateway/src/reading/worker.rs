@@ -33,17 +33,17 @@ use crate::{
         block::{Block, OpenBlock, Place},
         buffers::{Pool, Waiting},
     },
-    delivery::route::Route,
+    ground::{
+        account::RowAccount,
+        metrics::{Metrics, WorkerSeconds},
+        route::Route,
+    },
     reading::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
         reject::{BadBatch, Reason},
     },
     rows::span_row::Scratch,
-    signals::{
-        account::RowAccount,
-        metrics::{Metrics, WorkerSeconds},
-    },
     table::row_expiry::RowExpiry,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};

@@ -13,9 +13,11 @@
 //! are Kafka's. A start reads them again from the committed offset: one way to do it, which every restart proves.
 
 use crate::{
-    delivery::tries::Described,
-    signals::metrics::Metrics,
-    table::sink::{Error, Sink},
+    ground::metrics::Metrics,
+    table::{
+        sink::{Error, Sink},
+        table_watch::Described,
+    },
 };
 use sluice_clickhouse::column::TableColumns;
 use std::{
@@ -36,6 +38,17 @@ pub struct TableChanged {
     table: String,
     found: String,
     encoded: String,
+}
+
+/// What was found when the table was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Described {
+    /// It is as rows are encoded for.
+    Unchanged,
+    /// It is not, or it is gone: someone mends it, or a new start encodes for what it is now.
+    Unfit,
+    /// Nobody answered.
+    Unknown,
 }
 
 /// The table was not looked at.

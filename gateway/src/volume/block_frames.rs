@@ -18,11 +18,8 @@
 //! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
 
 use crate::{
-    blocks::{block::Block, message_rows::MessageRows},
-    volume::{
-        passport::Passport,
-        spool::{Ended, Spool, Unreadable},
-    },
+    blocks::{block::Block, message_rows::MessageRows, passport::Passport},
+    volume::spool::{Ended, Spool, Unreadable},
 };
 use bytes::Bytes;
 use sluice_clickhouse::body::InsertBody;

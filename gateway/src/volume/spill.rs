@@ -276,9 +276,9 @@ mod tests {
     use super::*;
     use crate::{
         blocks::buffers::{CHUNK_BYTES, Chunks},
-        delivery::held::Stowed,
         volume::{
             block_frames::tests::{BLOCK_BYTES, Volume, stowed, stowed_in},
+            ready_block::Stowed,
             spool::Ended,
         },
     };

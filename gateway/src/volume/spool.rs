@@ -12,7 +12,7 @@
 //! ```
 //!
 //! An append is not synced: Kafka has the messages until they are inserted, and what a crash of the machine takes from the volume is
-//! read again. With `delivery.commit: AfterEnqueue` it is, before anybody hears of it ([`crate::volume::enqueue`]). A mark
+//! read again. With `delivery.commit: AfterEnqueue` it is, before anybody hears of it ([`crate::delivery::enqueue`]). A mark
 //! is always, since it says that a block may be in the table; and so is everything that the queue itself relies on.
 //!
 //! Limits: [`REQUESTS_MAX`]; the memory of the index and of what the gateway knows of each block is the part `spool` of the budget.
@@ -35,7 +35,7 @@ pub use numbers::{Numbers, Usage};
 pub use written::Written;
 
 use crate::{
-    delivery::async_sender::AsyncSender,
+    ground::async_sender::AsyncSender,
     volume::{
         block_frames::{BlockFrames, Leaving},
         only_copy::{Finding, Logs},
@@ -442,8 +442,10 @@ mod tests {
     use super::*;
     use crate::{
         blocks::buffers::Pool,
-        delivery::held::Stowed,
-        volume::block_frames::tests::{Volume, stowed},
+        volume::{
+            block_frames::tests::{Volume, stowed},
+            ready_block::Stowed,
+        },
     };
 
     #[test]

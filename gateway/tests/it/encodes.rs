@@ -19,13 +19,13 @@ use sluice_gateway::{
         block::{OpenBlock, Place},
         buffers::Pool,
     },
+    ground::account::RowAccount,
     reading::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
         reject::Reason,
     },
     rows::{span_row::Scratch, span_times::TimeCounts},
-    signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};

@@ -2,12 +2,9 @@
 //! whose number of gateways is decided no more.
 
 use sluice_gateway::{
+    admin::{health::Status, server::Health},
     blocks::buffers::Pool,
-    signals::{
-        admin::Health,
-        health::Status,
-        metrics::{Family, Metrics},
-    },
+    ground::metrics::{Family, Metrics},
 };
 use sluice_gateway_config::parse;
 use sluice_kafka::OpenTransaction;

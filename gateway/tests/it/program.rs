@@ -1,6 +1,6 @@
 //! The program itself, as whoever starts it sees it.
 
-use sluice_gateway::args::EXIT_CONFIG;
+use sluice_gateway::exit_codes::EXIT_CONFIG;
 use sluice_gateway_config::parse;
 use std::{
     fs,

@@ -4,7 +4,7 @@ use crate::{
     messages::{message, span},
     server::{Database, frames, metrics, send},
 };
-use sluice_gateway::{delivery::query_ids::QueryIds, signals::deduplicated::Watch};
+use sluice_gateway::delivery::{deduplicated::Watch, query_ids::QueryIds};
 use std::time::{Duration, Instant};
 
 const GROUP: &str = "group";

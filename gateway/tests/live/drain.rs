@@ -8,10 +8,9 @@ use crate::{
 use bytes::Bytes;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway::{
-    blocks::message_rows::MessageRows,
+    blocks::{message_rows::MessageRows, passport::Passport},
     commands::drain::{self, Error, Fate, Problem, Report, Request, Tally},
     table::sink::Sink,
-    volume::passport::Passport,
 };
 use sluice_gateway_config::{CheckedConfig, parse};
 use sluice_kafka::{Patience, TopicReader};

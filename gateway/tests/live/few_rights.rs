@@ -6,7 +6,7 @@
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability;
 use sluice_gateway::{
-    signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
+    guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{Error, Sink},
 };
 use sluice_gateway_config::{ClickHouse, Credentials, Duration, Layout, Schema, SchemaManagement};

@@ -6,7 +6,7 @@ use crate::{
     server::{Database, frames, send},
 };
 use sluice_clickhouse::token_places::PLACES_ASKED;
-use sluice_gateway::signals::guarantee::{Load, Reason, Verdict};
+use sluice_gateway::guarantee::{Load, Reason, Verdict};
 use sluice_gateway::table::sink::Sink;
 use sluice_gateway_config::Layout;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::{
     server::Database,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_gateway::args::EXIT_UNAVAILABLE;
+use sluice_gateway::exit_codes::EXIT_UNAVAILABLE;
 use sluice_gateway_config::{
     ByteSize, Duration as Limit, GatewayConfig, LogFormat, QueueMode, Schema, parse,
 };

@@ -5,9 +5,8 @@ use crate::{
     server::{Database, metrics},
 };
 use sluice_gateway::{
-    delivery::tries::Described,
-    signals::metrics::Metrics,
-    table::table_watch::{TableChanged, TableWatch},
+    ground::metrics::Metrics,
+    table::table_watch::{Described, TableChanged, TableWatch},
 };
 use sluice_gateway_config::{Layout, SchemaManagement};
 use std::{

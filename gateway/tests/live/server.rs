@@ -15,12 +15,12 @@ use sluice_gateway::{
         block::{OpenBlock, Place},
         buffers::Pool,
     },
+    ground::{account::RowAccount, metrics::Metrics},
     reading::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
     rows::span_row::Scratch,
-    signals::{account::RowAccount, metrics::Metrics},
     table::sink::Sink,
 };
 use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};

@@ -12,12 +12,12 @@ use crate::{
         block::OpenBlock,
         buffers::{CHUNK_BYTES, Pool},
     },
+    ground::account::RowAccount,
     reading::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
     rows::{span_row::Scratch, span_times::SpanTimes},
-    signals::account::RowAccount,
     table::row_expiry::RowExpiry,
 };
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};

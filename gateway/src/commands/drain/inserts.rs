@@ -7,23 +7,18 @@ use crate::{
     app::identity,
     blocks::buffers::Pool,
     delivery::{
-        async_sender::AsyncSender,
-        clock::Clock,
-        held::Ready,
         originals::Originals,
         places::Places,
         shipment::{Shard, Shipment},
         task::{Delivery, SENDING_PER_INSERT, Shards},
     },
-    signals::{
-        guarantee::{Standing, Watch},
-        metrics::Metrics,
-    },
+    ground::{async_sender::AsyncSender, clock::Clock, metrics::Metrics},
+    guarantee::{Standing, Watch},
     table::{
         sink::{self, Sink},
         table_watch::TableWatch,
     },
-    volume::{only_copy::Tables, spool::Spool},
+    volume::{only_copy::Tables, ready_block::Ready, spool::Spool},
 };
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
 use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};

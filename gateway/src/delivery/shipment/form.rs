@@ -5,9 +5,9 @@
 //! table lacks them.
 
 use super::Shipment;
-use crate::{
-    delivery::tries::Described,
-    table::sink::{Sink, Targets},
+use crate::table::{
+    sink::{Sink, Targets},
+    table_watch::Described,
 };
 use sluice_clickhouse::{
     body::InsertBody,

@@ -14,7 +14,8 @@ use crate::{
         retry::{self, Pace},
         tries::Replica,
     },
-    reading::{reader::Reader, reject::ROW_REFUSED},
+    ground::metrics::ROW_REFUSED,
+    reading::reader::Reader,
 };
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{

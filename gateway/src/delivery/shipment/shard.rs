@@ -8,15 +8,14 @@ use crate::{
     delivery::{
         bisect::Quota,
         breaker::{Answer, Endpoints, Pass, Wait},
-        clock::Clock,
-        held::Stowed,
         query_ids::QueryIds,
         shipment::halts::Halts,
         task::Delivery,
         tries::Replica,
     },
+    ground::clock::Clock,
     table::sink::Sink,
-    volume::spool::Spool,
+    volume::{ready_block::Stowed, spool::Spool},
 };
 use sluice_clickhouse::client::InsertClient;
 use std::{

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     blocks::buffers::{CHUNK_BYTES, Purpose},
-    signals::metrics::reference,
+    ground::metrics::reference,
 };
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;

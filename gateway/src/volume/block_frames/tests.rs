@@ -5,12 +5,12 @@ use crate::{
     blocks::{
         buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
         message_rows::MessageRows,
+        passport::Passport,
     },
-    delivery::held::Stowed,
-    signals::account::RowAccount,
+    ground::account::RowAccount,
     volume::{
         only_copy::{Logs, judge},
-        passport::Passport,
+        ready_block::Stowed,
         spool::Left,
     },
 };

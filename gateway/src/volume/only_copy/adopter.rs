@@ -2,9 +2,11 @@
 
 use super::{Fits, Tables, Unsendable};
 use crate::{
-    delivery::{held::Ready, route::Route},
-    signals::{account::RowAccount, metrics::Metrics},
-    volume::spool::{InWriting, LeftBlock, Spool},
+    ground::{account::RowAccount, metrics::Metrics, route::Route},
+    volume::{
+        ready_block::Ready,
+        spool::{InWriting, LeftBlock, Spool},
+    },
 };
 use sluice_ranges::OffsetRange;
 use std::sync::Arc;
@@ -97,10 +99,10 @@ mod tests {
     use super::*;
     use crate::{
         blocks::buffers::Pool,
-        delivery::held::Stowed,
-        signals::metrics::reference,
+        ground::metrics::reference,
         volume::{
             block_frames::tests::{Volume, stowed},
+            ready_block::Stowed,
             spool::Note,
         },
     };

@@ -15,11 +15,8 @@
 
 use super::{Adoptee, Logs, OnlyCopy, Whereabouts};
 use crate::{
-    blocks::message_rows::MessageRows,
-    volume::{
-        passport::Passport,
-        spool::{InWriting, LeftBlock, Note, Spool},
-    },
+    blocks::{message_rows::MessageRows, passport::Passport},
+    volume::spool::{InWriting, LeftBlock, Note, Spool},
 };
 use sluice_spool::BlockId;
 

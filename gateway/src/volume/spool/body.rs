@@ -11,7 +11,7 @@
 //!
 //! [`distrust`]: crate::volume::block_frames::BlockFrames::distrust
 
-use crate::delivery::async_sender::AsyncSender;
+use crate::ground::async_sender::AsyncSender;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, TrySendError, bounded};
 use sluice_clickhouse::body::{BodyPieces, BodySource, Broken, InsertBody};

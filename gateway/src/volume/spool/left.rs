@@ -1,5 +1,5 @@
 //! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest
-//! [orphans](crate::volume::orphans). So do those of this run whose partition has gone.
+//! [orphans](crate::delivery::orphans). So do those of this run whose partition has gone.
 //!
 //! ```text
 //!  of a partition --kept()--> reserved --take()--> goes on with its generation
@@ -14,16 +14,12 @@
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
 
 use crate::{
-    blocks::{block::Block, message_rows::MessageRows},
-    delivery::{
-        held::{Ready, Stowed},
-        route::Route,
-    },
-    signals::account::RowAccount,
+    blocks::{block::Block, message_rows::MessageRows, passport::Passport},
+    ground::{account::RowAccount, route::Route},
     volume::{
         block_frames::BlockFrames,
         only_copy::{Logs, Subject, Whereabouts},
-        passport::Passport,
+        ready_block::{Ready, Stowed},
         spool::{Ended, Missing, Spool},
     },
 };

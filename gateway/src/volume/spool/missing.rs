@@ -1,6 +1,6 @@
 //! Records of the queue volume that cannot be read, and what they covered as far as anybody can say.
 //!
-//! Found when the volume is opened, or later; judged by what Kafka says ([`crate::volume::orphans`], `sluice-gateway drain`): then they
+//! Found when the volume is opened, or later; judged by what Kafka says ([`crate::delivery::orphans`], `sluice-gateway drain`): then they
 //! are in the table, read again, or lost and counted.
 
 use sluice_spool::{BlockId, Coordinates, Lost, Recovered};

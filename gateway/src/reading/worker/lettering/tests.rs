@@ -7,9 +7,8 @@ use crate::{
         block::{Block, Place},
         buffers::Pool,
     },
-    delivery::route::Route,
+    ground::{account::RowAccount, metrics::Metrics, route::Route},
     reading::{reader::Reader, worker::Parts},
-    signals::{account::RowAccount, metrics::Metrics},
 };
 use crossbeam_channel::{Receiver, bounded};
 use rdkafka::{

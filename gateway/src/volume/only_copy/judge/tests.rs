@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     blocks::buffers::Pool,
-    delivery::held::Stowed,
-    signals::account::RowAccount,
+    ground::account::RowAccount,
     volume::{
         block_frames::tests::{Volume, left_behind, stowed},
+        ready_block::Stowed,
         spool::Written,
     },
 };

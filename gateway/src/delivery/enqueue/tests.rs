@@ -3,9 +3,11 @@
 use super::*;
 use crate::{
     blocks::buffers::Pool,
-    delivery::{held::Stowed, route::Route},
-    signals::account::RowAccount,
-    volume::block_frames::tests::{Volume, stowed},
+    ground::{account::RowAccount, route::Route},
+    volume::{
+        block_frames::tests::{Volume, stowed},
+        ready_block::Stowed,
+    },
 };
 use crossbeam_channel::bounded;
 use sluice_ranges::Release;

@@ -3,7 +3,7 @@
 //! Owner: the delivery task. Limits: a header for each block; a line for each reason and [`SAY_INTERVAL`].
 
 use crate::{
-    signals::metrics::Metrics,
+    ground::metrics::Metrics,
     volume::only_copy::{Adoptee, Unsendable},
 };
 use sluice_clickhouse::outcome::Actor;
@@ -166,11 +166,9 @@ impl Said {
 mod tests {
     use super::*;
     use crate::{
-        signals::metrics::reference,
-        volume::{
-            block_frames::tests::{Volume, left_behind},
-            orphans::tests::only_copies,
-        },
+        delivery::orphans::tests::only_copies,
+        ground::metrics::reference,
+        volume::block_frames::tests::{Volume, left_behind},
     };
 
     /// All of these wait for the same.

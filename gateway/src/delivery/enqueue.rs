@@ -22,7 +22,7 @@
 //!    it is ([`sluice_spool::Queue::keep_blocks`]): a record that is found torn was never relied on, whatever is committed by then.
 //! 3. **From then on the volume answers for it.** The block is sent whoever owns the partition, also by the next run of the process
 //!    and by `sluice-gateway drain`, and is never dropped because its offsets are committed: its record says that they may be
-//!    ([`crate::volume::passport`]), whatever the config says when it is found. One that lies beyond the committed offset is as with
+//!    ([`crate::blocks::passport`]), whatever the config says when it is found. One that lies beyond the committed offset is as with
 //!    `AfterInsert`: read again by its owner, or gone on with.
 //! 4. **Parts are the range's or the volume's, never both.** How far a block is that goes in parts is in the plan while its range is in
 //!    flight; such a range is not settled here. A block that is an only copy first has its parts noted on the volume.
@@ -43,11 +43,9 @@
 //! looks like one that nobody relied on.
 
 use crate::{
-    delivery::{
-        async_sender::AsyncSender,
-        held::{Held, Ready},
-    },
-    volume::{block_frames::BlockFrames, spool::Spool},
+    delivery::held::Held,
+    ground::async_sender::AsyncSender,
+    volume::{block_frames::BlockFrames, ready_block::Ready, spool::Spool},
 };
 use crossbeam_channel::TrySendError;
 use sluice_kafka::{Order, Report};

@@ -10,7 +10,7 @@
 //!
 //! What is read is for everybody who reaches the admin port, Prometheus above all. Commands (`POST`) are taken there from within the pod
 //! alone. Other pods give them at the control port, which is one above it and which the pipeline's NetworkPolicy opens to the operator;
-//! `/drainz` says which it is (`"control":9091`), and [`crate::signals::caller`] from whom they are taken. A sidecar that passes connections
+//! `/drainz` says which it is (`"control":9091`), and [`crate::admin::caller`] from whom they are taken. A sidecar that passes connections
 //! on from the pod's own address makes them come from within.
 //!
 //! The thread that answers is the one that inserts. So what may take long, such as `/metrics`, which asks the disk and writes thousands of
@@ -20,10 +20,12 @@
 //! the table was seen to fit; it does not go away with ClickHouse, because a restart or a removed endpoint would help
 //! nobody.
 
-use crate::signals::{
-    caller::{Own, Way},
-    metrics::Metrics,
-    remaining::Remaining,
+use crate::{
+    admin::{
+        caller::{Own, Way},
+        remaining::Remaining,
+    },
+    ground::metrics::Metrics,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -280,7 +282,7 @@ fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::metrics::reference::metrics;
+    use crate::ground::metrics::reference::metrics;
     use crossbeam_channel::{Receiver, bounded};
     use http_body_util::BodyExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};

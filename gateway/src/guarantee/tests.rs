@@ -1,7 +1,7 @@
 //! Tables of what servers say and what can be promised.
 
 use super::*;
-use crate::signals::metrics::reference::metrics;
+use crate::ground::metrics::reference::metrics;
 use sluice_clickhouse::deduplication::Version;
 use sluice_clickhouse::{
     deduplication::{Forced, View},
@@ -186,7 +186,7 @@ fn a_small_window_is_short_before_a_rate_was_measured_and_while_nothing_comes() 
 }
 
 /// The series of the guarantee that is 1.
-fn promised(metrics: &crate::signals::metrics::Metrics) -> Vec<String> {
+fn promised(metrics: &crate::ground::metrics::Metrics) -> Vec<String> {
     let text = metrics.text().unwrap();
     let lines = text.lines().filter(|line| line.starts_with("sluice_gateway_delivery_guarantee{"));
     lines.filter_map(|line| line.strip_suffix(" 1")).map(str::to_owned).collect()

@@ -8,6 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const REJECTED: [&str; 5] =
     ["malformed", "not_traces", "message_too_long", "row_too_large", "message_too_large"];
 
+/// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
+pub const ROW_REFUSED: &str = "row_refused";
+
 /// Why a message that can be read has no spans.
 const WITHOUT_SPANS: [&str; 3] = [NO_VALUE, EMPTY_VALUE, NO_SPANS];
 
@@ -76,7 +79,7 @@ impl MessageMetrics {
 
 #[cfg(test)]
 mod tests {
-    use crate::signals::metrics::reference;
+    use crate::ground::metrics::reference;
 
     fn lines(text: &str, of: &str) -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with(of) && !line.ends_with(" 0"));

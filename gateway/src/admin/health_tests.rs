@@ -1,7 +1,7 @@
 //! What a gateway says of itself.
 
 use super::*;
-use crate::signals::metrics::reference::metrics;
+use crate::ground::metrics::reference::metrics;
 use crate::volume::{
     block_frames::tests::{Volume as Folder, damage, stowed},
     spool::Ended,

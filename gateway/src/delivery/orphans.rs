@@ -23,7 +23,6 @@ mod unsent;
 
 use crate::{
     delivery::{
-        held::Ready,
         places::Places,
         retry::{self, Pace},
         shipment::{End, Shard, Shipment},
@@ -31,6 +30,7 @@ use crate::{
     },
     volume::{
         only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Whereabouts, judge, partition_of},
+        ready_block::Ready,
         spool::{Ended, LeftBlock, Missing},
     },
 };
@@ -342,11 +342,11 @@ mod tests {
     use super::*;
     use crate::{
         blocks::buffers::Pool,
-        delivery::{held::Stowed, route::Route},
-        signals::{account::RowAccount, metrics::reference},
+        ground::{account::RowAccount, metrics::reference, route::Route},
         volume::{
             block_frames::tests::{Volume, stowed},
             only_copy::Tables,
+            ready_block::Stowed,
             spool::Spool,
         },
     };

@@ -8,8 +8,7 @@
 //! minute of the process is not counted, nor what it drops while the user may not read `system.part_log`.
 
 use crate::{
-    delivery::query_ids::QueryIds, signals::guarantee::LOOK_INTERVAL, signals::metrics::Metrics,
-    table::sink::Sink,
+    delivery::query_ids::QueryIds, ground::metrics::Metrics, guarantee::LOOK_INTERVAL, table::sink::Sink,
 };
 use std::sync::Arc;
 

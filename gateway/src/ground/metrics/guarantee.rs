@@ -1,7 +1,7 @@
 //! The metrics of what is promised about delivery, and of what is in doubt.
 
 use super::Maker;
-use crate::signals::guarantee::{Doubt, Reason};
+use crate::ground::at_least_once::{Doubt, Reason};
 use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
 use sluice_clickhouse::durability::{self, Durability, UNKNOWN};
 

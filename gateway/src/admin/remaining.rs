@@ -1,6 +1,6 @@
 //! What keeps a gateway from being taken away: what it holds, and what it has not committed.
 //!
-//! Place in the flow: [`crate::signals::health`] reads it off the parts; `/drainz` tells it, and leaving logs it step by step. The operator
+//! Place in the flow: [`crate::admin::health`] reads it off the parts; `/drainz` tells it, and leaving logs it step by step. The operator
 //! takes a gateway away once `blocks` and `uncommitted` are 0, and its queue volume with it only if that is not damaged.
 
 use std::fmt;

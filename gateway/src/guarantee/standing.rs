@@ -8,8 +8,8 @@
 //! Owner: shared, behind a lock that is held for a map's operation and only for blocks that failed. Limits: a number for each block on its
 //! way that is in doubt.
 
-use super::{Load, Reason, Verdict, WINDOW_SHARE};
-use crate::signals::metrics::GuaranteeMetrics;
+use super::{Doubt, Load, Reason, Verdict, WINDOW_SHARE};
+use crate::ground::metrics::GuaranteeMetrics;
 use sluice_clickhouse::durability::Durability;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,18 +17,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Notify, oneshot};
-
-/// What is in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Doubt {
-    /// How many ranges.
-    pub ranges: usize,
-    /// How long ago the first of them was sent.
-    pub oldest: Duration,
-    /// What the range that has used most of its shard's window has used of it: half of it is relied on, and at 1 its token may be
-    /// forgotten; more while it waits beyond that, and 1 where there is no window.
-    pub window_used_ratio: f64,
-}
 
 /// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
 #[derive(Debug)]

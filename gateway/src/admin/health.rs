@@ -1,8 +1,9 @@
 //! What the admin server is told about the gateway.
 
 use crate::{
+    admin::{remaining::Remaining, server::Health},
     blocks::{batch::BlockAge, buffers::Pool},
-    signals::{account::RowAccount, admin::Health, metrics::Metrics, remaining::Remaining},
+    ground::{account::RowAccount, metrics::Metrics},
     volume::spool::Spool,
 };
 use prometheus::IntCounter;

@@ -50,7 +50,7 @@ impl TimeMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::metrics::reference;
+    use crate::ground::metrics::reference;
 
     #[test]
     fn rows_are_counted_by_what_is_wrong() {

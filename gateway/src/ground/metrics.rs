@@ -12,13 +12,12 @@ mod times;
 
 pub use guarantee::GuaranteeMetrics;
 pub use maker::Family;
-pub use messages::MessageMetrics;
+pub use messages::{MessageMetrics, ROW_REFUSED};
 pub use open_transactions::OpenTransactionMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
 
-use crate::reading::reject::ROW_REFUSED;
 use maker::Maker;
 use messages::REJECTED;
 use prometheus::{

@@ -1,0 +1,167 @@
+//! Why no more than "at least once" is promised, and how much is in doubt.
+
+use std::{fmt, time::Duration};
+
+/// Why no more than "at least once" is promised. In the order of what to mend first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// No server has answered yet, or the user may not read what it rests on.
+    NotProbed,
+    /// Another owner would cut other ranges.
+    RangesNotPlanned,
+    /// The plan of ranges cannot be written or read.
+    PlanUnavailable,
+    /// Kafka removes messages from the middle of a range.
+    TopicCompacted,
+    /// The table hands rows on later (`Distributed`, `Buffer`).
+    EngineForwards,
+    /// The table's engine remembers nothing (`Null`, `Memory`, `Log`).
+    EngineForgets,
+    /// The table's window is 0.
+    WindowOff,
+    /// The table forgets a token before a retry can come.
+    WindowShort,
+    /// There are several servers, and each has a table of its own.
+    ServersNotReplicas,
+    /// One address leads to several servers that do not share tokens, or its server was replaced.
+    AddressBalances,
+    /// The user's profile forces asynchronous inserts.
+    AsyncInsertForced,
+    /// The user's profile forces other settings than every INSERT asks for.
+    SettingsForced,
+    /// Settings of INSERTs, tokens among them, do not reach the server.
+    SettingsLost,
+    /// The server was upgraded to one that does not know the tokens of before.
+    ServerUpgraded,
+    /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
+    TimeZone,
+    /// A range is in doubt for longer than its token may be relied on.
+    InDoubtTooOld,
+    /// A view below the table, or the view's table, may not be seen by the gateway's user. The table itself has every row once.
+    ViewsUnseen,
+    /// A view below the table takes retries for new rows. The table itself has every row once.
+    ViewsNotOnce,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::NotProbed,
+        Self::RangesNotPlanned,
+        Self::PlanUnavailable,
+        Self::TopicCompacted,
+        Self::EngineForwards,
+        Self::EngineForgets,
+        Self::WindowOff,
+        Self::WindowShort,
+        Self::ServersNotReplicas,
+        Self::AddressBalances,
+        Self::AsyncInsertForced,
+        Self::SettingsForced,
+        Self::SettingsLost,
+        Self::ServerUpgraded,
+        Self::TimeZone,
+        Self::InDoubtTooOld,
+        Self::ViewsUnseen,
+        Self::ViewsNotOnce,
+    ];
+
+    /// Whether a retry may be stored twice although the table has a window.
+    pub(crate) fn voids_tokens(self) -> bool {
+        matches!(
+            self,
+            Self::ServersNotReplicas
+                | Self::AddressBalances
+                | Self::AsyncInsertForced
+                | Self::SettingsForced
+                | Self::SettingsLost
+                | Self::TimeZone
+        )
+    }
+
+    /// As a metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NotProbed => "not_probed",
+            Self::RangesNotPlanned => "ranges_are_not_planned",
+            Self::PlanUnavailable => "plan_unavailable",
+            Self::TopicCompacted => "topic_compacted",
+            Self::EngineForwards => "engine_forwards",
+            Self::EngineForgets => "engine_forgets",
+            Self::WindowOff => "window_off",
+            Self::WindowShort => "window_short",
+            Self::ServersNotReplicas => "servers_not_replicas",
+            Self::AddressBalances => "address_balances",
+            Self::AsyncInsertForced => "async_insert_forced",
+            Self::SettingsForced => "settings_forced",
+            Self::SettingsLost => "settings_lost",
+            Self::ServerUpgraded => "server_upgraded",
+            Self::TimeZone => "time_zone",
+            Self::InDoubtTooOld => "in_doubt_too_old",
+            Self::ViewsUnseen => "views_unseen",
+            Self::ViewsNotOnce => "views_not_once",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotProbed => "what it rests on could not be read from the server",
+            Self::RangesNotPlanned => "another owner of a partition would cut other ranges",
+            Self::PlanUnavailable => "the plan of ranges cannot be kept in Kafka",
+            Self::TopicCompacted => "the topic is compacted, which changes ranges that are in flight",
+            Self::EngineForwards => "the table's engine hands rows on after it has acknowledged them",
+            Self::EngineForgets => "the table's engine remembers no deduplication tokens",
+            Self::WindowOff => {
+                "the table's deduplication window is 0; set non_replicated_deduplication_window to 10000"
+            }
+            Self::WindowShort => {
+                "the table forgets a deduplication token before a retry can come; widen its window"
+            }
+            Self::ServersNotReplicas => {
+                "the servers are no replicas of one table, so that a retry at another one is stored twice"
+            }
+            Self::AddressBalances => {
+                "one address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was \
+                 replaced, so that a retry may be stored twice; name each shard by an address of its own (shards)"
+            }
+            Self::AsyncInsertForced => "the user's profile forces async_insert",
+            Self::SettingsForced => "the user's profile forces settings on which deduplication rests",
+            Self::SettingsLost => {
+                "something between the gateway and the server takes settings out of the query string of requests, deduplication tokens \
+                 among them; let it pass all of them, or name the server itself as endpoint"
+            }
+            Self::ServerUpgraded => {
+                "the server was upgraded and has forgotten the deduplication tokens of before"
+            }
+            Self::TimeZone => {
+                "the table's partitions depend on the server's time zone, which has changed or differs between servers, so that a retry \
+                 may come into another partition, where its deduplication token is not known; name a zone in PARTITION BY"
+            }
+            Self::InDoubtTooOld => {
+                "a range is in doubt for longer than its deduplication token is remembered"
+            }
+            Self::ViewsUnseen => {
+                "the table has every row once, but the gateway's user may not see a materialized view below it, or the view's table, and \
+                 cannot tell whether they take retries for new rows; GRANT SHOW TABLES, SHOW COLUMNS on both to the user"
+            }
+            Self::ViewsNotOnce => {
+                "the table has every row once, but a materialized view below it takes retries for new rows; \
+                 give the view's table a deduplication window"
+            }
+        })
+    }
+}
+
+/// What is in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Doubt {
+    /// How many ranges.
+    pub ranges: usize,
+    /// How long ago the first of them was sent.
+    pub oldest: Duration,
+    /// What the range that has used most of its shard's window has used of it: half of it is relied on, and at 1 its token may be
+    /// forgotten; more while it waits beyond that, and 1 where there is no window.
+    pub window_used_ratio: f64,
+}
