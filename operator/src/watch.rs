@@ -3,7 +3,7 @@
 //! operator, lists anew, and says so as one does that the API server refuses.
 //!
 //! Between the watches and the reconciles lies one bounded channel; a full one holds the watches back. What a watch may and may not see
-//! is in `operator/RIGHTS.md`.
+//! is in `operator/SECURITY.md`.
 
 use crate::{
     cache::{Cache, Pipeline},

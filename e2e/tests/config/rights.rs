@@ -1,4 +1,4 @@
-//! The operator's rights: what the chart grants to its service account is what RIGHTS.md says, no more and no less, whatever values the
+//! The operator's rights: what the chart grants to its service account is what SECURITY.md says, no more and no less, whatever values the
 //! chart is given. That the operator uses each of them is a test of its own (operator/tests/it/rights.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::manifests::rendered;
 
 /// The table of them.
-const TABLE: &str = include_str!("../../../operator/RIGHTS.md");
+const TABLE: &str = include_str!("../../../operator/SECURITY.md");
 
 /// Where the release is.
 const RELEASE_NAMESPACE: &str = "sluice-system";
@@ -68,7 +68,7 @@ fn compare<const N: usize>(
         let (lacks, exceeds) = (expected - found, found - expected);
         ensure!(
             lacks.is_empty() && exceeds.is_empty(),
-            "{values}: in namespace {place:?} the chart does not grant {lacks:?}, and grants {exceeds:?} beyond RIGHTS.md"
+            "{values}: in namespace {place:?} the chart does not grant {lacks:?}, and grants {exceeds:?} beyond SECURITY.md"
         );
     }
     Ok(())
@@ -132,7 +132,7 @@ impl Table {
                 "each namespace" => &mut table.namespaces,
                 "cluster" => &mut table.cluster,
                 "release namespace" => &mut table.release,
-                other => anyhow::bail!("RIGHTS.md knows no place {other}"),
+                other => anyhow::bail!("SECURITY.md knows no place {other}"),
             };
             let group = if group == "core" { "" } else { group };
             for resource in resources.split(", ") {
@@ -140,7 +140,7 @@ impl Table {
             }
         }
         let count = table.namespaces.len() + table.cluster.len() + table.release.len();
-        ensure!(count >= 60, "RIGHTS.md has {count} rights");
+        ensure!(count >= 60, "SECURITY.md has {count} rights");
         Ok(table)
     }
 }

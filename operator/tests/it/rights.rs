@@ -1,4 +1,4 @@
-//! What the operator may do is what it does: every right of RIGHTS.md is used by it, and it asks for nothing else. `cargo verify` holds the
+//! What the operator may do is what it does: every right of SECURITY.md is used by it, and it asks for nothing else. `cargo verify` holds the
 //! chart's roles to the same table.
 //!
 //! What is used is seen by playing scenes of other tests once more, on one thread, against the server that notes what it is asked.
@@ -52,14 +52,14 @@ fn every_right_is_used_and_nothing_is_asked_for_without_one() {
     used.extend(NEVER_A_REQUEST.map(|(group, resource, verb)| Right::new(group, resource, verb)));
     let granted = granted();
     let idle: Vec<_> = granted.difference(&used).collect();
-    assert!(idle.is_empty(), "rights in RIGHTS.md that nothing uses: {idle:#?}");
+    assert!(idle.is_empty(), "rights in SECURITY.md that nothing uses: {idle:#?}");
     let missing: Vec<_> = used.difference(&granted).collect();
-    assert!(missing.is_empty(), "asked for without a right in RIGHTS.md: {missing:#?}");
+    assert!(missing.is_empty(), "asked for without a right in SECURITY.md: {missing:#?}");
 }
 
-/// The rows of a table of RIGHTS.md whose header begins with this word, without the marks around names.
+/// The rows of a table of SECURITY.md whose header begins with this word, without the marks around names.
 pub fn rows(first: &str) -> Vec<Vec<String>> {
-    let text = include_str!("../../RIGHTS.md");
+    let text = include_str!("../../SECURITY.md");
     let header = format!("| {first} | ");
     let table = text.lines().skip_while(|line| !line.starts_with(&header)).skip(2);
     let cells = |line: &str| {

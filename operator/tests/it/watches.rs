@@ -30,7 +30,7 @@ use tokio::{task::JoinSet, time::timeout};
 /// What each watch asks for: group and plural, labels, and how much of an object.
 type Seen = BTreeSet<(String, String, String)>;
 
-/// The table of RIGHTS.md.
+/// The table of SECURITY.md.
 fn expected() -> Seen {
     let rows = rights::rows("watched").into_iter();
     let rows = rows.map(|row| {

@@ -1,8 +1,9 @@
 //! The words that other programs go by: types and reasons of conditions, in which rules, dashboards, health scripts and `kubectl wait` ask.
 //! They are written out here, so that whoever renames one is told that it is a promise.
 
+use serde_json::Value;
 use sluice_plan::scale::{Hold, Limit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Types of conditions.
 const TYPES: [&str; 12] = [
@@ -118,6 +119,50 @@ fn no_type_or_reason_is_renamed_added_or_lost_without_being_written_here() {
     let holds = Hold::ALL.iter().map(|hold| hold.word());
     let words: BTreeSet<_> = holds.chain(Limit::ALL.iter().map(|limit| limit.word())).collect();
     assert_eq!(words, OF_SCALING.into());
+}
+
+/// What `crds/CONDITIONS.md` has for each type: the reasons in the first column of its table, with the statuses in the second.
+fn documented() -> BTreeMap<&'static str, BTreeMap<&'static str, &'static str>> {
+    const DOCUMENT: &str = include_str!("../../../../crds/CONDITIONS.md");
+    let row = |line: &'static str| {
+        let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        Some((reason, rest.split(" | ").next()?))
+    };
+    let sections = DOCUMENT.split("\n## ").skip(1).map(|section| {
+        let (kind, text) = section.split_once('\n').unwrap();
+        let reasons: BTreeMap<_, _> = text.lines().filter_map(row).collect();
+        (kind, reasons)
+    });
+    sections.filter(|(kind, _)| TYPES.contains(kind)).collect()
+}
+
+#[test]
+fn the_document_has_every_type_and_every_reason() {
+    let documented = documented();
+    let types: BTreeSet<&str> = documented.keys().copied().collect();
+    assert_eq!(types, TYPES.into());
+    let reasons: BTreeSet<&str> = documented.values().flat_map(BTreeMap::keys).copied().collect();
+    let expected: BTreeSet<&str> = REASONS.into_iter().chain(OF_SCALING).collect();
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn the_document_has_what_every_state_says() {
+    let documented = documented();
+    let folder = format!("{}/../../config/argocd/testdata", env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let state: Value = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for condition in state["status"]["conditions"].as_array().into_iter().flatten() {
+            let [kind, reason, status] =
+                ["type", "reason", "status"].map(|field| condition[field].as_str().unwrap());
+            let statuses = documented[kind].get(reason).copied().unwrap_or_default();
+            assert!(statuses.contains(status), "{}: {kind} is {status} with {reason}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
 }
 
 #[test]
