@@ -1,7 +1,12 @@
-//! Prints the `CustomResourceDefinition`: `cargo run -p sluice-crds > crds/tracepipelines.yaml`.
+//! Prints the `CustomResourceDefinition`, or with `reference` the reference of its fields: `cargo run -p sluice-crds >
+//! crds/tracepipelines.yaml`, `cargo run -p sluice-crds reference > crds/REFERENCE.md`.
 
 use std::io::Write;
 
 fn main() -> std::io::Result<()> {
-    std::io::stdout().lock().write_all(sluice_crds::crd_yaml().as_bytes())
+    let text = match std::env::args().nth(1).as_deref() {
+        Some("reference") => sluice_crds::reference_markdown(),
+        _ => sluice_crds::crd_yaml(),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())
 }

@@ -23,7 +23,7 @@ use crate::{
         task::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
     },
     ground::{account::RowAccount, async_sender::AsyncSender, clock::Clock, metrics::Metrics, route::Route},
-    guarantee::{self, Standing},
+    guarantee::{self, GuaranteeState},
     reading::{
         reader::Reader,
         worker::{self, Worker},
@@ -112,7 +112,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     status.closes_by(age_max.clone());
     let metrics = &metrics;
     let rule = Rule { version, ..Rule::of(&config.sink.clickhouse.insert) };
-    let parts = Parts {
+    let parts = Gateway {
         config,
         rule,
         columns,
@@ -199,7 +199,7 @@ fn wait_for_table(
 }
 
 /// What the threads are started from.
-struct Parts<'a> {
+struct Gateway<'a> {
     config: &'a GatewayConfig,
     rule: Rule,
     columns: TableColumns,
@@ -228,7 +228,7 @@ struct Outlets {
     dead_letters: DeadLetters,
 }
 
-impl Parts<'_> {
+impl Gateway<'_> {
     fn start(
         &self,
         shards: Vec<Sink>,
@@ -365,8 +365,8 @@ impl Parts<'_> {
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
-    fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<Standing> {
-        let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), shards.len(), []));
+    fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<GuaranteeState> {
+        let standing = Arc::new(GuaranteeState::new(self.metrics.guarantee.clone(), shards.len(), []));
         let group = &self.config.source.kafka.consumer_group;
         let deduplicated = deduplicated::Watch::new(&shards, group, self.metrics.clone());
         let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
@@ -394,7 +394,7 @@ impl Parts<'_> {
         outlets: Outlets,
     ) -> anyhow::Result<thread::JoinHandle<()>> {
         let kafka = &self.config.source.kafka;
-        let worker = Worker::new(worker::Parts {
+        let worker = Worker::new(worker::WorkerDeps {
             ownership: inlets.ownership,
             wake: inlets.wake,
             waker: inlets.waker,

@@ -10,12 +10,12 @@
 //! | [`block`] | what is in this block, and which offsets does it cover? |
 //! | [`message_rows`] | which message is a row of it from? |
 //! | [`batch`] | when is it old enough to be sealed? |
-//! | [`passport`] | what must the next run know of it, if it is on the queue volume by then? |
+//! | [`spool_metadata`] | what must the next run know of it, if it is on the queue volume by then? |
 
 pub mod buffers;
 
 pub mod block;
 pub mod message_rows;
-pub mod passport;
+pub mod spool_metadata;
 
 pub mod batch;

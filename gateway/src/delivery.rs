@@ -20,8 +20,8 @@
 
 pub mod task;
 
+pub mod block_queue;
 pub mod enqueue;
-pub mod held;
 pub(crate) mod orphans;
 
 pub mod deduplicated;

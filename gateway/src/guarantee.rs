@@ -2,21 +2,21 @@
 //!
 //! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]), and
 //! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what
-//! follows from it, shard by shard ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
+//! follows from it, shard by shard ([`GuaranteeState`]): for how long a token may be relied on, and whether views hang below the table.
 //! It is a report: nothing is done differently because of it, but that doubles which cannot be excluded are counted.
 //!
 //! "Once" needs, each with a [`Reason`] that says it is missing: ranges that the next owner cuts as this one did; a table that
 //! remembers tokens, on servers that share them; settings that the user's profile does not force to others; views that drop
 //! retries too; and retries that come while the token is remembered.
 //!
-//! Owner: [`Watch`] is one task's; [`Standing`] is shared.
+//! Owner: [`Watch`] is one task's; [`GuaranteeState`] is shared.
 
+mod guarantee_state;
 mod places;
-mod standing;
 mod watch;
 
 pub use crate::ground::at_least_once::{Doubt, Reason};
-pub use standing::Standing;
+pub use guarantee_state::GuaranteeState;
 pub use watch::Watch;
 
 use sluice_clickhouse::deduplication::Deduplication;

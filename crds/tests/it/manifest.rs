@@ -2,13 +2,28 @@
 
 use crate::{defaulted, sample, schema, smallest};
 use serde_json::{Value, json};
-use sluice_crds::{NAME_CHARS_MAX, TracePipeline, crd, crd_yaml};
+use sluice_crds::{NAME_CHARS_MAX, TracePipeline, crd, crd_yaml, reference_markdown};
 
 #[test]
 fn the_file_is_what_the_types_say() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tracepipelines.yaml");
     let file = std::fs::read_to_string(path).unwrap_or_default();
     assert!(file == crd_yaml(), "stale: run `cargo run -p sluice-crds > crds/tracepipelines.yaml`");
+}
+
+#[test]
+fn the_reference_is_what_the_definition_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/REFERENCE.md");
+    let file = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        file == reference_markdown(),
+        "stale: run `cargo run -p sluice-crds reference > crds/REFERENCE.md`"
+    );
+    for section in
+        ["\n## spec.source.kafka\n", "\n## spec.sink.clickhouse.shards[]\n", "\n## status.scaling\n"]
+    {
+        assert!(file.contains(section), "{section}");
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit
 
 /// The same, with at least so many bytes of a frame waiting for the next one.
 fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Result<Vec<Bytes>, Unfit> {
-    let mut turning = Turning::new(&shape.columns);
+    let mut turning = Transposer::new(&shape.columns);
     let mut frames = Frames::new(chunks);
     // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
     let mut raw = Vec::with_capacity(RAW_BYTES_MAX);
@@ -205,7 +205,7 @@ fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Resu
 }
 
 /// Columns that are being filled.
-struct Turning<'a> {
+struct Transposer<'a> {
     shapes: &'a [ColumnShape],
     columns: Vec<TableColumn>,
     rows: u64,
@@ -214,7 +214,7 @@ struct Turning<'a> {
     encoder: FrameEncoder,
 }
 
-impl<'a> Turning<'a> {
+impl<'a> Transposer<'a> {
     fn new(shapes: &'a [ColumnShape]) -> Self {
         let columns = shapes.iter().map(|shape| TableColumn::new(&shape.kind)).collect();
         Self { shapes, columns, rows: 0, unseen: 0, encoder: FrameEncoder::new(FRAME_RAW_BYTES) }

@@ -14,7 +14,9 @@
 
 use crate::{clock, committer::Beginning, stats::ConsumerStats};
 use sluice_gateway_config::InitialOffset;
-use sluice_ranges::{Committed, Cutter, Found, Generation, Kept, OffsetRange, PartitionId, Ranges, Settings};
+use sluice_ranges::{
+    Committed, Cutter, Found, Generation, OffsetRange, PartitionId, Ranges, Settings, SpooledRange,
+};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
@@ -83,7 +85,7 @@ pub struct Policy {
 
 /// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log. They
 /// wait for the generation that begins.
-pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<Kept> + Send>;
+pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
 
 /// The partitions that have not begun.
 pub struct Arrivals {
@@ -130,7 +132,7 @@ impl Arrivals {
             self.last_read = None;
         }
         for id in ids {
-            self.take_back(id);
+            self.retry_arrival(id);
         }
     }
 
@@ -165,7 +167,7 @@ impl Arrivals {
 
     /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
     /// not have.
-    pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
+    pub fn cancel_arrival(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
         let mut missing = Vec::new();
         for id in ids {
             let has_not_begun = self.remove(id) | self.halted.remove(id);
@@ -179,7 +181,7 @@ impl Arrivals {
     }
 
     /// A partition that could not be assigned arrives again; librdkafka does not have it.
-    pub fn take_back(&mut self, id: PartitionId) {
+    pub fn retry_arrival(&mut self, id: PartitionId) {
         if !self.arriving.contains(&id) {
             self.arriving.push(id);
         }

@@ -10,9 +10,9 @@
 //! ```
 
 mod commits;
-mod held_back;
 mod known;
 mod logs;
+mod quarantine;
 mod reports;
 mod topics;
 
@@ -25,13 +25,13 @@ use crate::{
     consumer::Inbox,
     log_reader::LogReader,
     membership::Stop,
-    partition::{Noted, Order, Ownership, Partition, PartitionQueue, Renew, Report},
+    partition::{Order, Ownership, Partition, PartitionQueue, PlanStored, Renew, Report},
     stats::ConsumerStats,
     turns::{Change, Turns},
     watchdog::AtWorker,
 };
 use crossbeam_channel::{Receiver, Sender};
-use held_back::HeldBack;
+use quarantine::Quarantine;
 use rdkafka::error::RDKafkaErrorCode;
 use sluice_ranges::{Generation, OffsetRange, PartitionId, Ranges};
 use std::{
@@ -98,7 +98,7 @@ pub struct Assignment {
 
 /// What is left of a membership that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
+pub struct Remaining {
     /// Partitions that the group has given us.
     pub partitions: usize,
     /// Those of them that a worker has.
@@ -124,10 +124,10 @@ struct Owned {
     /// Whether it was paused last, rather than resumed.
     is_paused: bool,
     /// Who is told when parts of a range are written down, by its first offset.
-    noted: BTreeMap<i64, Noted>,
+    noted: BTreeMap<i64, PlanStored>,
     /// Ranges whose blocks wait for someone to act, by where they begin.
     halted: BTreeSet<i64>,
-    held_back: HeldBack,
+    quarantine: Quarantine,
     /// What Kafka no longer had when it began, until a commit has passed it.
     lost: Option<OffsetRange>,
     /// Whether it begins anew where it is committed, whatever is on its way.
@@ -181,15 +181,15 @@ impl Assignment {
     }
 
     /// Lets the workers end. Nothing may begin any more.
-    pub fn dismiss(&mut self) {
+    pub fn close_inboxes(&mut self) {
         self.inboxes.clear();
     }
 
     /// What keeps this process from having left: what it holds, and what it has not committed.
-    pub fn left(&self) -> Left {
+    pub fn left(&self) -> Remaining {
         let arriving = self.arrivals.arriving().chain(self.arrivals.halted()).count();
         let owned = || self.owned.values();
-        Left {
+        Remaining {
             partitions: self.owned.len() + arriving,
             reading: owned().filter(|owned| !owned.is_released).count(),
             ranges: owned().map(|owned| owned.ranges.unsettled()).sum(),
@@ -320,7 +320,7 @@ impl Assignment {
         for id in ids {
             if let Some(mut owned) = self.owned.remove(id) {
                 owned.ranges.lost();
-                if !owned.is_released && owned.held_back != HeldBack::NotGiven {
+                if !owned.is_released && owned.quarantine != Quarantine::NotGiven {
                     self.unreleased.insert(id.clone(), owned.generation);
                 }
                 let forget = Order::Forget { id: id.clone(), generation: owned.generation, is_leaving };
@@ -331,9 +331,9 @@ impl Assignment {
     }
 
     /// Gives a partition that has begun to the worker that has the fewest.
-    pub fn give(&mut self, id: PartitionId, begun: Begun, queue: PartitionQueue) {
+    pub fn hand_to_worker(&mut self, id: PartitionId, begun: Begun, queue: PartitionQueue) {
         let Some(owned) = self.owned.get_mut(&id) else { return };
-        owned.held_back = HeldBack::No;
+        owned.quarantine = Quarantine::No;
         let worker = owned.worker;
         let Begun { generation, cutter, log_end, cluster } = begun;
         let partition = Partition { id, generation, queue, cutter, log_end, cluster };
@@ -341,9 +341,9 @@ impl Assignment {
     }
 
     /// Takes back a partition that could not be assigned.
-    pub fn take_back(&mut self, id: PartitionId) {
+    pub fn retry_arrival(&mut self, id: PartitionId) {
         self.owned.remove(&id);
-        self.arrivals.take_back(id);
+        self.arrivals.retry_arrival(id);
     }
 
     /// Tells the workers that own these partitions to let them go.
@@ -393,7 +393,7 @@ impl Assignment {
             is_paused: false,
             noted: BTreeMap::new(),
             halted: BTreeSet::new(),
-            held_back: HeldBack::NotGiven,
+            quarantine: Quarantine::NotGiven,
             lost,
             reads_again: false,
             proof_told: Duration::ZERO,

@@ -20,11 +20,11 @@ fn a_partition_that_was_taken_back_begins_anew_once_the_group_is_not_left_after_
     settle(&mut assignment);
 
     assignment.drain();
-    let held = Left { partitions: 1, reading: 1, ranges: 0, uncommitted: 0 };
+    let held = Remaining { partitions: 1, reading: 1, ranges: 0, uncommitted: 0 };
     assert_eq!(assignment.left(), held);
     reports.try_send(Report::Released { id: id(0), generation, renew: None }).unwrap();
     assignment.tend(&stats);
-    assert_eq!(assignment.left(), Left { reading: 0, ..held });
+    assert_eq!(assignment.left(), Remaining { reading: 0, ..held });
     assert!(assignment.steps().change.pause.is_empty(), "it is to be given back, not to begin");
     assignment.arrivals.arrive(vec![id(1)]);
     assert_eq!(assignment.arrivals.due(|_| true), None, "none begins");
@@ -48,7 +48,7 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
     let closed = closed(range);
     reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows: true }).unwrap();
     assignment.tend(&stats);
-    assert_eq!(assignment.left(), Left { partitions: 1, reading: 1, ranges: 1, uncommitted: 3 });
+    assert_eq!(assignment.left(), Remaining { partitions: 1, reading: 1, ranges: 1, uncommitted: 3 });
     assert_eq!(stats.uncommitted.load(Ordering::Relaxed), 3);
 
     assignment.stop.request(Duration::ZERO);

@@ -149,7 +149,7 @@ fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     );
     assert_eq!(assignment.known(clock::now()), [(id(0), Known::not_begun(AtWorker::Halted))].into());
     assert_eq!(stats.partitions_halted.load(Ordering::Relaxed), 1);
-    assert_eq!(assignment.arrivals.turn_away(&[id(0)]), [id(0)]);
+    assert_eq!(assignment.arrivals.cancel_arrival(&[id(0)]), [id(0)]);
     assert!(assignment.known(clock::now()).is_empty());
 }
 
@@ -273,8 +273,8 @@ fn the_group_takes_a_partition_that_begins_anew() {
     let goes = released(&mut assignment, 1, Renew::OutOfRange);
     assignment.steps();
     let both = [kept.clone(), goes.clone()];
-    assert_eq!(assignment.arrivals.turn_away(&both), [goes], "librdkafka has the other one");
-    assert!(assignment.arrivals.turn_away(&both).is_empty());
+    assert_eq!(assignment.arrivals.cancel_arrival(&both), [goes], "librdkafka has the other one");
+    assert!(assignment.arrivals.cancel_arrival(&both).is_empty());
     assert!(assignment.known(clock::now()).is_empty());
     assignment.begin(kept, &beginning(None), &stats);
     assert!(assignment.steps().assign.is_empty(), "what was read of it meanwhile counts for nothing");
@@ -392,7 +392,7 @@ fn a_partition_does_not_begin_before_the_worker_that_had_it_has_let_it_go() {
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
-    assignment.owned.get_mut(&id(0)).unwrap().held_back = HeldBack::No;
+    assignment.owned.get_mut(&id(0)).unwrap().quarantine = Quarantine::No;
     assignment.lose(&[id(0)]);
     assignment.arrivals.arrive(vec![id(0), id(1)]);
     let due = |assignment: &mut Assignment| {
@@ -460,5 +460,5 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
 #[path = "assignment_leaving_tests.rs"]
 mod leaving;
 
-#[path = "assignment_held_back_tests.rs"]
-mod held_back;
+#[path = "assignment_quarantine_tests.rs"]
+mod quarantine;

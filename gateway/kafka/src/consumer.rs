@@ -327,7 +327,7 @@ impl Consumer {
         drop(assignment);
         let Gone { committable, .. } = context.let_go(&owned, waits, true);
         // The workers end now, whoever still has the client: the commit thread may, as long as the coordinator is away.
-        context.assignment().dismiss();
+        context.assignment().close_inboxes();
         // A client that its thread still had would be closed there, or not at all.
         if let Some(logs) = logs {
             logs.wait(deadline);

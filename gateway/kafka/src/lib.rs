@@ -11,7 +11,7 @@
 //!       |   v                                                                  v
 //!       | Ranges -- commit --> coordinator -- stored --> Order::Send --------> insert
 //!       |                                                                      |
-//!       |---- Report::Parted (it goes in parts) -- commit -- Noted ----------->|
+//!       |---- Report::Parted (it goes in parts) -- commit -- PlanStored ----------->|
 //!       `---- Report::Settled <------------------------------------------------'
 //! ```
 //!
@@ -65,7 +65,7 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
 pub use open_transactions::{OPEN_MAX, OpenTransaction};
 pub use oversize::batch_warning;
-pub use partition::{Noted, Order, Ownership, Partition, PartitionQueue, Renew, Report};
+pub use partition::{Order, Ownership, Partition, PartitionQueue, PlanStored, Renew, Report};
 pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};

@@ -21,7 +21,7 @@
 //! Limits: a drain waits for blocks in flight for the time that leaving may take ([`crate::Limits::leave_wait`]); then they are given
 //! up, and the next owner inserts them again under their tokens.
 
-use crate::{assignment::Left, consumer::Error, rebalancing::Rebalancing};
+use crate::{assignment::Remaining, consumer::Error, rebalancing::Rebalancing};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use std::{
     sync::{
@@ -163,7 +163,7 @@ impl Membership {
     }
 
     /// The phase that follows now; the same one while there is something to wait for.
-    fn next(&self, drains: bool, left: &Left) -> Phase {
+    fn next(&self, drains: bool, left: &Remaining) -> Phase {
         match self.phase {
             Phase::Away | Phase::Draining if !drains => Phase::Member,
             Phase::Member if drains => Phase::Draining,
@@ -175,7 +175,7 @@ impl Membership {
     }
 
     /// Whether nothing is in flight, or it took too long.
-    fn is_done(&self, left: &Left) -> bool {
+    fn is_done(&self, left: &Remaining) -> bool {
         (left.ranges == 0 && left.reading == 0) || self.since.elapsed() >= self.drain_wait
     }
 
@@ -188,7 +188,7 @@ impl Membership {
         (self.phase, self.since, self.said) = (phase, Instant::now(), Instant::now());
     }
 
-    fn say_again(&mut self, left: &Left) {
+    fn say_again(&mut self, left: &Remaining) {
         if matches!(self.phase, Phase::Draining | Phase::Leaving) && self.said.elapsed() >= SAY_INTERVAL {
             self.said = Instant::now();
             say(left, "the group is not left yet");
@@ -201,8 +201,8 @@ fn subscribe(client: &BaseConsumer<Rebalancing>, topics: &[String]) -> Result<()
     client.subscribe(&names).map_err(|source| Error::Subscribe { topics: topics.join(", "), source })
 }
 
-fn say(left: &Left, what: &'static str) {
-    let Left { partitions, reading, ranges, uncommitted } = *left;
+fn say(left: &Remaining, what: &'static str) {
+    let Remaining { partitions, reading, ranges, uncommitted } = *left;
     tracing::info!(partitions, reading, ranges, uncommitted, "{what}");
 }
 
@@ -210,7 +210,7 @@ fn say(left: &Left, what: &'static str) {
 mod tests {
     use super::*;
 
-    const NOTHING: Left = Left { partitions: 0, reading: 0, ranges: 0, uncommitted: 0 };
+    const NOTHING: Remaining = Remaining { partitions: 0, reading: 0, ranges: 0, uncommitted: 0 };
 
     fn at(phase: Phase, drain_wait: Duration) -> Membership {
         Membership { phase, ..Membership::new(drain_wait) }
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn a_phase_ends_when_it_is_asked_to_and_nothing_is_left() {
         let hour = Duration::from_hours(1);
-        let owned = Left { partitions: 2, ..NOTHING };
-        let busy = Left { ranges: 1, ..owned };
-        let read = Left { reading: 1, ..owned };
+        let owned = Remaining { partitions: 2, ..NOTHING };
+        let busy = Remaining { ranges: 1, ..owned };
+        let read = Remaining { reading: 1, ..owned };
         for (phase, drains, left, next) in [
             (Phase::Away, false, NOTHING, Phase::Member),
             (Phase::Away, true, NOTHING, Phase::Away),

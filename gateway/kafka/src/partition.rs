@@ -7,7 +7,7 @@ use rdkafka::{
     error::KafkaResult,
     message::BorrowedMessage,
 };
-use sluice_ranges::{Closed, Cutter, Generation, OffsetRange, PartitionId, Parts, Release};
+use sluice_ranges::{Closed, Cutter, Generation, OffsetRange, PartitionId, RefusedParts, Release};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
@@ -125,9 +125,9 @@ pub enum Report {
         /// The range.
         range: OffsetRange,
         /// How far it is.
-        parts: Parts,
+        parts: RefusedParts,
         /// Who is told once it is written down.
-        noted: Noted,
+        noted: PlanStored,
     },
     /// Rows of a range are refused, and its block waits for someone to act; over once it is settled.
     Halted {
@@ -175,9 +175,9 @@ pub enum Report {
 
 /// Tells delivery that what it [reported](Report::Parted) is in a stored plan. Never told when the generation is over.
 #[derive(Debug, Clone, Default)]
-pub struct Noted(Arc<Notify>);
+pub struct PlanStored(Arc<Notify>);
 
-impl Noted {
+impl PlanStored {
     /// Says so.
     pub fn tell(&self) {
         self.0.notify_one();
@@ -189,13 +189,13 @@ impl Noted {
     }
 }
 
-impl PartialEq for Noted {
+impl PartialEq for PlanStored {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Noted {}
+impl Eq for PlanStored {}
 
 /// Why a partition begins anew, in the same process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -160,14 +160,14 @@ impl Rebalancing {
         for (id, begun, queue) in gained {
             let Some(mut queue) = queue.filter(|_| !refused.contains(&id)) else {
                 tracing::error!(partition = %id, "the partition was not assigned; it is tried again");
-                assignment.take_back(id);
+                assignment.retry_arrival(id);
                 continue;
             };
             // Every worker may be woken; which one has the partition is its own affair.
             let wakes = assignment.wakes();
             queue.set_nonempty_callback(move || wakes.iter().for_each(wake));
             given.push(id.clone());
-            assignment.give(id, begun, queue);
+            assignment.hand_to_worker(id, begun, queue);
         }
         let change = assignment.turns.gained(&given);
         drop(assignment);
@@ -188,7 +188,7 @@ impl Rebalancing {
         // A lost assignment has another owner already: nothing may be committed for it.
         let is_late = self.may_have_answered.load(Ordering::Relaxed);
         let taken_away = consumer.assignment_lost() || is_late;
-        let missing = self.assignment().arrivals.turn_away(revoked);
+        let missing = self.assignment().arrivals.cancel_arrival(revoked);
         if !missing.is_empty() {
             // librdkafka unassigns all of them or none.
             warn_of(consumer.incremental_assign(&list(&missing)), "assigned to be let go");

@@ -74,7 +74,7 @@ pub struct Look {
 
 /// What a look at a partition gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Left {
+pub struct TimeLeft {
     /// Seconds until retention overtakes the position. `None` when there is nothing to overtake, or nothing to tell it from.
     pub seconds: Option<f64>,
     /// Messages, or rather offsets, that it has overtaken: they are lost in Kafka.
@@ -149,7 +149,7 @@ impl Retention {
         now: Instant,
         seen: &BTreeMap<PartitionId, Look>,
         is_given: impl Fn(&PartitionId) -> bool,
-    ) -> BTreeMap<PartitionId, Left> {
+    ) -> BTreeMap<PartitionId, TimeLeft> {
         self.samples.retain(|id, _| is_given(id));
         let left = |(id, look): (&PartitionId, &Look)| {
             let samples = self.samples.entry(id.clone()).or_default();
@@ -224,20 +224,20 @@ impl Samples {
     }
 }
 
-fn left(look: &Look, limits: TopicLimits, samples: &Samples, now: Sample) -> Left {
+fn left(look: &Look, limits: TopicLimits, samples: &Samples, now: Sample) -> TimeLeft {
     let in_front = look.position.saturating_sub(look.log_start);
     let overtaken = in_front.saturating_neg().try_into().unwrap_or(0);
     if overtaken > 0 {
-        return Left { seconds: Some(0.0), overtaken };
+        return TimeLeft { seconds: Some(0.0), overtaken };
     }
     if look.position >= look.end {
-        return Left { seconds: None, overtaken };
+        return TimeLeft { seconds: None, overtaken };
     }
     let age = look.age.or_else(|| samples.age_at_most(look.position, now.at));
     let by_age = limits.age.zip(age).map(|(limit, age)| limit.saturating_sub(age).as_secs_f64());
     let by_size = limits.bytes.and_then(|_| seconds(in_front, &samples.recent, now, |sample| sample.end));
     let by_pace = seconds(in_front, &samples.recent, now, |sample| sample.log_start);
-    Left { seconds: [by_age, by_size, by_pace].into_iter().flatten().reduce(f64::min), overtaken }
+    TimeLeft { seconds: [by_age, by_size, by_pace].into_iter().flatten().reduce(f64::min), overtaken }
 }
 
 /// Seconds until `offset` of the log has moved over `distance` messages at the pace of the samples. `None` while it does not

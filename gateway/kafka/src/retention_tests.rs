@@ -6,7 +6,7 @@ fn id() -> PartitionId {
 }
 
 /// Plays looks, each with the minute it is at, and gives the last answer.
-fn play(limits: TopicLimits, looks: &[(u64, Look)]) -> Left {
+fn play(limits: TopicLimits, looks: &[(u64, Look)]) -> TimeLeft {
     let start = Instant::now();
     let mut retention = Retention::default();
     retention.learn([("spans".into(), limits)]);
@@ -22,7 +22,7 @@ fn look(log_start: i64, position: i64, end: i64) -> Look {
     Look { log_start, end, position, age: None }
 }
 
-fn seconds_of(left: Left) -> f64 {
+fn seconds_of(left: TimeLeft) -> f64 {
     assert_eq!(left.overtaken, 0);
     left.seconds.unwrap()
 }
@@ -125,11 +125,11 @@ fn the_pace_of_the_start_and_of_the_end_are_estimates() {
 #[test]
 fn what_is_overtaken_is_counted_and_what_is_read_is_in_no_danger() {
     let left = play(TopicLimits::default(), &[(0, look(70, 50, 100))]);
-    assert_eq!(left, Left { seconds: Some(0.0), overtaken: 20 });
+    assert_eq!(left, TimeLeft { seconds: Some(0.0), overtaken: 20 });
     let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), ..TopicLimits::default() };
-    assert_eq!(play(limits, &[(0, look(70, 100, 100))]), Left { seconds: None, overtaken: 0 });
+    assert_eq!(play(limits, &[(0, look(70, 100, 100))]), TimeLeft { seconds: None, overtaken: 0 });
     // All of it was dropped, and nothing has come since.
-    assert_eq!(play(limits, &[(0, look(100, 60, 100))]), Left { seconds: Some(0.0), overtaken: 40 });
+    assert_eq!(play(limits, &[(0, look(100, 60, 100))]), TimeLeft { seconds: Some(0.0), overtaken: 40 });
 }
 
 #[test]

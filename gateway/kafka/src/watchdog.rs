@@ -255,7 +255,7 @@ impl Stage {
 
 /// A stage that has something to do.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct StallState {
     /// The offset that should move; `None` while there is none.
     at: Option<i64>,
     /// Since when it does not.
@@ -264,10 +264,10 @@ struct Standing {
 
 #[derive(Debug, Default)]
 struct Entry {
-    reading: Option<Standing>,
-    plan: Option<Standing>,
-    commit: Option<Standing>,
-    sink: Option<Standing>,
+    reading: Option<StallState>,
+    plan: Option<StallState>,
+    commit: Option<StallState>,
+    sink: Option<StallState>,
     resumed: Option<Instant>,
     /// When reading was last seen to wait for the sink.
     waited: Option<Instant>,
@@ -362,10 +362,10 @@ fn is_behind(lower: Option<i64>, upper: Option<i64>) -> bool {
     upper.is_some_and(|upper| lower.is_none_or(|lower| lower < upper))
 }
 
-fn observe(standing: &mut Option<Standing>, has_work: bool, at: Option<i64>, now: Instant) {
+fn observe(standing: &mut Option<StallState>, has_work: bool, at: Option<i64>, now: Instant) {
     match standing {
         Some(standing) if has_work && standing.at == at => {}
-        _ => *standing = has_work.then_some(Standing { at, since: now }),
+        _ => *standing = has_work.then_some(StallState { at, since: now }),
     }
 }
 

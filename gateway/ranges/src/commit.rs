@@ -99,7 +99,7 @@ impl Ranges {
     }
 
     /// Has the plan committed once more: the coordinator may have forgotten it, as it does with all of a topic that is deleted.
-    pub fn forgotten(&mut self) {
+    pub fn recommit_plan(&mut self) {
         self.kept = None;
     }
 }

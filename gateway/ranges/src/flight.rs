@@ -30,7 +30,7 @@ pub enum Progress {
 
 /// Whether a plan that was stored allows to send a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PlanState {
     /// None does.
     Unplanned,
     /// The commit in flight would.
@@ -51,7 +51,7 @@ pub struct InFlight {
     /// Whether its end is among the cuts of every plan from now on.
     pub listed: bool,
     /// Whether a plan that was stored allows to send it.
-    pub standing: Standing,
+    pub standing: PlanState,
     /// How far it is.
     pub progress: Progress,
     /// Seconds since 1970 before which nobody sent it; 0 before it is sent.
@@ -66,7 +66,7 @@ impl InFlight {
             derivable,
             decided: range.next,
             listed: false,
-            standing: Standing::Unplanned,
+            standing: PlanState::Unplanned,
             progress: Progress::Cut,
             since: 0,
         }
@@ -74,11 +74,11 @@ impl InFlight {
 
     /// Whether a stored plan allows to send it: one that names its end, or whose horizon this is.
     pub fn is_planned(&self, horizon: i64) -> bool {
-        self.standing == Standing::Planned || (self.derivable && self.decided <= horizon)
+        self.standing == PlanState::Planned || (self.derivable && self.decided <= horizon)
     }
 
     fn is_over(&self) -> bool {
-        self.standing == Standing::Planned && self.progress == Progress::Settled
+        self.standing == PlanState::Planned && self.progress == Progress::Settled
     }
 }
 
@@ -147,8 +147,8 @@ impl Flight {
                 room -= 1;
                 range.listed = true;
             }
-            if range.standing == Standing::Unplanned {
-                range.standing = Standing::Covered;
+            if range.standing == PlanState::Unplanned {
+                range.standing = PlanState::Covered;
             }
             end = end.max(Some(range.decided));
         }
@@ -157,8 +157,8 @@ impl Flight {
 
     /// Ends the commit in flight: what it covered is planned if it was stored.
     pub fn uncover(&mut self, stored: bool) {
-        for range in self.ranges.iter_mut().filter(|range| range.standing == Standing::Covered) {
-            range.standing = if stored { Standing::Planned } else { Standing::Unplanned };
+        for range in self.ranges.iter_mut().filter(|range| range.standing == PlanState::Covered) {
+            range.standing = if stored { PlanState::Planned } else { PlanState::Unplanned };
         }
     }
 

@@ -42,30 +42,30 @@ mod flight;
 mod found;
 pub mod gaps;
 pub mod horizon;
-mod kept;
 mod parting;
 mod partition;
 pub mod parts;
 mod plan;
 mod release;
 mod rule;
+mod spooled_range;
 mod token;
 mod wait;
 
 pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
 pub use found::{Committed, Found, Fresh, Halt, Log};
-pub use kept::Kept;
 pub use partition::{Generation, OffsetRange, PartitionId, Verdict};
-pub use parts::{Parted, Parts};
+pub use parts::{Parted, RefusedParts};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use release::Release;
 pub use rule::{Fill, Rule, Version};
+pub use spooled_range::SpooledRange;
 pub use token::{Content, Digest, Token};
 pub use wait::Wait;
 
 use commit::{Pending, Worker};
-use flight::{Flight, InFlight, Progress, Standing};
+use flight::{Flight, InFlight, PlanState, Progress};
 use gaps::Gaps;
 use horizon::Pace;
 use parting::Partings;
@@ -151,10 +151,10 @@ impl Ranges {
         committed: &Committed<'_>,
         settings: Settings,
         now: Now,
-        kept: &'k [Kept],
-    ) -> Result<(Self, Cutter, Found, &'k [Kept]), Halt> {
+        kept: &'k [SpooledRange],
+    ) -> Result<(Self, Cutter, Found, &'k [SpooledRange]), Halt> {
         let offset = committed.commit.map(|(offset, _)| offset);
-        let kept = kept::not_committed(offset, kept);
+        let kept = spooled_range::not_committed(offset, kept);
         // Behind the end of the log, offsets are of other messages than those that were kept.
         let kept = &kept[..kept.partition_point(|kept| kept.range.next <= committed.log.end)];
         // What is kept need not be in Kafka any more.
@@ -163,7 +163,7 @@ impl Ranges {
         let log = Log { start, ..committed.log };
         let beginning = Committed { log, ..*committed }.start(&settings)?;
         let taken = if beginning.plan.is_some() && !beginning.replaced {
-            &kept[..kept::taken_over(&beginning.beginning, kept)]
+            &kept[..spooled_range::taken_over(&beginning.beginning, kept)]
         } else {
             &[]
         };
@@ -333,7 +333,7 @@ impl Ranges {
             if !range.is_planned(self.horizon) {
                 break;
             }
-            range.standing = Standing::Planned;
+            range.standing = PlanState::Planned;
             if range.progress == Progress::Cut {
                 range.progress = Progress::Sent;
                 range.since = self.inherited.first_sent(range.range.first, now);
@@ -358,7 +358,7 @@ impl Ranges {
     }
 
     /// Has it written down that the block of a range that was sent goes in parts, and how far it is. [`Ranges::parted`] says when it is.
-    pub fn part(&mut self, generation: Generation, range: OffsetRange, parts: Parts) -> Verdict {
+    pub fn part(&mut self, generation: Generation, range: OffsetRange, parts: RefusedParts) -> Verdict {
         if !self.is_current(generation) || self.flight.find(range).is_none() {
             return Verdict::Stale;
         }
@@ -489,8 +489,8 @@ impl Ranges {
 }
 
 #[cfg(test)]
-mod kept_tests;
-#[cfg(test)]
 mod model;
+#[cfg(test)]
+mod spooled_range_tests;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 //! Owner: [`super::Ranges`]. Limits: [`PARTED_MAX`] are in a plan; others wait until ranges in front of them are settled.
 
 use super::{
-    flight::Standing,
-    parts::{PARTED_MAX, Parted, Parts},
+    flight::PlanState,
+    parts::{PARTED_MAX, Parted, RefusedParts},
 };
 use crate::OffsetRange;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ pub struct Partings(BTreeMap<i64, Parting>);
 #[derive(Debug)]
 struct Parting {
     range: OffsetRange,
-    parts: Parts,
+    parts: RefusedParts,
     /// Whether every plan from now on names it: one may be stored that does.
     is_listed: bool,
     /// Whether a plan that was stored says it as it is here.
-    standing: Standing,
+    standing: PlanState,
     /// Whether that was told.
     is_told: bool,
 }
@@ -33,28 +33,28 @@ impl Partings {
             range: *range,
             parts: parts.clone(),
             is_listed: true,
-            standing: Standing::Planned,
+            standing: PlanState::Planned,
             is_told: true,
         };
         Self(there.map(|parted| (parted.range.first, parting(parted))).collect())
     }
 
     /// A range goes in parts, or is further.
-    pub fn ask(&mut self, range: OffsetRange, parts: Parts) {
+    pub fn ask(&mut self, range: OffsetRange, parts: RefusedParts) {
         let is_listed = self.0.get(&range.first).is_some_and(|known| known.is_listed);
-        let parting = Parting { range, parts, is_listed, standing: Standing::Unplanned, is_told: false };
+        let parting = Parting { range, parts, is_listed, standing: PlanState::Unplanned, is_told: false };
         self.0.insert(range.first, parting);
     }
 
     /// How far a range is of which a stored plan says that it goes in parts.
-    pub fn of(&self, range: OffsetRange) -> Option<Parts> {
+    pub fn of(&self, range: OffsetRange) -> Option<RefusedParts> {
         let parting = self.0.get(&range.first)?;
-        (parting.range == range && parting.standing == Standing::Planned).then(|| parting.parts.clone())
+        (parting.range == range && parting.standing == PlanState::Planned).then(|| parting.parts.clone())
     }
 
     /// Whether one waits for a commit, which has room for it. Everything below `offset` is settled.
     pub fn wait(&self, offset: i64) -> bool {
-        let unplanned = self.0.values().filter(|parting| parting.standing == Standing::Unplanned);
+        let unplanned = self.0.values().filter(|parting| parting.standing == PlanState::Unplanned);
         let listed = self.listed_above(offset);
         unplanned.into_iter().any(|parting| parting.is_listed || has_room(parting, listed, offset))
     }
@@ -69,8 +69,8 @@ impl Partings {
                 parting.is_listed = true;
                 listed += 1;
             }
-            if parting.is_listed && parting.standing == Standing::Unplanned {
-                parting.standing = Standing::Covered;
+            if parting.is_listed && parting.standing == PlanState::Unplanned {
+                parting.standing = PlanState::Covered;
             }
         }
     }
@@ -83,14 +83,14 @@ impl Partings {
 
     /// Ends the commit in flight.
     pub fn uncover(&mut self, stored: bool) {
-        for parting in self.0.values_mut().filter(|parting| parting.standing == Standing::Covered) {
-            parting.standing = if stored { Standing::Planned } else { Standing::Unplanned };
+        for parting in self.0.values_mut().filter(|parting| parting.standing == PlanState::Covered) {
+            parting.standing = if stored { PlanState::Planned } else { PlanState::Unplanned };
         }
     }
 
     /// Those of which a stored plan says it since the last question.
     pub fn told(&mut self) -> Vec<OffsetRange> {
-        let new = |parting: &&mut Parting| parting.standing == Standing::Planned && !parting.is_told;
+        let new = |parting: &&mut Parting| parting.standing == PlanState::Planned && !parting.is_told;
         let told = self.0.values_mut().filter(new);
         told.map(|parting| {
             parting.is_told = true;

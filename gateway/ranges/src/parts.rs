@@ -2,7 +2,7 @@
 //! again.
 //!
 //! A block of `rows` rows is divided on every level alike: on level `height` each part has [`FAN_OUT`]^`height` rows, the last
-//! one what is left. [`Parts`] names those of one level that the server refused; their own parts, one level below, are sent next.
+//! one what is left. [`RefusedParts`] names those of one level that the server refused; their own parts, one level below, are sent next.
 //! What is on a level is a function of the number of rows alone, and every part has a token of its own, so that
 //! sending one of them again, by whomever, stores nothing twice.
 //!
@@ -13,7 +13,7 @@
 
 use crate::OffsetRange;
 
-/// Parts that one is taken apart into. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts; 2 would take 17 commits
+/// RefusedParts that one is taken apart into. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts; 2 would take 17 commits
 /// and as many inserts, 16 as few as 5 commits, and 80 inserts, each of which makes a part in the table.
 pub const FAN_OUT: u64 = 4;
 
@@ -29,9 +29,9 @@ pub const PARTED_MAX: usize = 3;
 /// Bytes of the refused parts of one range in a plan. Chosen: 64 parts fit wherever they are in a block of the most rows.
 pub const REFUSED_BYTES_MAX: usize = 260;
 
-/// Parts of one level that the server refused.
+/// RefusedParts of one level that the server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parts {
+pub struct RefusedParts {
     /// What the block's token begins with: in case that Kafka no longer has all of its messages, so that it is another one.
     pub check: u32,
     /// Rows of the block.
@@ -50,10 +50,10 @@ pub struct Parted {
     /// The range.
     pub range: OffsetRange,
     /// How far it is.
-    pub parts: Parts,
+    pub parts: RefusedParts,
 }
 
-impl Parts {
+impl RefusedParts {
     /// The height on which a block of so many rows is one part.
     ///
     /// # Panics
@@ -113,13 +113,13 @@ fn varint_bytes(value: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn parts(rows: u64, height: u8, refused: Vec<u64>) -> Parts {
-        Parts { check: 1, rows, height, code: 469, refused }
+    fn parts(rows: u64, height: u8, refused: Vec<u64>) -> RefusedParts {
+        RefusedParts { check: 1, rows, height, code: 469, refused }
     }
 
     #[test]
     fn a_block_is_one_part_on_its_height() {
-        let heights = [1, 2, 4, 5, 16, 17, 100_000].map(Parts::height_of);
+        let heights = [1, 2, 4, 5, 16, 17, 100_000].map(RefusedParts::height_of);
         assert_eq!(heights, [0, 1, 1, 2, 2, 3, 9]);
     }
 

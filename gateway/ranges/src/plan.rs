@@ -52,7 +52,7 @@
 
 use super::{
     gaps::GAPS_MAX,
-    parts::{self, PARTED_MAX, Parted, Parts, REFUSED_BYTES_MAX, REFUSED_MAX},
+    parts::{self, PARTED_MAX, Parted, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedParts},
     rule::{Rule, Version},
 };
 use crate::OffsetRange;
@@ -337,7 +337,7 @@ impl Fields<'_> {
         Ok(gaps)
     }
 
-    fn parts(&mut self) -> Result<Parts, Unread> {
+    fn parts(&mut self) -> Result<RefusedParts, Unread> {
         let check = u32::from_le_bytes(self.bytes()?);
         let rows = self.varint()?;
         let [height] = self.bytes()?;
@@ -357,7 +357,7 @@ impl Fields<'_> {
             }
             refused.extend(first..next);
         }
-        Ok(Parts { check, rows, height, code, refused })
+        Ok(RefusedParts { check, rows, height, code, refused })
     }
 
     fn offset_above(&mut self, from: i64) -> Result<i64, Unread> {

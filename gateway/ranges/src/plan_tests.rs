@@ -35,7 +35,8 @@ fn the_format_never_changes() {
 
 #[test]
 fn the_format_with_ranges_in_parts_never_changes() {
-    let parts = Parts { check: 0x0403_0201, rows: 3_001, height: 2, code: 469, refused: vec![0, 1, 187] };
+    let parts =
+        RefusedParts { check: 0x0403_0201, rows: 3_001, height: 2, code: 469, refused: vec![0, 1, 187] };
     let plan =
         Plan { parted: vec![Parted { range: OffsetRange { first: 101, next: 260 }, parts }], ..small() };
     let text = "sluice-plan/2:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0BAZ8BAQIDBLkXAtUDAgACuQEB";
@@ -70,7 +71,7 @@ fn the_largest_plan_fits_the_metadata() {
     assert_eq!(text.len(), 2_852, "what the module says");
     assert_eq!(Plan::decode(far, &text), Ok(plan.clone()));
     // Each gap takes 3 bytes; no block has room for more of them.
-    let parts = Parts {
+    let parts = RefusedParts {
         check: u32::MAX,
         rows: parts::part_rows(parts::HEIGHT_MAX),
         height: 0,
@@ -153,10 +154,10 @@ prop_compose! {
     fn parts()(
         rows in 1..1u64 << 20, height in 0..10u8, check in any::<u32>(), code in any::<u32>(),
         some in prop::collection::vec(any::<prop::sample::Index>(), 1..64),
-    ) -> Parts {
+    ) -> RefusedParts {
         let count = usize::try_from(rows.div_ceil(parts::part_rows(height))).unwrap();
         let refused: std::collections::BTreeSet<u64> = some.iter().map(|one| one.index(count) as u64).collect();
-        Parts { check, rows, height, code, refused: refused.into_iter().collect() }
+        RefusedParts { check, rows, height, code, refused: refused.into_iter().collect() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A range that may be sent, and what is known of those before it.
 
-use super::{Now, Parts};
+use super::{Now, RefusedParts};
 use crate::OffsetRange;
 
 /// A range that may be sent now.
@@ -13,7 +13,7 @@ pub struct Release {
     /// Whether an owner before may have sent it.
     pub is_inherited: bool,
     /// An owner before sent it in parts: it must not be sent whole.
-    pub parts: Option<Parts>,
+    pub parts: Option<RefusedParts>,
     /// The routing that it goes by ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
     pub routing_epoch: u32,
 }

@@ -5,7 +5,7 @@ use crate::{
     files::{Fatal, FileAt as _, Files},
     format::{Kind, VERSION, name, parse_name},
     queue::{Options, Queue},
-    recover::{Left, Partitions, Recovery, Verdict},
+    recover::{FoundSegment, Partitions, Recovery, Verdict},
     recovered::{Recovered, SetAside},
 };
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
@@ -72,7 +72,8 @@ impl<F: Files> Queue<F> {
         let file = Arc::new(self.files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
         let (identity, failure) = (self.options.identity, Cell::default());
         let reads_all = self.options.reads_all;
-        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
+        let left =
+            FoundSegment { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
         match left.recover(&mut self.partitions, recovery)? {
             Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
             Verdict::Ours(segment) => {

@@ -65,7 +65,7 @@ pub(crate) struct Recovery {
 }
 
 /// A segment that is to be read.
-pub(crate) struct Left<F> {
+pub(crate) struct FoundSegment<F> {
     pub file: Arc<F>,
     pub sequence: u64,
     pub kind: Kind,
@@ -113,7 +113,7 @@ struct Survey {
     relied_on: Option<bool>,
 }
 
-impl<F: FileAt> Left<F> {
+impl<F: FileAt> FoundSegment<F> {
     /// Reads it, and adds what was found to the report. `damaged` of the segment says whether it must be set aside;
     /// what is to be cut off lies behind its `end`.
     pub fn recover(self, partitions: &mut Partitions, recovery: &mut Recovery) -> Result<Verdict<F>, Fatal> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ground::metrics::reference::metrics;
 use crate::volume::{
-    block_frames::tests::{Volume as Folder, damage, stowed},
+    block_frames::tests::{Volume as Folder, damage, sealed},
     spool::Ended,
 };
 use sluice_kafka::{OpenTransaction, watchdog::Reason};
@@ -112,9 +112,9 @@ async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
     assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
     let spool = folder.open(64 << 20);
     for first in [0, 10] {
-        let stowed = stowed(&pool, first, false);
-        stowed.block.account.settled();
-        spool.spill(&stowed.frames);
+        let sealed = sealed(&pool, first, false);
+        sealed.block.account.settled();
+        spool.spill(&sealed.frames);
     }
     assert!(spool.close(Duration::from_mins(1)));
 
@@ -130,18 +130,18 @@ async fn a_volume_with_something_that_cannot_be_read_says_so() {
     let folder = Folder::new("says-damaged");
     let pool = Arc::new(Pool::new(4 << 20, 1, 1));
     let spool = folder.open(64 << 20);
-    let stowed = stowed(&pool, 0, false);
-    stowed.block.account.settled();
-    spool.spill(&stowed.frames);
-    while stowed.frames.is_in_memory() {
+    let sealed = sealed(&pool, 0, false);
+    sealed.block.account.settled();
+    spool.spill(&sealed.frames);
+    while sealed.frames.is_in_memory() {
         tokio::task::yield_now().await;
     }
     let status = Status::new(Arc::new(metrics()), pool, None);
     status.spools(spool.clone());
     assert!(!status.remaining().is_damaged);
     damage(&folder.files()[0]);
-    assert!(stowed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
-    stowed.frames.end(Some(&spool), Ended::Damaged);
+    assert!(sealed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
+    sealed.frames.end(Some(&spool), Ended::Damaged);
     // Whoever closes it has looked at that.
     spool.close(Duration::from_mins(1));
     assert!(status.remaining().is_damaged, "{:?}", status.remaining());

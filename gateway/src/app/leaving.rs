@@ -182,7 +182,7 @@ mod tests {
         app::watch_signals,
         blocks::buffers::Pool,
         ground::metrics::Metrics,
-        volume::block_frames::tests::{Volume, stowed},
+        volume::block_frames::tests::{Volume, sealed},
     };
     use crossbeam_channel::bounded;
     use std::process::Command;
@@ -213,9 +213,9 @@ mod tests {
         assert!(ended(None).is_ok());
         let (volume, pool) = (Volume::new("left-kept"), Pool::new(4 << 20, 1, 1));
         let spool = volume.open(64 << 20);
-        let stowed = stowed(&pool, 0, false);
-        stowed.block.account.settled();
-        spool.spill(&stowed.frames);
+        let sealed = sealed(&pool, 0, false);
+        sealed.block.account.settled();
+        spool.spill(&sealed.frames);
         assert!(ended(Some(spool.clone())).is_ok());
         assert_eq!(volume.open(64 << 20).usage().blocks, 1);
         // Its thread has ended, and answers nobody.

@@ -8,13 +8,13 @@ use crate::{
         batch::{BlockAge, OpenCount},
         buffers::{Chunks, Pool, Purpose, StoreError},
         message_rows::MessageRows,
-        passport::Passport,
+        spool_metadata::SpoolMetadata,
     },
     ground::account::{OpenRows, RowsInFlight},
 };
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};
-use sluice_ranges::{Closed, Generation, Kept, OffsetRange, PartitionId, Token};
+use sluice_ranges::{Closed, Generation, OffsetRange, PartitionId, SpooledRange, Token};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -64,7 +64,7 @@ pub struct Block {
     /// The latest end of a span, in ns since 1970; 0 without spans.
     pub span_end_nanos_max: u64,
     /// What the next run of this process must know of it to go on with it.
-    pub passport: Passport,
+    pub spool_metadata: SpoolMetadata,
 }
 
 impl OpenBlock {
@@ -138,9 +138,9 @@ impl OpenBlock {
             bytes: chunks.len(),
             frames: chunks.into_bytes(),
             span_end_nanos_max: std::mem::take(&mut self.span_end_nanos_max),
-            passport: Passport {
+            spool_metadata: SpoolMetadata {
                 cluster: place.cluster.clone(),
-                kept: Kept::of(closed),
+                kept: SpooledRange::of(closed),
                 // Delivery knows.
                 is_enqueued: false,
             },

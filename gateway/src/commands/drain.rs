@@ -33,7 +33,9 @@ use crate::{
     },
     table::sink,
     volume::{
-        only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Unsendable, Whereabouts, judge, partition_of},
+        only_copy::{
+            Fits, Judged, Logs, OnlyCopyBlock, OnlyCopySender, RowLocation, Unsendable, judge, partition_of,
+        },
         spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
@@ -120,7 +122,7 @@ pub fn drain(
         }
     })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let mut course = Course {
+    let mut course = DrainRun {
         config,
         request,
         tell,
@@ -133,7 +135,7 @@ pub fn drain(
         spool: spool.clone(),
     };
     runtime.map_err(Error::Runtime)?.block_on(course.run(&recovered))?;
-    let Course { report, failed, .. } = course;
+    let DrainRun { report, failed, .. } = course;
     if let Ok(fatal) = failed.try_recv() {
         return Err(Error::Failed(fatal));
     }
@@ -143,7 +145,7 @@ pub fn drain(
     Ok(report)
 }
 
-struct Course<'a, F> {
+struct DrainRun<'a, F> {
     config: &'a GatewayConfig,
     request: Request,
     tell: F,
@@ -161,7 +163,7 @@ struct Course<'a, F> {
 /// Nobody has answered in time.
 struct Away(String);
 
-impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
+impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
     async fn run(&mut self, recovered: &Recovered) -> Result<(), Error> {
         let left = self.spool.left().take_all();
         for block in &left {
@@ -254,13 +256,13 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         for (damaged, missing) in self.report.damaged.iter_mut().zip(self.spool.left().take_missing()) {
             let is_unknown = missing.is_enqueued(enqueues) && !self.request.give_up_damaged;
             damaged.fate = match (logs.whereabouts_of_missing(&missing, enqueues), missing.record) {
-                (Some(Whereabouts::Settled), _) => Fate::Settled,
-                (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
+                (Some(RowLocation::Settled), _) => Fate::Settled,
+                (Some(RowLocation::OnlyCopy(_)), None) => Fate::Lost,
                 (None, None) if is_unknown => Fate::Unknown,
                 // What was not written to its end was never committed for that: it is read again, whatever it was.
-                (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
+                (Some(RowLocation::InKafka), _) | (None, None) => Fate::InKafka,
                 (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
-                (Some(Whereabouts::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
+                (Some(RowLocation::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
                 (None, Some(_)) => Fate::Unknown,
             };
             if let Some(record) = missing.record.filter(|_| !damaged.stays()) {
@@ -270,7 +272,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Drops what is in the table or is read again, and gives what is left.
-    fn drop_others(&mut self, Judged { settled, in_kafka, only_copies }: Judged) -> Vec<Adoptee> {
+    fn drop_others(&mut self, Judged { settled, in_kafka, only_copies }: Judged) -> Vec<OnlyCopyBlock> {
         let report = &mut self.report;
         for (blocks, dropped) in [(settled, &mut report.settled), (in_kafka, &mut report.in_kafka)] {
             for block in blocks {
@@ -285,7 +287,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         only_copies
     }
 
-    async fn insert(&mut self, adoptees: Vec<Adoptee>) -> Result<(), Error> {
+    async fn insert(&mut self, blocks: Vec<OnlyCopyBlock>) -> Result<(), Error> {
         let mut inserts = match self.prepare().await {
             Ok(inserts) => inserts,
             Err(Away(text)) => {
@@ -294,7 +296,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             }
         };
         let before = self.report.left;
-        let adopter = Adopter {
+        let sender = OnlyCopySender {
             spool: self.spool.clone(),
             account: self.account.clone(),
             metrics: self.metrics.clone(),
@@ -302,11 +304,11 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             tables: inserts.tables(),
         };
         let (mut unsent, mut why, mut fits) = (Tally::default(), None, Fits::default());
-        for adoptee in adoptees {
-            match adopter.ready(&adoptee, &mut fits).await {
+        for block in blocks {
+            match sender.ready(&block, &mut fits).await {
                 Ok(ready) => inserts.add(ready),
                 Err(unsendable) => {
-                    unsent += Tally::of(adoptee.block().rows());
+                    unsent += Tally::of(block.block().rows());
                     why.get_or_insert(unsendable);
                 }
             }

@@ -41,7 +41,7 @@ use sluice_clickhouse::{
 use sluice_gateway_config::budget::{BLOCK_BYTES_MAX, PARTS_BYTES, ROW_BYTES_MAX};
 use sluice_ranges::{
     Token,
-    parts::{FAN_OUT, Parts, part_rows},
+    parts::{FAN_OUT, RefusedParts, part_rows},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -124,7 +124,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Have this written into the plan, and say when it [is](Bisection::noted).
-    Note(Parts),
+    Note(RefusedParts),
     /// Send these rows, and say what became of them.
     Send(Window),
     /// All rows are stored, but for these.
@@ -186,12 +186,12 @@ impl Bisection {
     /// # Panics
     /// When the block has no rows, which no server refuses.
     pub fn new(token: Token, rows: u64, refusal: Refusal) -> Self {
-        let height = Parts::height_of(rows);
+        let height = RefusedParts::height_of(rows);
         Self::at(token, rows, height, BTreeMap::from([(0, refusal)]))
     }
 
     /// Goes on where another process was. None when what it noted is not of this block.
-    pub fn resume(token: Token, rows: u64, parts: &Parts) -> Option<Self> {
+    pub fn resume(token: Token, rows: u64, parts: &RefusedParts) -> Option<Self> {
         if !parts.is_of(token.check(), rows) {
             return None;
         }
@@ -302,9 +302,9 @@ impl Bisection {
         }
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> RefusedParts {
         let code = self.refused.values().find_map(|refusal| refusal.code);
-        Parts {
+        RefusedParts {
             check: self.check,
             rows: self.rows,
             height: self.height,

@@ -22,9 +22,9 @@
 //!    it is ([`sluice_spool::Queue::keep_blocks`]): a record that is found torn was never relied on, whatever is committed by then.
 //! 3. **From then on the volume answers for it.** The block is sent whoever owns the partition, also by the next run of the process
 //!    and by `sluice-gateway drain`, and is never dropped because its offsets are committed: its record says that they may be
-//!    ([`crate::blocks::passport`]), whatever the config says when it is found. One that lies beyond the committed offset is as with
+//!    ([`crate::blocks::spool_metadata`]), whatever the config says when it is found. One that lies beyond the committed offset is as with
 //!    `AfterInsert`: read again by its owner, or gone on with.
-//! 4. **Parts are the range's or the volume's, never both.** How far a block is that goes in parts is in the plan while its range is in
+//! 4. **RefusedParts are the range's or the volume's, never both.** How far a block is that goes in parts is in the plan while its range is in
 //!    flight; such a range is not settled here. A block that is an only copy first has its parts noted on the volume.
 //! 5. **One instance of a block at a time.** The shipment that is under way goes on; its partition's end no longer ends it.
 //!
@@ -43,7 +43,7 @@
 //! looks like one that nobody relied on.
 
 use crate::{
-    delivery::held::Held,
+    delivery::block_queue::BlockQueue,
     ground::async_sender::AsyncSender,
     volume::{block_frames::BlockFrames, ready_block::Ready, spool::Spool},
 };
@@ -81,7 +81,7 @@ pub struct Enqueued {
 impl Enqueuing {
     /// A block that may be sent.
     pub fn of(ready: &Ready) -> Self {
-        let block = &ready.stowed.block;
+        let block = &ready.sealed.block;
         let (id, generation, range) = (block.id.clone(), block.generation, block.range);
         Self { id, generation, range, is_inherited: ready.release.is_inherited }
     }
@@ -107,7 +107,7 @@ impl Enqueue {
 
     /// A block begins to be sent.
     pub fn add(&mut self, ready: &Ready) {
-        self.sending.push((Arc::downgrade(&ready.stowed.frames), Enqueuing::of(ready)));
+        self.sending.push((Arc::downgrade(&ready.sealed.frames), Enqueuing::of(ready)));
     }
 
     /// Takes down what an order says of commits.
@@ -130,13 +130,13 @@ impl Enqueue {
 
     /// Settles what has become durable, among what is sent and what waits for that, unless nothing may be settled; what has ended is
     /// forgotten in any case.
-    pub fn look(&mut self, held: &mut Held, may_settle: bool) {
+    pub fn look(&mut self, queue: &mut BlockQueue, may_settle: bool) {
         if !may_settle {
             self.report();
             self.sending.retain(|(frames, _)| frames.strong_count() > 0);
             return;
         }
-        let mut enqueued = held.become_only_copies();
+        let mut enqueued = queue.become_only_copies();
         self.sending.retain(|(frames, enqueuing)| {
             let Some(frames) = frames.upgrade() else { return false };
             if let Some(record) = frames.become_only_copy() {

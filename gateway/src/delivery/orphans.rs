@@ -5,7 +5,7 @@
 //! in the table, or is read by its owner, is dropped; what Kafka no longer has is inserted under its old token, whoever owns the partition.
 //!
 //! ```text
-//!  volume -- Left --- taken over: goes on with its partition
+//!  volume -- Leftovers --- taken over: goes on with its partition
 //!              |----- not taken over, or its partition does not come --> asked about --> dropped
 //!  delivery ---'      (its partition has gone: the same)                       `-------> inserted from here
 //! ```
@@ -29,7 +29,7 @@ use crate::{
         task::Shards,
     },
     volume::{
-        only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Whereabouts, judge, partition_of},
+        only_copy::{Fits, Judged, Logs, OnlyCopyBlock, OnlyCopySender, RowLocation, judge, partition_of},
         ready_block::Ready,
         spool::{Ended, LeftBlock, Missing},
     },
@@ -77,7 +77,7 @@ struct Sendable {
     /// At once.
     ready: Vec<Ready>,
     /// Not now.
-    unsent: Vec<Adoptee>,
+    unsent: Vec<OnlyCopyBlock>,
     /// What those wait for.
     waits: Waits,
 }
@@ -94,7 +94,7 @@ pub struct Policy {
 
 /// The blocks.
 pub struct Orphans {
-    adopter: Adopter,
+    sender: OnlyCopySender,
     kafka: Kafka,
     policy: Policy,
     /// To be asked about.
@@ -109,11 +109,11 @@ pub struct Orphans {
 
 impl Orphans {
     /// Nothing was found yet.
-    pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
+    pub fn new(sender: OnlyCopySender, kafka: Kafka, policy: Policy) -> Self {
         let sending_max = policy.sending_max;
-        let question = Question { waiting: adopter.spool.left().waiting(), ..Question::default() };
+        let question = Question { waiting: sender.spool.left().waiting(), ..Question::default() };
         Self {
-            adopter,
+            sender,
             kafka,
             policy,
             question,
@@ -144,10 +144,10 @@ impl Orphans {
 
     /// Takes what no partition goes on with. Kafka is not asked about what the volume has in writing.
     fn take_orphans(&mut self, now: Instant) {
-        let left = self.adopter.spool.left();
+        let left = self.sender.spool.left();
         for block in left.orphans(self.policy.drain.is_requested()) {
             match block.in_writing() {
-                Some(in_writing) => self.unsent.add(Adoptee::new(block, in_writing), now),
+                Some(in_writing) => self.unsent.add(OnlyCopyBlock::new(block, in_writing), now),
                 None => self.question.blocks.push(block),
             }
         }
@@ -160,10 +160,10 @@ impl Orphans {
         let question = if is_question_due { std::mem::take(&mut self.question) } else { Question::default() };
         // All of them each time, so that an answer says how many there are.
         let unsent = self.unsent.take_all();
-        let (adopter, kafka, enqueues) = (self.adopter.clone(), self.kafka.clone(), self.policy.enqueues);
+        let (sender, kafka, enqueues) = (self.sender.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
         tokio::spawn(async move {
-            if answer.send(look_at(question, unsent, &adopter, (kafka, enqueues)).await).is_err() {
+            if answer.send(look_at(question, unsent, &sender, (kafka, enqueues)).await).is_err() {
                 // Delivery has ended; the next run asks.
             }
         });
@@ -173,10 +173,10 @@ impl Orphans {
         let Some(Ok(answer)) = self.asking.as_mut().map(oneshot::Receiver::try_recv) else { return };
         self.asking = None;
         let Answer { sendable, asked } = answer;
-        self.unsent.put((sendable.unsent, &sendable.waits), &self.adopter.metrics, Instant::now());
+        self.unsent.put((sendable.unsent, &sendable.waits), &self.sender.metrics, Instant::now());
         for ready in sendable.ready {
             shards.count_in();
-            let shard = shards.of(&ready.stowed.block, &ready.release);
+            let shard = shards.of(&ready.sealed.block, &ready.release);
             self.places.add(shard.place(), (shard, ready));
         }
         match asked {
@@ -210,23 +210,23 @@ impl Question {
 /// Of these it is not asked: what was found of them stands.
 async fn look_at(
     question: Question,
-    mut adoptees: Vec<Adoptee>,
-    adopter: &Adopter,
+    mut blocks: Vec<OnlyCopyBlock>,
+    sender: &OnlyCopySender,
     (kafka, enqueues): (Kafka, bool),
 ) -> Answer {
     let (mut judged, mut asked) = (Judged::default(), None);
     if !question.is_empty() {
-        match ask_kafka(question, adopter, (kafka, enqueues)).await {
+        match ask_kafka(question, sender, (kafka, enqueues)).await {
             Ok(answer) => (judged, asked) = (answer, Some(Ok(()))),
             Err(unanswered) => asked = Some(Err(unanswered)),
         }
     }
     let Judged { settled, in_kafka, only_copies } = judged;
     for block in settled.iter().chain(&in_kafka) {
-        adopter.spool.end(block.record(), Ended::Dropped);
+        sender.spool.end(block.record(), Ended::Dropped);
     }
-    adoptees.extend(only_copies);
-    let sendable = adopt(adoptees, adopter).await;
+    blocks.extend(only_copies);
+    let sendable = adopt(blocks, sender).await;
     let (settled, in_kafka, inserted) = (settled.len(), in_kafka.len(), sendable.ready.len());
     if settled > 0 || in_kafka > 0 || inserted > 0 {
         tracing::info!(
@@ -242,11 +242,11 @@ async fn look_at(
 /// Asks Kafka about blocks, and says what is true of them.
 async fn ask_kafka(
     question: Question,
-    adopter: &Adopter,
+    sender: &OnlyCopySender,
     (kafka, enqueues): (Kafka, bool),
 ) -> Result<Judged, Unanswered> {
     let (partitions, waiting) = (question.partitions(), question.waiting.clone());
-    let spool = adopter.spool.clone();
+    let spool = sender.spool.clone();
     let asked = tokio::task::spawn_blocking(move || {
         // What brokers log as the client; quotas and alerts may go by it, so that it stays as it was.
         let reader = TopicReader::new(&kafka, "strays", PATIENCE)?;
@@ -268,20 +268,20 @@ async fn ask_kafka(
     };
     for missing in &question.missing {
         let found = logs.whereabouts_of_missing(missing, enqueues);
-        judge_missing(missing, (found, missing.is_enqueued(enqueues)), adopter);
+        judge_missing(missing, (found, missing.is_enqueued(enqueues)), sender);
     }
-    Ok(judge(question.blocks, &logs, &adopter.spool).await)
+    Ok(judge(question.blocks, &logs, &sender.spool).await)
 }
 
 /// Makes ready what can be sent, as the table is now.
-async fn adopt(adoptees: Vec<Adoptee>, adopter: &Adopter) -> Sendable {
+async fn adopt(blocks: Vec<OnlyCopyBlock>, sender: &OnlyCopySender) -> Sendable {
     let (mut sendable, mut fits) = (Sendable::default(), Fits::default());
-    for adoptee in adoptees {
-        match adopter.ready(&adoptee, &mut fits).await {
+    for block in blocks {
+        match sender.ready(&block, &mut fits).await {
             Ok(ready) => sendable.ready.push(ready),
             Err(why) => {
                 sendable.waits.add(&why);
-                sendable.unsent.push(adoptee.waiting());
+                sendable.unsent.push(block.waiting());
             }
         }
     }
@@ -289,12 +289,16 @@ async fn adopt(adoptees: Vec<Adoptee>, adopter: &Adopter) -> Sendable {
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
-fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, bool), adopter: &Adopter) {
+fn judge_missing(
+    missing: &Missing,
+    (found, is_enqueued): (Option<RowLocation>, bool),
+    sender: &OnlyCopySender,
+) {
     let covers = missing.covers.as_ref();
     let partition = covers.map(|covers| partition_of(covers).to_string());
     let (first, next) = (covers.map(|covers| covers.first), covers.map(|covers| covers.next));
     match found {
-        Some(Whereabouts::Settled) => {
+        Some(RowLocation::Settled) => {
             tracing::warn!(
                 partition,
                 first,
@@ -302,7 +306,7 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
                 "a record on the queue volume is damaged; its rows are in the table"
             );
         }
-        Some(Whereabouts::InKafka) => {
+        Some(RowLocation::InKafka) => {
             tracing::warn!(
                 partition,
                 first,
@@ -310,9 +314,9 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
                 "a record on the queue volume is damaged; its messages are read again"
             );
         }
-        Some(Whereabouts::OnlyCopy(_)) => {
+        Some(RowLocation::OnlyCopy(_)) => {
             let rows = covers.map_or(0, |covers| covers.rows);
-            adopter.metrics.spool.rows_lost.inc_by(rows);
+            sender.metrics.spool.rows_lost.inc_by(rows);
             tracing::error!(
                 partition,
                 first,
@@ -322,7 +326,7 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
             );
         }
         None if is_enqueued => {
-            adopter.metrics.spool.unknown_lost.inc();
+            sender.metrics.spool.unknown_lost.inc();
             tracing::error!(
                 "a record on the queue volume is damaged with its header: its rows may be nowhere else, and nobody can say which they are"
             );
@@ -333,7 +337,7 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
         ),
     }
     if let Some(record) = missing.record {
-        adopter.spool.end(record, Ended::Damaged);
+        sender.spool.end(record, Ended::Damaged);
     }
 }
 
@@ -344,9 +348,9 @@ mod tests {
         blocks::buffers::Pool,
         ground::{account::RowAccount, metrics::reference, route::Route},
         volume::{
-            block_frames::tests::{Volume, stowed},
+            block_frames::tests::{Volume, sealed},
             only_copy::Tables,
-            ready_block::Stowed,
+            ready_block::BlockWithFrames,
             spool::Spool,
         },
     };
@@ -359,12 +363,12 @@ mod tests {
     fn orphans(spool: &Spool) -> Orphans {
         let kafka = serde_json::json!({"bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"], "consumerGroup": "g"});
         let policy = Policy { drain: Drain::default(), enqueues: false, sending_max: 1 };
-        Orphans::new(adopter(spool, COLUMNS), serde_json::from_value(kafka).unwrap(), policy)
+        Orphans::new(sender(spool, COLUMNS), serde_json::from_value(kafka).unwrap(), policy)
     }
 
     /// What inserts while rows are encoded for these columns. No server can be asked.
-    fn adopter(spool: &Spool, columns: u64) -> Adopter {
-        Adopter {
+    fn sender(spool: &Spool, columns: u64) -> OnlyCopySender {
+        OnlyCopySender {
             spool: spool.clone(),
             account: RowAccount::default(),
             metrics: Arc::new(reference::metrics()),
@@ -379,7 +383,7 @@ mod tests {
     }
 
     /// All that is left, found while the group's offset was 20.
-    pub(super) async fn only_copies(spool: &Spool) -> Vec<Adoptee> {
+    pub(super) async fn only_copies(spool: &Spool) -> Vec<OnlyCopyBlock> {
         let blocks = spool.left().take_all();
         let logs = logs(&blocks[0], 20);
         let count = blocks.len();
@@ -392,7 +396,7 @@ mod tests {
     /// A volume on which an earlier run has left the offsets from 20 to 30, unsent.
     async fn left_unsent(volume: &Volume) -> Spool {
         let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
-        let Stowed { block, frames } = stowed(&pool, 20, false);
+        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
         block.account.settled();
         spool.spill(&frames);
         while frames.is_in_memory() {
@@ -413,18 +417,18 @@ mod tests {
     async fn an_only_copy_that_has_waited_is_sent_although_its_owner_has_committed_behind_the_gap() {
         let volume = Volume::new("waited");
         let spool = left_unsent(&volume).await;
-        let adoptees = only_copies(&spool).await;
-        let sendable = adopt(adoptees, &adopter(&spool, COLUMNS + 1)).await;
+        let blocks = only_copies(&spool).await;
+        let sendable = adopt(blocks, &sender(&spool, COLUMNS + 1)).await;
         assert_eq!((sendable.ready.len(), sendable.waits.unfit.blocks), (0, 1));
         let block = sendable.unsent[0].block();
-        assert_eq!(logs(block, 60).whereabouts(block), Whereabouts::Settled, "whoever asks Kafka again");
-        let ready = only_one(adopt(sendable.unsent, &adopter(&spool, COLUMNS)).await);
+        assert_eq!(logs(block, 60).row_location(block), RowLocation::Settled, "whoever asks Kafka again");
+        let ready = only_one(adopt(sendable.unsent, &sender(&spool, COLUMNS)).await);
         assert_eq!(ready.release.range, OffsetRange { first: 20, next: 30 });
         assert!(
             ready.release.is_inherited,
             "its owner may have had its messages, and have sent it meanwhile"
         );
-        ready.stowed.block.account.settled();
+        ready.sealed.block.account.settled();
         assert_eq!(spool.numbers().dropped.blocks(), 0);
     }
 
@@ -439,18 +443,18 @@ mod tests {
         let mut orphans = orphans(&spool);
         orphans.take_orphans(Instant::now());
         assert!(orphans.question.is_empty() && orphans.unsent.is_due(Instant::now()));
-        let ready = only_one(adopt(orphans.unsent.take_all(), &orphans.adopter).await);
+        let ready = only_one(adopt(orphans.unsent.take_all(), &orphans.sender).await);
         assert!(ready.release.is_inherited, "its owner may have sent it meanwhile");
-        ready.stowed.block.account.settled();
+        ready.sealed.block.account.settled();
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn an_only_copy_that_has_not_waited_was_sent_by_nobody() {
         let volume = Volume::new("at_once");
         let spool = left_unsent(&volume).await;
-        let ready = only_one(adopt(only_copies(&spool).await, &adopter(&spool, COLUMNS)).await);
+        let ready = only_one(adopt(only_copies(&spool).await, &sender(&spool, COLUMNS)).await);
         assert!(!ready.release.is_inherited);
-        ready.stowed.block.account.settled();
+        ready.sealed.block.account.settled();
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -461,7 +465,7 @@ mod tests {
         let logs = logs(&block, 20);
         let judged = judge(vec![block], &logs, &spool).await;
         let Waits { unfit, unknown, foreign } =
-            adopt(judged.only_copies, &adopter(&spool, COLUMNS + 1)).await.waits;
+            adopt(judged.only_copies, &sender(&spool, COLUMNS + 1)).await.waits;
         assert_eq!((unfit.blocks, unknown.blocks, foreign.blocks), (0, 0, 1));
     }
 }

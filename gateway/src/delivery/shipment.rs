@@ -30,7 +30,7 @@ use crate::{
     },
     volume::{
         block_frames::{BlockFrames, Loaded},
-        ready_block::{GenerationStatus, Halting, Ready, Stowed},
+        ready_block::{BlockWithFrames, GenerationStatus, Halting, Ready},
         spool::{Ended, Unreadable},
     },
 };
@@ -110,7 +110,8 @@ enum Sent {
 impl Shipment {
     /// A block that may be sent.
     pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
-        let Ready { stowed: Stowed { block, frames }, release, generation, columns, rows_elsewhere } = ready;
+        let Ready { sealed: BlockWithFrames { block, frames }, release, generation, columns, rows_elsewhere } =
+            ready;
         let encoded = columns.map(|columns| Encoded::new(&shard.delivery.sink, columns));
         let views = shard.delivery.standing.has_views(shard.place);
         let tries = if release.is_inherited {
@@ -200,7 +201,8 @@ impl Shipment {
             }
             None => {
                 let is_leaving = self.generation.is_leaving();
-                self.shard.abandon(vec![Stowed { block: self.block, frames: self.frames }], is_leaving);
+                self.shard
+                    .abandon(vec![BlockWithFrames { block: self.block, frames: self.frames }], is_leaving);
             }
         }
         is_given_up
@@ -350,7 +352,7 @@ impl Shipment {
                     self.refused_as_columns(&mut error);
                 }
                 if error.code.is_none() {
-                    self.frames.distrust();
+                    self.frames.recheck_crc();
                 }
                 let failure = Failure { class: error.class, code: error.code };
                 shard.give_back(endpoint, pass, Answer::of(failure), at.random);

@@ -1,6 +1,6 @@
 //! Sealed blocks into ClickHouse.
 //!
-//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → held here → [`Order::Send`] from the poll thread → insert →
+//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → queued here → [`Order::Send`] from the poll thread → insert →
 //! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime; each block that may be sent is a task of its own, of which
 //! `sink.clickhouse.insert.concurrency` send at a time. What is held or waits is bounded by the pool of chunks.
 //!
@@ -12,24 +12,24 @@
 use crate::{
     blocks::{batch::Behind, block::Block, buffers::Pool},
     delivery::{
+        block_queue::BlockQueue,
         breaker::Endpoints,
         enqueue::Enqueue,
-        held::Held,
         native::Native,
         originals::Originals,
         orphans::{self, Orphans},
         shipment::{End, IN_PARTS_MAX, Shard, Shipment},
     },
     ground::{account::RowAccount, async_sender::AsyncSender, metrics::Metrics, route::Route},
-    guarantee::Standing,
+    guarantee::GuaranteeState,
     table::{
         sink::{Sink, Targets},
         table_watch::TableWatch,
     },
     volume::{
         block_frames::BlockFrames,
-        only_copy::{Adopter, Tables},
-        ready_block::Stowed,
+        only_copy::{OnlyCopySender, Tables},
+        ready_block::BlockWithFrames,
         spill::Spill,
         spool::Spool,
     },
@@ -75,7 +75,7 @@ pub struct Delivery {
     /// Who is asked what became of a block in doubt.
     pub sink: Sink,
     /// What may be relied on.
-    pub standing: Arc<Standing>,
+    pub standing: Arc<GuaranteeState>,
     /// Inserts at the same time, to this shard.
     pub concurrency: u32,
     /// Who is told that a block is in.
@@ -141,7 +141,7 @@ pub async fn run(
                 holding.order(order);
             }
             Some(done) = holding.shipments.join_next() => {
-                holding.held.done(&done.expect("a panic ends the process").id);
+                holding.queue.done(&done.expect("a panic ends the process").id);
             }
             _ = look.tick() => {
                 let times_asked = holding.spool.as_ref().map(Spool::times_asked);
@@ -159,7 +159,7 @@ pub async fn run(
 /// What the delivery task holds.
 struct Holding {
     shards: Shards,
-    held: Held,
+    queue: BlockQueue,
     spill: Option<Spill>,
     orphans: Option<Orphans>,
     /// With `delivery.commit: AfterEnqueue`.
@@ -188,17 +188,17 @@ impl Holding {
         let spill = spool.clone().map(|spool| Spill::new(pool_of, spool, shards_of, enqueues));
         let on_volume = spool.clone().filter(|_| enqueues);
         let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
-        let (held, shipments) = (Held::new(sending_max), JoinSet::new());
+        let (queue, shipments) = (BlockQueue::new(sending_max), JoinSet::new());
         let (shards, behind_since) = (Shards::new(deliveries, &pool), None);
         let orphans = spool.clone().map(|spool| {
             let (account, metrics, route) = (account.clone(), metrics.clone(), shards.route());
             let tables = Tables { columns, shards: shards.sinks() };
-            let adopter = Adopter { spool, account, metrics, route, tables };
-            Orphans::new(adopter, kafka, orphans::Policy { drain, enqueues, sending_max })
+            let sender = OnlyCopySender { spool, account, metrics, route, tables };
+            Orphans::new(sender, kafka, orphans::Policy { drain, enqueues, sending_max })
         });
         Self {
             shards,
-            held,
+            queue,
             spill,
             orphans,
             enqueue,
@@ -214,18 +214,18 @@ impl Holding {
 
     /// Whether nothing is being sent, and nothing may be.
     fn is_empty(&self) -> bool {
-        self.shipments.is_empty() && !self.held.has_ready()
+        self.shipments.is_empty() && !self.queue.has_ready()
     }
 
     fn block(&mut self, mut block: Block) {
-        block.passport.is_enqueued = self.enqueue.is_some();
+        block.spool_metadata.is_enqueued = self.enqueue.is_some();
         let frames = BlockFrames::of(&mut block, self.columns);
         if let Some(spill) = &mut self.spill {
             let now = Instant::now();
             spill.add(&frames, self.shards.route.shard_of(&block.id), now);
             spill.look(|shard| self.shards.is_failing(shard), now);
         }
-        self.shards.abandon(self.held.block(Stowed { block, frames }), false);
+        self.shards.abandon(self.queue.block(BlockWithFrames { block, frames }), false);
     }
 
     fn order(&mut self, order: Order) {
@@ -240,24 +240,24 @@ impl Holding {
         if let (Order::Forget { id, generation, .. }, Some(spool)) = (&order, &self.spool) {
             spool.left().give_back(id, *generation);
         }
-        self.shards.abandon(self.held.order(order), is_leaving);
+        self.shards.abandon(self.queue.order(order), is_leaving);
     }
 
     /// Blocks of an earlier run go on as if this one had made them.
     fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
         let Some(spool) = &self.spool else { return };
-        for stowed in spool.left().take(id, (generation, ranges), &self.account, spool) {
+        for sealed in spool.left().take(id, (generation, ranges), &self.account, spool) {
             self.shards.count_in();
-            self.shards.abandon(self.held.block(stowed), false);
+            self.shards.abandon(self.queue.block(sealed), false);
         }
     }
 
     fn send(&mut self) {
-        while let Some(ready) = self.held.pop() {
+        while let Some(ready) = self.queue.pop() {
             if let Some(enqueue) = &mut self.enqueue {
                 enqueue.add(&ready);
             }
-            let shard = self.shards.of(&ready.stowed.block, &ready.release);
+            let shard = self.shards.of(&ready.sealed.block, &ready.release);
             self.shipments.spawn(Shipment::new(shard, ready).run());
         }
     }
@@ -268,7 +268,7 @@ impl Holding {
         }
         // Committed, blocks that the table has no columns for could not be read and encoded again.
         if let Some(enqueue) = &mut self.enqueue {
-            enqueue.look(&mut self.held, !self.shards.is_any_unfit());
+            enqueue.look(&mut self.queue, !self.shards.is_any_unfit());
         }
         if let Some(orphans) = &mut self.orphans {
             orphans.look(&self.shards);
@@ -291,7 +291,7 @@ impl Holding {
     fn look_at_sink(&mut self) {
         let mut on_volume = vec![false; self.shards.shards.len()];
         let mut waits = false;
-        for (id, waiting) in self.held.waiting() {
+        for (id, waiting) in self.queue.waiting() {
             waits |= waiting.for_turn || waiting.on_volume;
             on_volume[self.shards.route.shard_of(id)] |= waiting.on_volume;
         }
@@ -356,7 +356,7 @@ impl Shards {
         self.shards[shard].is_failing()
     }
 
-    fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
+    fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
         // Any of them: what is given up goes nowhere.
         self.shards[0].abandon(blocks, is_leaving);
     }

@@ -55,7 +55,7 @@ pub struct At {
     pub now: Duration,
     /// For how long a token may be relied on ([`crate::guarantee::age_budget`]); zero when the server remembers none.
     pub age_budget: Duration,
-    /// When a server has said last what that budget rests on ([`crate::guarantee::Standing::heard`]).
+    /// When a server has said last what that budget rests on ([`crate::guarantee::GuaranteeState::heard`]).
     pub heard: Option<Duration>,
     /// How long a try takes at the most.
     pub insert_timeout: Duration,

@@ -199,7 +199,7 @@ fn one_series_is_1_and_says_why() {
         vec![format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}")]
     };
     assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
-    let standing = Standing::new(metrics.guarantee.clone(), 1, [Reason::PlanUnavailable]);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 1, [Reason::PlanUnavailable]);
     assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
     standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
     assert_eq!(standing.tell(SECOND), Some(Reason::PlanUnavailable));
@@ -211,7 +211,7 @@ fn one_series_is_1_and_says_why() {
 
 #[test]
 fn when_a_server_has_answered_is_known_of_each_shard() {
-    let standing = Standing::new(metrics().guarantee.clone(), 2, []);
+    let standing = GuaranteeState::new(metrics().guarantee.clone(), 2, []);
     assert_eq!(standing.heard(0), None);
     standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, 100 * SECOND);
     assert_eq!((standing.heard(0), standing.heard(1)), (Some(100 * SECOND), None));
@@ -233,7 +233,7 @@ fn what_others_wrote_during_a_cut_is_in_the_first_look_after_it() {
 #[tokio::test]
 async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
     let metrics = metrics();
-    let standing = std::sync::Arc::new(Standing::new(metrics.guarantee.clone(), 1, []));
+    let standing = std::sync::Arc::new(GuaranteeState::new(metrics.guarantee.clone(), 1, []));
     let mut watch = Watch::new(Vec::new(), standing.clone(), std::sync::Arc::default());
     // One that nobody waits for leaves nothing behind.
     watch.look_where_wanted(SECOND).await;
@@ -251,7 +251,7 @@ async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
 #[test]
 fn a_range_in_doubt_uses_up_the_window() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 1, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 1, []);
     standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
     let budget = standing.age_budget(0, SECOND);
     assert_eq!(budget, 5_000 * SECOND);
@@ -276,7 +276,7 @@ fn a_range_in_doubt_uses_up_the_window() {
 #[test]
 fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 1, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 1, []);
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
     standing.found(0, verdict.clone(), None, SECOND);
     standing.found(0, verdict.clone(), Some(Reason::ServerUpgraded), 100 * SECOND);
@@ -301,7 +301,7 @@ fn of_several_shards_the_weakest_counts() {
 #[test]
 fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 3, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 3, []);
     let (whole, none) = (answer("MergeTree", 10_000), answer("MergeTree", 0));
     let verdict = Verdict::of(&[whole], 1, &LOAD);
     standing.found(0, verdict.clone(), None, SECOND);
@@ -320,7 +320,7 @@ fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others
 #[test]
 fn the_doubt_of_a_shard_uses_up_its_own_window() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 2, []);
     let of = |window| Verdict::of(&[answer("MergeTree", window)], 1, &LOAD);
     standing.found(0, of(10_000), None, SECOND);
     standing.found(1, of(1_000), None, SECOND);
@@ -345,7 +345,7 @@ fn the_doubt_of_a_shard_uses_up_its_own_window() {
 #[test]
 fn an_upgrade_of_one_shard_ends_its_own_tokens_alone() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 2, []);
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
     standing.found(0, verdict.clone(), None, SECOND);
     standing.found(1, verdict.clone(), Some(Reason::ServerUpgraded), 100 * SECOND);
@@ -370,7 +370,7 @@ fn every_reason_has_a_label_of_its_own_and_a_sentence() {
 fn rows_survive_what_the_weakest_shard_gives() {
     use sluice_clickhouse::durability::Durability::{Fsync, Process, Quorum};
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 2, []);
     let told = || {
         let text = metrics.text().unwrap();
         let lines = text

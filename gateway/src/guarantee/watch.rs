@@ -4,7 +4,7 @@
 //! too much to do to answer, changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
 //! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
 
-use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict, places::TokenPlaces};
+use super::{BlockRate, GuaranteeState, LOOK_INTERVAL, Load, Reason, Verdict, places::TokenPlaces};
 use crate::table::{row_expiry::RowExpiry, sink::Sink};
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
@@ -22,10 +22,10 @@ use std::{
 /// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Asks the servers, and keeps a [`Standing`] up to date.
+/// Asks the servers, and keeps a [`GuaranteeState`] up to date.
 pub struct Watch {
     shards: Vec<OfShard>,
-    standing: Arc<Standing>,
+    standing: Arc<GuaranteeState>,
     consumer: Arc<ConsumerStats>,
     /// Is told what the tables' TTLs are.
     expiry: Arc<RowExpiry>,
@@ -57,7 +57,7 @@ struct OfShard {
 
 impl Watch {
     /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
-    pub fn new(shards: Vec<Sink>, standing: Arc<Standing>, consumer: Arc<ConsumerStats>) -> Self {
+    pub fn new(shards: Vec<Sink>, standing: Arc<GuaranteeState>, consumer: Arc<ConsumerStats>) -> Self {
         let shards = shards.into_iter().map(OfShard::new).collect();
         Self { shards, standing, consumer, expiry: Arc::default(), said: None, said_durability: None }
     }

@@ -69,7 +69,7 @@ use tokio::sync::mpsc;
 const MESSAGES_PER_TURN: usize = 8;
 
 /// What a worker is made of.
-pub struct Parts {
+pub struct WorkerDeps {
     /// Gained and lost partitions.
     pub ownership: Receiver<Ownership>,
     /// A token when a queue has messages.
@@ -114,7 +114,7 @@ pub struct Parts {
 
 /// A worker; [`Worker::run`] is its thread.
 pub struct Worker {
-    parts: Parts,
+    parts: WorkerDeps,
     scratch: Scratch,
     /// Row buffers that no block is using.
     row_buffers: Vec<RowFrames>,
@@ -154,7 +154,7 @@ enum Taken {
 
 impl Worker {
     /// A worker without partitions.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: WorkerDeps) -> Self {
         Self {
             scratch: Scratch::new(parts.columns.clone()),
             parts,
@@ -233,7 +233,7 @@ impl Worker {
         match reading.state {
             State::Stopped => self.parts.metrics.partitions_stopped.dec(),
             State::Pending(_) => self.out_of_room = self.partitions.iter().any(Owned::is_pending),
-            State::Lettering(mut letter) => {
+            State::PendingLetter(mut letter) => {
                 if letter.is_stopped() {
                     self.parts.metrics.partitions_stopped.dec();
                 }
@@ -285,7 +285,7 @@ impl Worker {
                 // that are read.
                 State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
                 State::Polling if may_fill && self.may_open(reading) => {}
-                State::Lettering(_) if self.reads_ahead(reading) => {}
+                State::PendingLetter(_) if self.reads_ahead(reading) => {}
                 _ => break,
             }
             match queue.poll(Duration::ZERO) {
@@ -296,7 +296,7 @@ impl Worker {
                         self.heed(reading, &error);
                     }
                 }
-                Some(Ok(message)) if matches!(reading.state, State::Lettering(_)) => {
+                Some(Ok(message)) if matches!(reading.state, State::PendingLetter(_)) => {
                     (progressed, reading.tail_unasked) = (true, false);
                     self.take_ahead(reading, &message, || message.detach());
                 }
@@ -385,7 +385,7 @@ impl Worker {
 
     /// Keeps a message for whose letter there is no room, if it is the only one; else it is read again.
     fn keep_for_letter(&mut self, reading: &mut Reading, message: impl FnOnce() -> OwnedMessage) {
-        if let State::Lettering(letter) = &mut reading.state
+        if let State::PendingLetter(letter) = &mut reading.state
             && !self.letters.holds_message
         {
             letter.keep(message());

@@ -18,7 +18,7 @@
 //! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
 
 use crate::{
-    blocks::{block::Block, message_rows::MessageRows, passport::Passport},
+    blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
     volume::spool::{Ended, Spool, Unreadable},
 };
 use bytes::Bytes;
@@ -138,7 +138,7 @@ impl BlockFrames {
     pub fn of(block: &mut Block, columns: u64) -> Arc<Self> {
         let body = InsertBody::new(std::mem::take(&mut block.frames));
         let messages = std::mem::take(&mut block.messages);
-        let metadata = Bytes::from(block.passport.encode(&messages));
+        let metadata = Bytes::from(block.spool_metadata.encode(&messages));
         let head = BlockHead {
             topic: block.id.topic.clone(),
             partition: block.id.partition,
@@ -152,9 +152,9 @@ impl BlockFrames {
             // Its range's release says.
             routing_epoch: None,
             columns,
-            metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
+            metadata_bytes: u32::try_from(metadata.len()).expect("a spool_metadata has some hundred bytes"),
         };
-        let is_enqueued = block.passport.is_enqueued;
+        let is_enqueued = block.spool_metadata.is_enqueued;
         let frames = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
         // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
         frames.waits_for_release.store(is_enqueued, Ordering::Release);
@@ -340,7 +340,7 @@ impl BlockFrames {
 
     /// A try had no answer: its record may have been damaged since it was verified, which breaks each try off. The next one verifies it
     /// again.
-    pub fn distrust(&self) {
+    pub fn recheck_crc(&self) {
         if let State::Spooled(on) = &mut *self.state() {
             on.is_verified = false;
         }
@@ -367,7 +367,7 @@ impl BlockFrames {
             (Err(_), None) => unreachable!("a block on the volume has one"),
         };
         let range = OffsetRange { first: 0, next: 0 };
-        Ok(Passport::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default())
+        Ok(SpoolMetadata::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default())
     }
 
     /// The block has ended: its record, if it has one, is not needed any more.

@@ -26,15 +26,15 @@
 //! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
 //! block's offsets looks like the old one.
 
-mod adopter;
 mod fits;
 mod judge;
 mod logs;
+mod sender;
 
-pub use adopter::{Adoptee, Adopter};
 pub use fits::{Fits, Tables, Unsendable};
 pub use judge::{Finding, Judged, judge};
 pub use logs::{Logs, partition_of};
+pub use sender::{OnlyCopyBlock, OnlyCopySender};
 
 use sluice_ranges::OffsetRange;
 
@@ -55,7 +55,7 @@ pub struct Log<'a> {
 
 /// What is true of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum RowLocation {
     /// Its rows are in the table.
     Settled,
     /// Whoever owns the partition reads its messages.
@@ -82,7 +82,7 @@ impl OnlyCopy {
 
 /// A block, as far as it is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject<'a> {
+pub struct BlockFacts<'a> {
     /// Its offsets.
     pub range: OffsetRange,
     /// The cluster that it was read from; `None` when that is not known.
@@ -92,14 +92,14 @@ pub struct Subject<'a> {
 }
 
 /// Finds out what is true of a block.
-pub fn whereabouts(subject: Subject<'_>, log: &Log<'_>) -> Whereabouts {
-    let Subject { range, cluster, is_enqueued } = subject;
+pub fn row_location(subject: BlockFacts<'_>, log: &Log<'_>) -> RowLocation {
+    let BlockFacts { range, cluster, is_enqueued } = subject;
     if cluster.is_some_and(|cluster| cluster != log.cluster) {
-        return Whereabouts::OnlyCopy(OnlyCopy::of(range));
+        return RowLocation::OnlyCopy(OnlyCopy::of(range));
     }
     match (by_commit(range, is_enqueued, log), in_gap(range, log)) {
-        (only @ Whereabouts::OnlyCopy(_), _) => only,
-        (_, Some(alone)) => Whereabouts::OnlyCopy(OnlyCopy { alone, is_late: true }),
+        (only @ RowLocation::OnlyCopy(_), _) => only,
+        (_, Some(alone)) => RowLocation::OnlyCopy(OnlyCopy { alone, is_late: true }),
         (elsewhere, None) => elsewhere,
     }
 }
@@ -115,20 +115,20 @@ fn in_gap(range: OffsetRange, log: &Log<'_>) -> Option<OffsetRange> {
 }
 
 /// What the committed offset says, and the log.
-fn by_commit(range: OffsetRange, is_enqueued: bool, log: &Log<'_>) -> Whereabouts {
+fn by_commit(range: OffsetRange, is_enqueued: bool, log: &Log<'_>) -> RowLocation {
     let OffsetRange { first, next } = range;
     if log.committed.is_some_and(|committed| next <= committed) {
-        return if is_enqueued { Whereabouts::OnlyCopy(OnlyCopy::of(range)) } else { Whereabouts::Settled };
+        return if is_enqueued { RowLocation::OnlyCopy(OnlyCopy::of(range)) } else { RowLocation::Settled };
     }
     let from = log.committed.map_or(first, |committed| committed.max(first));
     let is_read = log.committed.is_some() || log.begins_at_oldest;
     let Some(bounds) = log.bounds.filter(|bounds| is_read && next <= bounds.next) else {
-        return Whereabouts::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next }));
+        return RowLocation::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next }));
     };
     if bounds.first <= from {
-        return Whereabouts::InKafka;
+        return RowLocation::InKafka;
     }
-    Whereabouts::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next: next.min(bounds.first) }))
+    RowLocation::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next: next.min(bounds.first) }))
 }
 
 #[cfg(test)]
@@ -148,27 +148,27 @@ mod tests {
         begins_at_oldest: true,
     };
 
-    fn of(first: i64, next: i64, log: &Log<'_>) -> Whereabouts {
-        whereabouts(Subject { range: range(first, next), cluster: Some("c"), is_enqueued: false }, log)
+    fn of(first: i64, next: i64, log: &Log<'_>) -> RowLocation {
+        row_location(BlockFacts { range: range(first, next), cluster: Some("c"), is_enqueued: false }, log)
     }
 
-    fn only(first: i64, next: i64) -> Whereabouts {
-        Whereabouts::OnlyCopy(OnlyCopy::of(range(first, next)))
+    fn only(first: i64, next: i64) -> RowLocation {
+        RowLocation::OnlyCopy(OnlyCopy::of(range(first, next)))
     }
 
-    fn late(first: i64, next: i64) -> Whereabouts {
-        Whereabouts::OnlyCopy(OnlyCopy { alone: range(first, next), is_late: true })
+    fn late(first: i64, next: i64) -> RowLocation {
+        RowLocation::OnlyCopy(OnlyCopy { alone: range(first, next), is_late: true })
     }
 
     #[test]
     fn what_is_settled_or_read_again_is_dropped() {
-        assert_eq!(of(140, 150, &LOG), Whereabouts::Settled);
-        assert_eq!(of(10, 20, &LOG), Whereabouts::Settled, "whatever Kafka has");
-        assert_eq!(of(150, 160, &LOG), Whereabouts::InKafka);
-        assert_eq!(of(190, 200, &LOG), Whereabouts::InKafka);
-        assert_eq!(of(140, 160, &LOG), Whereabouts::InKafka, "an owner before has cut at 150");
+        assert_eq!(of(140, 150, &LOG), RowLocation::Settled);
+        assert_eq!(of(10, 20, &LOG), RowLocation::Settled, "whatever Kafka has");
+        assert_eq!(of(150, 160, &LOG), RowLocation::InKafka);
+        assert_eq!(of(190, 200, &LOG), RowLocation::InKafka);
+        assert_eq!(of(140, 160, &LOG), RowLocation::InKafka, "an owner before has cut at 150");
         let none = Log { committed: None, ..LOG };
-        assert_eq!(of(100, 120, &none), Whereabouts::InKafka);
+        assert_eq!(of(100, 120, &none), RowLocation::InKafka);
     }
 
     #[test]
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(of(150, 170, &passed), only(150, 170));
         assert_eq!(of(160, 180, &passed), only(160, 170), "its owner reads the rest");
         assert_eq!(of(140, 180, &passed), only(150, 170), "and has settled what is below");
-        assert_eq!(of(170, 180, &passed), Whereabouts::InKafka);
+        assert_eq!(of(170, 180, &passed), RowLocation::InKafka);
         let gone = Log { bounds: None, ..LOG };
         assert_eq!(of(150, 160, &gone), only(150, 160));
-        assert_eq!(of(140, 150, &gone), Whereabouts::Settled);
+        assert_eq!(of(140, 150, &gone), RowLocation::Settled);
     }
 
     #[test]
@@ -191,13 +191,13 @@ mod tests {
         assert_eq!(of(100, 110, &passed), late(100, 110), "Kafka has had it again, or another log");
         assert_eq!(of(30, 50, &passed), late(30, 40), "what is above it was read");
         assert_eq!(of(30, 65, &passed), late(30, 40), "or in the other gap, which has fewer of it");
-        assert_eq!(of(40, 60, &passed), Whereabouts::Settled);
+        assert_eq!(of(40, 60, &passed), RowLocation::Settled);
         assert_eq!(of(110, 160, &passed), late(110, 120), "its owner reads the rest");
         let ahead = Log { gaps: &[range(150, 160)], ..LOG };
-        assert_eq!(of(150, 160, &ahead), Whereabouts::InKafka, "nobody has committed behind it");
-        let enqueued = Subject { range: range(20, 30), cluster: Some("c"), is_enqueued: true };
+        assert_eq!(of(150, 160, &ahead), RowLocation::InKafka, "nobody has committed behind it");
+        let enqueued = BlockFacts { range: range(20, 30), cluster: Some("c"), is_enqueued: true };
         assert_eq!(
-            whereabouts(enqueued, &passed),
+            row_location(enqueued, &passed),
             only(20, 30),
             "its plan names no block that is on a volume"
         );
@@ -206,20 +206,20 @@ mod tests {
     #[test]
     fn a_log_that_ends_before_the_block_is_another_one() {
         assert_eq!(of(190, 201, &LOG), only(190, 201));
-        let other = Subject { range: range(150, 160), cluster: Some("other"), is_enqueued: false };
-        assert_eq!(whereabouts(other, &LOG), only(150, 160));
-        let below = Subject { range: range(10, 20), ..other };
-        assert_eq!(whereabouts(below, &LOG), only(10, 20), "its offsets say nothing");
-        assert_eq!(whereabouts(Subject { cluster: None, ..other }, &LOG), Whereabouts::InKafka);
+        let other = BlockFacts { range: range(150, 160), cluster: Some("other"), is_enqueued: false };
+        assert_eq!(row_location(other, &LOG), only(150, 160));
+        let below = BlockFacts { range: range(10, 20), ..other };
+        assert_eq!(row_location(below, &LOG), only(10, 20), "its offsets say nothing");
+        assert_eq!(row_location(BlockFacts { cluster: None, ..other }, &LOG), RowLocation::InKafka);
     }
 
     #[test]
     fn what_is_committed_because_it_is_on_the_volume_is_an_only_copy() {
         let enqueued =
-            |first, next| Subject { range: range(first, next), cluster: Some("c"), is_enqueued: true };
-        assert_eq!(whereabouts(enqueued(140, 150), &LOG), only(140, 150), "whatever Kafka has");
-        assert_eq!(whereabouts(enqueued(10, 20), &LOG), only(10, 20));
-        assert_eq!(whereabouts(enqueued(150, 160), &LOG), Whereabouts::InKafka, "its commit was not stored");
+            |first, next| BlockFacts { range: range(first, next), cluster: Some("c"), is_enqueued: true };
+        assert_eq!(row_location(enqueued(140, 150), &LOG), only(140, 150), "whatever Kafka has");
+        assert_eq!(row_location(enqueued(10, 20), &LOG), only(10, 20));
+        assert_eq!(row_location(enqueued(150, 160), &LOG), RowLocation::InKafka, "its commit was not stored");
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         let latest = Log { committed: None, begins_at_oldest: false, ..LOG };
         assert_eq!(of(150, 160, &latest), only(150, 160));
         let committed = Log { begins_at_oldest: false, ..LOG };
-        assert_eq!(of(150, 160, &committed), Whereabouts::InKafka);
+        assert_eq!(of(150, 160, &committed), RowLocation::InKafka);
     }
 
     proptest! {
@@ -249,9 +249,9 @@ mod tests {
                 let is_settled = committed.is_some_and(|committed| offset < committed) && !is_in_gap;
                 let has = bounds.is_some_and(|bounds| bounds.first <= offset && offset < bounds.next);
                 let is_read = has && (committed.is_some() || begins_at_oldest);
-                let is_alone = matches!(found, Whereabouts::OnlyCopy(only)
+                let is_alone = matches!(found, RowLocation::OnlyCopy(only)
                     if only.alone.first <= offset && offset < only.alone.next);
-                let is_inserted = matches!(found, Whereabouts::OnlyCopy(_));
+                let is_inserted = matches!(found, RowLocation::OnlyCopy(_));
                 prop_assert!(is_settled || is_read || is_inserted, "{offset} of {found:?}");
                 prop_assert!(!(is_settled && is_alone), "{offset} of {found:?} is in the table");
             }

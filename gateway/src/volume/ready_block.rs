@@ -84,14 +84,14 @@ impl GenerationStatus {
 
 /// A block and where its bytes are.
 #[derive(Debug)]
-pub struct Stowed {
+pub struct BlockWithFrames {
     /// The block, without its frames.
     pub block: Block,
     /// Those.
     pub frames: Arc<BlockFrames>,
 }
 
-impl Stowed {
+impl BlockWithFrames {
     /// Gives it up: its messages are another owner's, if Kafka still has them. Its record, if it has one, stays until that was asked,
     /// with `is_leaving` by the next run.
     pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
@@ -106,7 +106,7 @@ impl Stowed {
 #[derive(Debug)]
 pub struct Ready {
     /// The block.
-    pub stowed: Stowed,
+    pub sealed: BlockWithFrames,
     /// What its release says.
     pub release: Release,
     /// Whether its generation is still ours.

@@ -277,8 +277,8 @@ mod tests {
     use crate::{
         blocks::buffers::{CHUNK_BYTES, Chunks},
         volume::{
-            block_frames::tests::{BLOCK_BYTES, Volume, stowed, stowed_in},
-            ready_block::Stowed,
+            block_frames::tests::{BLOCK_BYTES, Volume, sealed, sealed_in},
+            ready_block::BlockWithFrames,
             spool::Ended,
         },
     };
@@ -286,13 +286,13 @@ mod tests {
     const ALMOST: Duration = Duration::from_millis(4_999);
 
     fn frames(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
-        released(stowed(pool, first, is_enqueued))
+        released(sealed(pool, first, is_enqueued))
     }
 
-    fn released(stowed: Stowed) -> Arc<BlockFrames> {
-        stowed.block.account.settled();
-        stowed.frames.release(0);
-        stowed.frames
+    fn released(sealed: BlockWithFrames) -> Arc<BlockFrames> {
+        sealed.block.account.settled();
+        sealed.frames.release(0);
+        sealed.frames
     }
 
     /// A block on its way to the volume is handed over at once; it may have arrived by now.
@@ -387,7 +387,7 @@ mod tests {
     fn what_is_being_sent_or_has_no_plan_yet_is_looked_at_again() {
         let (volume, pool) = (Volume::new("again"), Arc::new(Pool::new(64 << 20, 1, 1)));
         let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, true);
-        let unplanned = stowed(&pool, 20, true);
+        let unplanned = sealed(&pool, 20, true);
         unplanned.block.account.settled();
         let start = Instant::now();
         spill.add(&unplanned.frames, 0, start);
@@ -451,7 +451,7 @@ mod tests {
             (Volume::new("share"), Arc::new(Pool::new(64 * CHUNK_BYTES as u64, 0, 0).shared_by(2)));
         let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 2, false);
         let start = Instant::now();
-        let of_shard = |shard, first| (shard, released(stowed_in(Chunks::of(shard), &pool, first, false)));
+        let of_shard = |shard, first| (shard, released(sealed_in(Chunks::of(shard), &pool, first, false)));
         // Three chunks each: 27 of 32, and of the other 3.
         let blocks: Vec<_> = (0..9).map(|place| of_shard(0, 10 * place)).chain([of_shard(1, 500)]).collect();
         for (shard, frames) in &blocks {

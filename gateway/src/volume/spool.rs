@@ -21,14 +21,14 @@
 mod body;
 mod columns;
 mod keeper;
-mod left;
+mod leftovers;
 mod missing;
-mod notes;
 mod numbers;
+mod parts_file;
 mod written;
 
 pub use body::{Record, Unreadable};
-pub use left::{InWriting, Left, LeftBlock};
+pub use leftovers::{InWriting, LeftBlock, Leftovers};
 pub use missing::Missing;
 pub use notes::Note;
 pub use numbers::{Numbers, Usage};
@@ -45,11 +45,11 @@ use body::Reads;
 use columns::ColumnFiles;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use keeper::Keeper;
-use notes::Notes;
+use parts_file::PartsFile;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway_config::InitialOffset;
 use sluice_kafka::Beginning;
-use sluice_ranges::{OffsetRange, PartitionId, Parts, Token};
+use sluice_ranges::{OffsetRange, PartitionId, RefusedParts, Token};
 use sluice_spool::{
     BlockHead, BlockId, Body, Directory, Fatal, OpenError, Options, Queue, ReadError, Recovered,
 };
@@ -129,7 +129,7 @@ enum Request {
     /// Write down how far a block is that is sent in parts.
     Note { note: Note, done: oneshot::Sender<()> },
     /// Say what was written down of a block of this token and range.
-    Noted { token: Token, range: OffsetRange, answer: oneshot::Sender<Written<Parts>> },
+    Noted { token: Token, range: OffsetRange, answer: oneshot::Sender<Written<RefusedParts>> },
     /// Write down which columns this number stands for, before a block of theirs is appended.
     Columns { number: u64, columns: Arc<TableColumns> },
     /// Say which columns this number stands for.
@@ -183,7 +183,7 @@ pub struct Spool {
     patient: Sender<Request>,
     reads: Reads,
     shared: Arc<Shared>,
-    left: Left,
+    left: Leftovers,
 }
 
 impl Spool {
@@ -211,11 +211,11 @@ impl Spool {
             }
         };
         let reads = Reads::start(read_failed).map_err(Error::Thread)?;
-        let left = Left::of(&queue, &recovered).map_err(|fatal| Error::Open(fatal.into()))?;
+        let left = Leftovers::of(&queue, &recovered).map_err(|fatal| Error::Open(fatal.into()))?;
         let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
         shared.numbers.set_aside.store(damaged, Ordering::Relaxed);
         shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
-        let notes = Notes::open(path).map_err(unopened)?;
+        let notes = PartsFile::open(path).map_err(unopened)?;
         let columns = ColumnFiles::open(path, &left.columns()).map_err(unopened)?;
         // By now how full the volume is has been told: nobody may think that nothing is on it.
         let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes, columns));
@@ -231,7 +231,7 @@ impl Spool {
     }
 
     /// What an earlier run has left on the volume.
-    pub fn left(&self) -> &Left {
+    pub fn left(&self) -> &Leftovers {
         &self.left
     }
 
@@ -382,7 +382,7 @@ impl Spool {
     }
 
     /// What an earlier run has written down of a block of this token and range.
-    pub async fn noted(&self, token: Token, range: OffsetRange) -> Written<Parts> {
+    pub async fn noted(&self, token: Token, range: OffsetRange) -> Written<RefusedParts> {
         let (answer, read) = oneshot::channel();
         self.ask(Request::Noted { token, range, answer }).await;
         answered(read).await
@@ -443,8 +443,8 @@ mod tests {
     use crate::{
         blocks::buffers::Pool,
         volume::{
-            block_frames::tests::{Volume, stowed},
-            ready_block::Stowed,
+            block_frames::tests::{Volume, sealed},
+            ready_block::BlockWithFrames,
         },
     };
 
@@ -454,7 +454,7 @@ mod tests {
         let (patient, taken_by_nobody) = bounded(1);
         let requests = AsyncSender::new(patient.clone());
         let spool = Spool { requests, patient, ..volume.open(64 << 20) };
-        let Stowed { block, frames } = stowed(&pool, 20, false);
+        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
         for ordinal in 0..3 {
             let id = BlockId { segment: 1, ordinal };
             spool.mark_sole(vec![id]);

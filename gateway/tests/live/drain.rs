@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway::{
-    blocks::{message_rows::MessageRows, passport::Passport},
+    blocks::{message_rows::MessageRows, spool_metadata::SpoolMetadata},
     commands::drain::{self, Error, Fate, Problem, Report, Request, Tally},
     table::sink::Sink,
 };
@@ -115,10 +115,11 @@ impl Scene {
         let (mut queue, _) = Queue::open(Directory::open(&self.folder).unwrap(), options).unwrap();
         let columns = self.table.0.targets(&self.table.1).unwrap().columns();
         for offset in offsets {
-            let passport = Passport { cluster: self.cluster.as_str().into(), kept: None, is_enqueued };
+            let spool_metadata =
+                SpoolMetadata { cluster: self.cluster.as_str().into(), kept: None, is_enqueued };
             let mut messages = MessageRows::default();
             messages.add(*offset, ROWS);
-            let metadata = passport.encode(&messages);
+            let metadata = spool_metadata.encode(&messages);
             let head = BlockHead {
                 topic: self.topic.name.as_str().into(),
                 partition: 0,

@@ -21,7 +21,7 @@ fn raw(frames: &[Bytes]) -> Vec<u8> {
 }
 
 fn native(shapes: &[ColumnShape], rows: &[Vec<u8>]) -> Vec<u8> {
-    let mut turning = Turning::new(shapes);
+    let mut turning = Transposer::new(shapes);
     for row in rows {
         turning.append(row).unwrap();
     }
@@ -155,18 +155,18 @@ fn a_column_of_many_strings_has_wider_indexes() {
 #[test]
 fn what_would_take_too_much_memory_is_not_turned() {
     let shapes = [shape("j", "JSON")];
-    let mut turning = Turning::new(&shapes);
+    let mut turning = Transposer::new(&shapes);
     let mut row = |row: Vec<u8>| turning.append(&row).map(drop);
     let names: Vec<_> = (0..=PATHS_MAX).map(|n| n.to_string()).collect();
     let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::NOTHING][..])).collect();
     assert_eq!(row(object(&paths[..PATHS_MAX])), Ok(()));
-    assert_eq!(Turning::new(&shapes).append(&object(&paths)), Err(Unfit::Paths));
+    assert_eq!(Transposer::new(&shapes).append(&object(&paths)), Err(Unfit::Paths));
     // Empty objects take a byte each: so many rows lie between two looks.
     let outcome = (0..CELLS_MAX / PATHS_MAX + LOOK_BYTES).try_for_each(|_| row(object(&[])));
     assert_eq!(outcome, Err(Unfit::Cells));
 
     let shapes = [shape("s", "String")];
-    let mut turning = Turning::new(&shapes);
+    let mut turning = Transposer::new(&shapes);
     let mut chance = Chance::new(7);
     let mut outcome = Ok(());
     while outcome.is_ok() {
@@ -187,22 +187,25 @@ fn a_row_that_would_grow_is_not_turned() {
     let mut nulls = vec![tag::ARRAY, tag::NULLABLE, tag::INT64];
     put_len(&mut nulls, 1 << 20);
     nulls.extend(vec![1; 1 << 20]);
-    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&object(&[("k", &nulls)])), Err(Unfit::Memory));
+    assert_eq!(Transposer::new(&[shape("j", "JSON")]).append(&object(&[("k", &nulls)])), Err(Unfit::Memory));
     let shapes = [shape("j", "JSON(a Int64)")];
-    let mut turning = Turning::new(&shapes);
+    let mut turning = Transposer::new(&shapes);
     let mut row = |row: Vec<u8>| turning.append(&row).map(drop);
     // Where columns are looked at, what is missing is filled up: none of these rows is far behind.
     (0..2 * LOOK_BYTES).try_for_each(|_| row(object(&[]))).unwrap();
     row(object(&[("a", &[0; 8])])).unwrap();
     let text = [&[tag::STRING][..], &text(&"x".repeat(3 << 20))[1..]].concat();
-    assert_eq!(Turning::new(&[shape("l", "LowCardinality(String)")]).append(&text[1..]), Err(Unfit::Memory));
+    assert_eq!(
+        Transposer::new(&[shape("l", "LowCardinality(String)")]).append(&text[1..]),
+        Err(Unfit::Memory)
+    );
 }
 
 /// Columns whose indexes would be a gigabyte, had every row one for each path of a late row.
 #[test]
 fn paths_that_come_late_take_no_memory_for_the_rows_before() {
     let shapes = [shape("j", "JSON")];
-    let mut turning = Turning::new(&shapes);
+    let mut turning = Transposer::new(&shapes);
     let mut rows = 0_usize;
     while rows < 1_000_000 && turning.append(&object(&[])).is_ok() {
         rows += 1;
@@ -217,7 +220,7 @@ fn paths_that_come_late_take_no_memory_for_the_rows_before() {
 
 #[test]
 fn a_block_of_no_rows_is_not_turned() {
-    assert_eq!(Turning::new(&[shape("j", "JSON")]).finish(), Err(Unfit::RowCount));
+    assert_eq!(Transposer::new(&[shape("j", "JSON")]).finish(), Err(Unfit::RowCount));
 }
 
 /// The row behind small ones that fill nearly a frame is several times as large as what is left of it.
@@ -251,7 +254,7 @@ fn a_large_row_that_crosses_a_frame_is_turned() {
 fn a_path_that_an_object_has_twice_is_not_turned() {
     let shapes = [shape("j", "JSON")];
     let twice = object(&[("k", &int(1)), ("k", &int(2))]);
-    assert_eq!(Turning::new(&shapes).append(&twice), Err(Unfit::Value("a path twice")));
+    assert_eq!(Transposer::new(&shapes).append(&twice), Err(Unfit::Value("a path twice")));
 }
 
 /// Each object has the next one in its only path: without a limit, so many would take more than the stack has.
@@ -264,21 +267,21 @@ fn values_that_nest_without_end_are_not_turned() {
         JsonLimits::default().put_type(&mut nested);
     }
     let too_deep = Err(Unfit::Value("values that are nested too deep"));
-    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&nested), too_deep);
+    assert_eq!(Transposer::new(&[shape("j", "JSON")]).append(&nested), too_deep);
     let mut array = object(&[("k", &[])]);
     for _ in 0..100_000 {
         array.extend([tag::ARRAY, tag::DYNAMIC, 32, 1]);
     }
-    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&array), too_deep);
+    assert_eq!(Transposer::new(&[shape("j", "JSON")]).append(&array), too_deep);
 }
 
 #[test]
 fn a_row_that_ends_early_is_not_turned() {
     let mut row = object(&[("k", &int(1))]);
     row.pop();
-    assert!(Turning::new(&[shape("j", "JSON")]).append(&row).is_err());
+    assert!(Transposer::new(&[shape("j", "JSON")]).append(&row).is_err());
     put_i64(&mut row, 1);
-    assert!(Turning::new(&[shape("j", "JSON")]).append(&row).is_ok());
+    assert!(Transposer::new(&[shape("j", "JSON")]).append(&row).is_ok());
 }
 
 proptest! {
@@ -306,7 +309,7 @@ proptest! {
         let mut chance = Chance::new(seed);
         let columns = test_rows::columns(&mut chance);
         let shape = NativeShape::of(&columns).unwrap();
-        let mut turning = Turning::new(&shape.columns);
+        let mut turning = Transposer::new(&shape.columns);
         for _ in 0..8 {
             let mut row = test_rows::row(&columns, &mut chance);
             for _ in 0..changes {
@@ -315,7 +318,7 @@ proptest! {
             }
             row.truncate(row.len() - chance.below(2) * chance.below(row.len()));
             if turning.append(&row).is_err() {
-                turning = Turning::new(&shape.columns);
+                turning = Transposer::new(&shape.columns);
             }
         }
         prop_assert!(turning.rows == 0 || turning.finish().is_ok());

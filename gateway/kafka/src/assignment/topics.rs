@@ -51,7 +51,7 @@ impl Assignment {
             then.zip(now(&id.topic)).is_some_and(|(then, now)| then != now)
         };
         for (id, owned) in self.owned.iter_mut().filter(is_another) {
-            owned.ranges.forgotten();
+            owned.ranges.recommit_plan();
             self.made_anew.get_or_insert_with(|| TopicMadeAnew { topic: id.topic.clone() });
         }
     }

@@ -110,13 +110,13 @@ impl<'a> Letter<'a> {
     }
 
     /// How much of it fits [`LETTER_BYTES_MAX`].
-    pub(super) fn fitting(&self) -> Kept {
+    pub(super) fn fitting(&self) -> Trim {
         if self.bytes() <= LETTER_BYTES_MAX {
-            Kept::All
+            Trim::All
         } else if self.bytes_without_value() <= LETTER_BYTES_MAX {
-            Kept::WithoutValue
+            Trim::WithoutValue
         } else {
-            Kept::HeadAlone
+            Trim::HeadAlone
         }
     }
 }
@@ -149,7 +149,7 @@ impl<'a> LetterValue<'a> {
 
 /// How much of a letter is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Trim {
     All,
     /// The value is left out.
     WithoutValue,
@@ -157,7 +157,7 @@ pub(super) enum Kept {
     HeadAlone,
 }
 
-impl Kept {
+impl Trim {
     /// What is tried after the topic found it too large.
     pub(super) fn less(self) -> Option<Self> {
         match self {
@@ -183,15 +183,15 @@ pub(super) struct Record {
     key: Option<Vec<u8>>,
     /// Taken out while librdkafka has it.
     pub value: Option<Vec<u8>>,
-    pub kept: Kept,
+    pub kept: Trim,
 }
 
 impl Record {
     pub(super) fn of(letter: &Letter<'_>) -> Self {
         let kept = letter.fitting();
         let carried = match kept {
-            Kept::HeadAlone => Vec::new(),
-            Kept::All | Kept::WithoutValue => carried(letter),
+            Trim::HeadAlone => Vec::new(),
+            Trim::All | Trim::WithoutValue => carried(letter),
         };
         Self {
             source: letter.topic.to_owned(),
@@ -199,17 +199,17 @@ impl Record {
             head: head(letter),
             value_kind: letter.value.kind(),
             carried,
-            key: letter.key.filter(|_| kept != Kept::HeadAlone).map(<[u8]>::to_vec),
-            value: letter.value.bytes().filter(|_| kept == Kept::All).map(<[u8]>::to_vec),
+            key: letter.key.filter(|_| kept != Trim::HeadAlone).map(<[u8]>::to_vec),
+            value: letter.value.bytes().filter(|_| kept == Trim::All).map(<[u8]>::to_vec),
             kept,
         }
     }
 
     /// Sends less of it from now on.
-    pub(super) fn trim(&mut self, kept: Kept) {
+    pub(super) fn trim(&mut self, kept: Trim) {
         self.kept = kept;
         self.value = None;
-        if kept == Kept::HeadAlone {
+        if kept == Trim::HeadAlone {
             self.key = None;
             self.carried = Vec::new();
         }
@@ -227,9 +227,9 @@ impl Record {
         let head = self.head.iter().map(|(name, value)| (*name, Some(value.as_bytes())));
         let all = carried.chain(head).fold(all, add);
         let has_value = self.value_kind == headers::MESSAGE || self.value_kind == headers::SPAN;
-        let kind = if has_value && self.kept != Kept::All { LEFT_OUT } else { self.value_kind };
+        let kind = if has_value && self.kept != Trim::All { LEFT_OUT } else { self.value_kind };
         let all = add(all, (headers::VALUE, Some(kind.as_bytes())));
-        if self.kept == Kept::HeadAlone { add(all, (HEADERS, Some(LEFT_OUT.as_bytes()))) } else { all }
+        if self.kept == Trim::HeadAlone { add(all, (HEADERS, Some(LEFT_OUT.as_bytes()))) } else { all }
     }
 }
 
@@ -316,10 +316,10 @@ mod tests {
     fn what_is_too_large_is_left_out_and_its_size_kept() {
         let value = vec![7; 2 << 20];
         let mut record = Record::of(&letter(LetterValue::Message(Some(&value), Format::OtlpJson)));
-        assert_eq!((record.kept, record.value.is_none()), (Kept::WithoutValue, true));
+        assert_eq!((record.kept, record.value.is_none()), (Trim::WithoutValue, true));
         let head = Head::read(&record.headers()).unwrap();
         assert_eq!((head.value.as_str(), head.value_bytes), ("left-out", Some(2 << 20)));
-        record.trim(Kept::HeadAlone);
+        record.trim(Trim::HeadAlone);
         assert!(record.key().is_none());
         let headers = record.headers();
         assert!(names(&headers).iter().all(|name| name.starts_with("sluice.dev/")));
@@ -331,14 +331,14 @@ mod tests {
         let large = vec![b'x'; 2 << 20];
         let letter = Letter { headers: vec![("h", Some(&large))], ..letter(LetterValue::Gone) };
         let record = Record::of(&letter);
-        assert_eq!(record.kept, Kept::HeadAlone);
+        assert_eq!(record.kept, Trim::HeadAlone);
         assert_eq!(Head::read(&record.headers()).unwrap().value, "gone");
     }
 
     #[test]
     fn a_message_without_a_value_has_none_to_leave_out() {
         let mut record = Record::of(&letter(LetterValue::Message(None, Format::OtlpProto)));
-        record.trim(Kept::WithoutValue);
+        record.trim(Trim::WithoutValue);
         assert_eq!(Head::read(&record.headers()).unwrap().value, "null");
     }
 

@@ -247,7 +247,7 @@ impl Sender {
         if std::mem::take(&mut self.failing) {
             tracing::info!(topic = pending.topic, "dead letters are delivered again");
         }
-        let left_out = pending.record.kept != super::letter::Kept::All;
+        let left_out = pending.record.kept != super::letter::Trim::All;
         pending.reply.answer(Ok(Delivered { topic: pending.topic, partition, offset, left_out }));
     }
 

@@ -2,8 +2,8 @@
 
 use super::Mistake;
 use crate::{
-    Closed, Committed, Content, Cut, Cutter, Generation, Kept, Now, Offer, OffsetRange, Overtaken, Parts,
-    Plan, Ranges, Rule, Settings, Verdict, Version, flight::Progress,
+    Closed, Committed, Content, Cut, Cutter, Generation, Now, Offer, OffsetRange, Overtaken, Plan, Ranges,
+    RefusedParts, Rule, Settings, SpooledRange, Verdict, Version, flight::Progress,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,7 +35,7 @@ pub struct Block {
 }
 
 /// A block on a volume, with what is kept beside it.
-pub type OnVolume = (Kept, Block);
+pub type OnVolume = (SpooledRange, Block);
 
 /// What a worker tells the poll thread.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Owner {
     told: VecDeque<Told>,
     pub blocks: BTreeMap<i64, Block>,
     /// What is kept beside those that may go to the volume.
-    pub kept: BTreeMap<i64, Kept>,
+    pub kept: BTreeMap<i64, SpooledRange>,
     mistake: Option<Mistake>,
     /// What the next message waits for.
     next_rule: Option<Rule>,
@@ -100,11 +100,11 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
 }
 
 /// What is on the volume, as an owner sees it that makes a mistake.
-fn mistaken(kept: Kept, committed: &Committed<'_>, mistake: Option<Mistake>) -> Kept {
+fn mistaken(kept: SpooledRange, committed: &Committed<'_>, mistake: Option<Mistake>) -> SpooledRange {
     let plan = committed.commit.and_then(|(offset, text)| Plan::decode(offset, text).ok());
     match (mistake, plan) {
-        (Some(Mistake::TakesCutsOverUnplanned), _) => Kept { is_derivable: true, ..kept },
-        (Some(Mistake::TakesRulesOver), Some(plan)) => Kept { rule: plan.rule, ..kept },
+        (Some(Mistake::TakesCutsOverUnplanned), _) => SpooledRange { is_derivable: true, ..kept },
+        (Some(Mistake::TakesRulesOver), Some(plan)) => SpooledRange { rule: plan.rule, ..kept },
         _ => kept,
     }
 }
@@ -126,7 +126,8 @@ impl Owner {
         let committed =
             Committed { commit: read.as_ref().map(|(offset, text)| (*offset, text.as_str())), ..*committed };
         let generation = Generation(membership);
-        let kept: Vec<Kept> = left.iter().map(|(kept, _)| mistaken(*kept, &committed, mistake)).collect();
+        let kept: Vec<SpooledRange> =
+            left.iter().map(|(kept, _)| mistaken(*kept, &committed, mistake)).collect();
         let (ranges, cutter, found, taken) =
             Ranges::assigned_with(generation, &committed, settings, now(seconds), &kept)
                 .expect("every version is known");
@@ -205,7 +206,7 @@ impl Owner {
         assert_eq!(closed.fill.messages, offsets.len() as u64);
         let block = Block { range: closed.range, content: closed.content, offsets };
         self.blocks.insert(closed.range.first, block);
-        self.kept.extend(Kept::of(&closed).map(|kept| (closed.range.first, kept)));
+        self.kept.extend(SpooledRange::of(&closed).map(|kept| (closed.range.first, kept)));
         self.told.push_back(Told::Closed(closed));
     }
 
@@ -259,7 +260,7 @@ impl Owner {
         let sent = self.ranges.flight.iter().filter(|range| range.progress == Progress::Sent);
         let sent: Vec<OffsetRange> = sent.map(|range| range.range).collect();
         let Some(range) = sent.get(number % sent.len().max(1)).copied() else { return false };
-        let parts = Parts { check: 1, rows: 4, height: 0, code: 1, refused: vec![0] };
+        let parts = RefusedParts { check: 1, rows: 4, height: 0, code: 1, refused: vec![0] };
         self.ranges.part(self.generation, range, parts) == Verdict::Recorded
     }
 

@@ -1,7 +1,7 @@
 //! The queue volumes of pods: which blocks are on them, and who has them.
 
 use super::owner::OnVolume;
-use crate::Kept;
+use crate::SpooledRange;
 use std::collections::BTreeMap;
 
 /// Pods with a volume. Other owners have none.
@@ -42,7 +42,13 @@ impl Volumes {
     }
 
     /// An owner has the volume, and takes these over; what else is on it is dropped, and read again. How many of them Kafka no longer has.
-    pub fn begin(&mut self, pod: usize, owner: usize, taken: &BTreeMap<i64, Kept>, log_start: i64) -> u64 {
+    pub fn begin(
+        &mut self,
+        pod: usize,
+        owner: usize,
+        taken: &BTreeMap<i64, SpooledRange>,
+        log_start: i64,
+    ) -> u64 {
         self.owners[pod] = Some(owner);
         self.blocks[pod].retain(|(kept, _)| taken.get(&kept.range.first) == Some(kept));
         self.blocks[pod].iter().filter(|(kept, _)| kept.range.next <= log_start).count() as u64

@@ -6,7 +6,9 @@ use super::{
     owner::{Block, Message, Owner, SETTINGS, now, settings},
     volumes::{PODS, Volumes},
 };
-use crate::{CommitOutcome, Committed, Kept, Log, OffsetRange, Overtaken, PROOF_AGE_MAX, PartitionId, Token};
+use crate::{
+    CommitOutcome, Committed, Log, OffsetRange, Overtaken, PROOF_AGE_MAX, PartitionId, SpooledRange, Token,
+};
 
 /// Seconds that an insert may be on the wire.
 const WIRE_SECONDS: u64 = 10;
@@ -179,7 +181,7 @@ impl World {
         let Owner { kept, blocks, ranges, .. } = &self.owners[owner];
         let from = if self.random.one_in(4) { 0 } else { ranges.offset() };
         let most = self.random.index(8);
-        let run: Vec<Kept> = kept.range(from..).map(|(_, kept)| *kept).take(most).collect();
+        let run: Vec<SpooledRange> = kept.range(from..).map(|(_, kept)| *kept).take(most).collect();
         for kept in &run {
             self.volumes.put(pod, (*kept, blocks[&kept.range.first].clone()));
         }

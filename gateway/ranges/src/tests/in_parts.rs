@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn parts(height: u8, refused: &[u64]) -> Parts {
-    Parts { check: 5, rows: 1_000, height, code: 469, refused: refused.to_vec() }
+fn parts(height: u8, refused: &[u64]) -> RefusedParts {
+    RefusedParts { check: 5, rows: 1_000, height, code: 469, refused: refused.to_vec() }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
         task::{Delivery, SENDING_PER_INSERT, Shards},
     },
     ground::{async_sender::AsyncSender, clock::Clock, metrics::Metrics},
-    guarantee::{Standing, Watch},
+    guarantee::{GuaranteeState, Watch},
     table::{
         sink::{self, Sink},
         table_watch::TableWatch,
@@ -55,7 +55,7 @@ impl Inserts {
         metrics: &Arc<Metrics>,
         spool: &Spool,
     ) -> Result<Self, Error> {
-        let standing = Arc::new(Standing::new(metrics.guarantee.clone(), shards.len(), []));
+        let standing = Arc::new(GuaranteeState::new(metrics.guarantee.clone(), shards.len(), []));
         // Nothing is read here, so that nothing is known of what would be.
         let mut watch = Watch::new(shards.clone(), standing.clone(), Arc::default());
         let clock = Clock::start();
@@ -118,7 +118,7 @@ impl Inserts {
     /// Takes a block in, to be sent in its turn.
     pub fn add(&mut self, ready: Ready) {
         self.shards.count_in();
-        let shard = self.shards.of(&ready.stowed.block, &ready.release);
+        let shard = self.shards.of(&ready.sealed.block, &ready.release);
         self.places.add(shard.place(), (shard, ready));
     }
 

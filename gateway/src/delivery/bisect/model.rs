@@ -60,7 +60,7 @@ struct World {
     rows: u64,
     server: Server,
     owner_of_the_moment: u64,
-    noted: Option<Parts>,
+    noted: Option<RefusedParts>,
     owners: Vec<Owner>,
     /// Inserts that arrive late.
     wire: Vec<Window>,

@@ -45,7 +45,7 @@ impl Server {
 }
 
 /// Goes on until it is done or stops; gives the windows that were sent, and the levels that were noted.
-fn run(bisection: &mut Bisection, server: &mut Server) -> (Vec<Window>, Vec<Parts>) {
+fn run(bisection: &mut Bisection, server: &mut Server) -> (Vec<Window>, Vec<RefusedParts>) {
     let (mut windows, mut noted) = (Vec::new(), Vec::new());
     loop {
         match bisection.step() {
@@ -87,7 +87,7 @@ proptest! {
         let sent: BTreeSet<(u64, u64)> = windows.iter().map(|window| (window.rows.start, window.rows.end)).collect();
         prop_assert_eq!(tokens.len(), sent.len(), "other rows have another token");
         prop_assert!(windows.iter().all(|window| !window.token.starts_with(&token().to_string())));
-        prop_assert_eq!(noted.len(), usize::from(Parts::height_of(rows)) + 1);
+        prop_assert_eq!(noted.len(), usize::from(RefusedParts::height_of(rows)) + 1);
     }
 
     #[test]
@@ -136,10 +136,10 @@ fn a_block_of_one_row_needs_no_insert() {
 
 #[test]
 fn what_is_of_another_block_is_not_gone_on_with() {
-    let parts = Parts { check: token().check(), rows: 100, height: 2, code: 0, refused: vec![0, 6] };
+    let parts = RefusedParts { check: token().check(), rows: 100, height: 2, code: 0, refused: vec![0, 6] };
     assert!(Bisection::resume(token(), 100, &parts).is_some());
     assert!(Bisection::resume(token(), 101, &parts).is_none());
-    assert!(Bisection::resume(token(), 100, &Parts { check: !parts.check, ..parts }).is_none());
+    assert!(Bisection::resume(token(), 100, &RefusedParts { check: !parts.check, ..parts }).is_none());
 }
 
 #[test]

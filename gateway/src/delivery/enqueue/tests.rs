@@ -5,8 +5,8 @@ use crate::{
     blocks::buffers::Pool,
     ground::{account::RowAccount, route::Route},
     volume::{
-        block_frames::tests::{Volume, stowed},
-        ready_block::Stowed,
+        block_frames::tests::{Volume, sealed},
+        ready_block::BlockWithFrames,
     },
 };
 use crossbeam_channel::bounded;
@@ -41,22 +41,22 @@ async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     // For one: the others follow.
     let (reports, settled) = bounded(1);
     let mut enqueue = Enqueue::new(spool.clone(), AsyncSender::new(reports));
-    let mut held = Held::new(9);
+    let mut queue = BlockQueue::new(9);
     for first in [0, 10, 20] {
-        let stowed = stowed(&pool, first, true);
-        let frames = stowed.frames.clone();
-        assert!(held.block(stowed).is_empty());
-        assert!(held.order(send(first, first == 0)).is_empty());
+        let sealed = sealed(&pool, first, true);
+        let frames = sealed.frames.clone();
+        assert!(queue.block(sealed).is_empty());
+        assert!(queue.order(send(first, first == 0)).is_empty());
         spool.spill(&frames);
         while frames.is_in_memory() {
             tokio::task::yield_now().await;
         }
     }
-    let sending = held.pop().unwrap();
+    let sending = queue.pop().unwrap();
     enqueue.add(&sending);
     let mut count = 0;
     for may_settle in [true, true, false] {
-        enqueue.look(&mut held, may_settle);
+        enqueue.look(&mut queue, may_settle);
         count += settled.try_iter().count();
     }
     assert_eq!(count, 3, "the one that is being sent too");
@@ -72,8 +72,8 @@ async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
         left.iter().map(|left| left.only_copy((left.token().unwrap(), None), Route::new(1), &account));
     ready
         .map(|ready| {
-            let first = ready.stowed.block.range.first;
-            ready.stowed.block.account.settled();
+            let first = ready.sealed.block.range.first;
+            ready.sealed.block.account.settled();
             (first, ready.release.is_inherited)
         })
         .collect()
@@ -97,16 +97,16 @@ async fn while_nothing_may_be_settled_what_has_ended_is_forgotten_all_the_same()
     let (volume, pool) = (Volume::new("unfit"), Pool::new(4 << 20, 1, 1));
     let (reports, _settled) = bounded(9);
     let mut enqueue = Enqueue::new(volume.open(64 << 20), AsyncSender::new(reports));
-    let mut held = Held::new(9);
-    assert!(held.block(stowed(&pool, 0, true)).is_empty());
-    assert!(held.order(send(0, false)).is_empty());
-    let sending = held.pop().unwrap();
+    let mut queue = BlockQueue::new(9);
+    assert!(queue.block(sealed(&pool, 0, true)).is_empty());
+    assert!(queue.order(send(0, false)).is_empty());
+    let sending = queue.pop().unwrap();
     enqueue.add(&sending);
-    enqueue.look(&mut held, false);
+    enqueue.look(&mut queue, false);
     assert_eq!(enqueue.sending.len(), 1);
-    let Stowed { block, frames } = sending.stowed;
+    let BlockWithFrames { block, frames } = sending.sealed;
     block.account.settled();
     drop(frames);
-    enqueue.look(&mut held, false);
+    enqueue.look(&mut queue, false);
     assert_eq!(enqueue.sending.len(), 0);
 }

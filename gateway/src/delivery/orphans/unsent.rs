@@ -4,7 +4,7 @@
 
 use crate::{
     ground::metrics::Metrics,
-    volume::only_copy::{Adoptee, Unsendable},
+    volume::only_copy::{OnlyCopyBlock, Unsendable},
 };
 use sluice_clickhouse::outcome::Actor;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Waits {
 /// Blocks that cannot be sent for now.
 #[derive(Default)]
 pub struct Unsent {
-    adoptees: Vec<Adoptee>,
+    blocks: Vec<OnlyCopyBlock>,
     /// When the table is looked at again.
     again: Option<Instant>,
     /// Not before this: something was refused just now.
@@ -77,10 +77,10 @@ impl Unsent {
     }
 
     /// One more, of which nobody has looked yet whether it can be sent.
-    pub fn add(&mut self, adoptee: Adoptee, now: Instant) {
+    pub fn add(&mut self, block: OnlyCopyBlock, now: Instant) {
         let soonest = self.not_before.map_or(now, |not_before| not_before.max(now));
         self.again = Some(self.again.map_or(soonest, |again| again.min(soonest)));
-        self.adoptees.push(adoptee);
+        self.blocks.push(block);
     }
 
     /// The table has refused one as it is now, and will refuse it again for a while.
@@ -89,16 +89,16 @@ impl Unsent {
     }
 
     /// Gives all of them, to see whether they can be sent now.
-    pub fn take_all(&mut self) -> Vec<Adoptee> {
+    pub fn take_all(&mut self) -> Vec<OnlyCopyBlock> {
         self.again = None;
-        std::mem::take(&mut self.adoptees)
+        std::mem::take(&mut self.blocks)
     }
 
     /// These cannot: takes down how many there are, and says what is to be done about them.
-    pub fn put(&mut self, (adoptees, waits): (Vec<Adoptee>, &Waits), metrics: &Metrics, now: Instant) {
+    pub fn put(&mut self, (blocks, waits): (Vec<OnlyCopyBlock>, &Waits), metrics: &Metrics, now: Instant) {
         // Sooner where others have come meanwhile.
-        self.again = self.again.or_else(|| (!adoptees.is_empty()).then(|| now + UNSENT_WAIT));
-        self.adoptees.extend(adoptees);
+        self.again = self.again.or_else(|| (!blocks.is_empty()).then(|| now + UNSENT_WAIT));
+        self.blocks.extend(blocks);
         let Waits { unfit, unknown, foreign } = waits;
         metrics.refused.blocks_waiting_for(Actor::Table).add(unfit.blocks - self.unfit);
         self.unfit = unfit.blocks;
@@ -172,9 +172,9 @@ mod tests {
     };
 
     /// All of these wait for the same.
-    fn waits(adoptees: &[Adoptee], why: &Unsendable) -> Waits {
+    fn waits(blocks: &[OnlyCopyBlock], why: &Unsendable) -> Waits {
         let mut waits = Waits::default();
-        for _ in adoptees {
+        for _ in blocks {
             waits.add(why);
         }
         waits
@@ -186,25 +186,25 @@ mod tests {
         let spool = left_behind(&volume, &[20, 30]).await;
         let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
         let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
-        let mut adoptees = only_copies(&spool).await;
+        let mut blocks = only_copies(&spool).await;
         for round in 0..2 {
-            let waits = waits(&adoptees, &Unsendable::Unfit("a column is missing".to_owned()));
-            unsent.put((adoptees, &waits), &metrics, start);
+            let waits = waits(&blocks, &Unsendable::Unfit("a column is missing".to_owned()));
+            unsent.put((blocks, &waits), &metrics, start);
             assert_eq!((waiting.get(), unsent.again), (2, Some(start + UNSENT_WAIT)), "{round}");
             assert!(!unsent.is_due(start) && unsent.is_due(start + UNSENT_WAIT));
-            adoptees = unsent.take_all();
+            blocks = unsent.take_all();
             assert!(!unsent.is_due(start + UNSENT_WAIT), "they are being looked at");
         }
         assert!(unsent.said_unfit.0.is_some() && unsent.said_unknown.0.is_none());
         // Nobody says whether the one fits, and the other does.
-        adoptees.truncate(1);
-        let unknown = waits(&adoptees, &Unsendable::Unknown("no server answers".to_owned()));
-        unsent.put((adoptees, &unknown), &metrics, start);
+        blocks.truncate(1);
+        let unknown = waits(&blocks, &Unsendable::Unknown("no server answers".to_owned()));
+        unsent.put((blocks, &unknown), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
-        adoptees = unsent.take_all();
+        blocks = unsent.take_all();
         // Only another version sends it.
-        let foreign = waits(&adoptees, &Unsendable::Foreign);
-        unsent.put((adoptees, &foreign), &metrics, start);
+        let foreign = waits(&blocks, &Unsendable::Foreign);
+        unsent.put((blocks, &foreign), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
         drop(unsent.take_all());
         unsent.put((Vec::new(), &Waits::default()), &metrics, start);
@@ -216,8 +216,8 @@ mod tests {
         let volume = Volume::new("come");
         let spool = left_behind(&volume, &[20, 30]).await;
         let (mut unsent, start) = (Unsent::default(), Instant::now());
-        for (adoptee, wait) in only_copies(&spool).await.into_iter().zip([Duration::ZERO, UNSENT_WAIT]) {
-            unsent.add(adoptee, start);
+        for (block, wait) in only_copies(&spool).await.into_iter().zip([Duration::ZERO, UNSENT_WAIT]) {
+            unsent.add(block, start);
             assert_eq!(unsent.again, Some(start + wait));
             assert_eq!(unsent.take_all().len(), 1);
             unsent.postpone(start);
@@ -229,15 +229,15 @@ mod tests {
         let volume = Volume::new("unknown");
         let spool = left_behind(&volume, &[20]).await;
         let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
-        let mut adoptees = only_copies(&spool).await;
+        let mut blocks = only_copies(&spool).await;
         for (seconds, reason, said) in [(0, "one is away", 0), (30, "another is", 0), (600, "both are", 600)]
         {
-            let waits = waits(&adoptees, &Unsendable::Unknown(reason.to_owned()));
+            let waits = waits(&blocks, &Unsendable::Unknown(reason.to_owned()));
             assert_eq!((waits.unknown.blocks, waits.unfit.blocks), (1, 0));
-            unsent.put((adoptees, &waits), &metrics, start + Duration::from_secs(seconds));
+            unsent.put((blocks, &waits), &metrics, start + Duration::from_secs(seconds));
             let at = unsent.said_unknown.0.as_ref().map(|(_, at)| *at);
             assert_eq!(at, Some(start + Duration::from_secs(said)), "{reason}");
-            adoptees = unsent.take_all();
+            blocks = unsent.take_all();
         }
     }
 

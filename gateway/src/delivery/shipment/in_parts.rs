@@ -24,8 +24,8 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::{block_rows::Header, body::InsertBody, outcome::Actor};
-use sluice_kafka::{Noted, Report};
-use sluice_ranges::Parts;
+use sluice_kafka::{PlanStored, Report};
+use sluice_ranges::RefusedParts;
 use std::{sync::PoisonError, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -34,7 +34,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// How far it is beside what the bisection knows.
 #[derive(Default)]
-pub(super) struct Course {
+pub(super) struct PartsProgress {
     turn: Option<OwnedSemaphorePermit>,
     /// The room of frames that were read back from the queue volume; they go first.
     loan: Option<Loan>,
@@ -70,7 +70,7 @@ impl Shipment {
         self.shard.delivery.metrics.refused.blocks_in_parts.inc();
         self.is_in_parts = true;
         self.frames.begin_parts();
-        let mut course = Course { first_sent, ..Course::default() };
+        let mut course = PartsProgress { first_sent, ..PartsProgress::default() };
         loop {
             self.have_turn(&mut course).await?;
             match bisection.step() {
@@ -98,7 +98,7 @@ impl Shipment {
     }
 
     /// Waits for the turn, unless this block has it. `None` when its generation is over.
-    pub(super) async fn have_turn(&self, course: &mut Course) -> Option<()> {
+    pub(super) async fn have_turn(&self, course: &mut PartsProgress) -> Option<()> {
         if self.is_over() {
             return None;
         }
@@ -113,21 +113,21 @@ impl Shipment {
     }
 
     /// Others may have the memory.
-    pub(super) fn give_turn_back(&mut self, course: &mut Course) {
+    pub(super) fn give_turn_back(&mut self, course: &mut PartsProgress) {
         self.drop_frames(course);
         self.permit = None;
         course.turn = None;
     }
 
     /// Lets the frames go that are in memory for the last window.
-    fn drop_frames(&mut self, course: &mut Course) {
+    fn drop_frames(&mut self, course: &mut PartsProgress) {
         self.sending.body = InsertBody::new(Vec::new());
         course.loan = None;
     }
 
     /// Has a level written into the plan. `None` when the generation is over before it is.
-    async fn note(&self, parts: Parts) -> Option<()> {
-        let noted = Noted::default();
+    async fn note(&self, parts: RefusedParts) -> Option<()> {
+        let noted = PlanStored::default();
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
         if let Some(spool) = self.shard.spool().filter(|_| self.frames.is_only_copy()) {
             // Its range is in no plan: whoever has the volume goes on with it.
@@ -144,7 +144,7 @@ impl Shipment {
     }
 
     /// Sends a window until something has become of it. `None` when the generation is over.
-    async fn send_window(&mut self, window: &Window, course: &mut Course) -> Option<Outcome> {
+    async fn send_window(&mut self, window: &Window, course: &mut PartsProgress) -> Option<Outcome> {
         let tries = match course.first_sent {
             Some(first_sent) => self.sending.tries.of_inherited_part(first_sent),
             None => self.sending.tries.of_part(),
@@ -191,7 +191,7 @@ impl Shipment {
 
     /// The rows of a window; `None` when the block cannot be read, or its generation is over. Finding them takes tens of milliseconds,
     /// which the I/O thread has not.
-    async fn body(&mut self, window: &Window, course: &mut Course) -> Option<InsertBody> {
+    async fn body(&mut self, window: &Window, course: &mut PartsProgress) -> Option<InsertBody> {
         let frames = self.frames(course).await?;
         let shape = self.shape();
         let window = window.clone();
@@ -204,7 +204,7 @@ impl Shipment {
     }
 
     /// The block's frames in memory.
-    async fn frames(&mut self, course: &mut Course) -> Option<Vec<Bytes>> {
+    async fn frames(&mut self, course: &mut PartsProgress) -> Option<Vec<Bytes>> {
         self.drop_frames(course);
         loop {
             let loaded = self.frames.load(self.shard.spool(), self.shard.now_ms()).await;
@@ -241,7 +241,7 @@ impl Shipment {
     }
 
     /// Says that too much is refused, and waits for someone to act.
-    async fn halt(&mut self, excess: Excess, course: &mut Course) {
+    async fn halt(&mut self, excess: Excess, course: &mut PartsProgress) {
         self.give_turn_back(course);
         course.halts = course.halts.saturating_add(1);
         let shard = self.shard.clone();

@@ -7,7 +7,7 @@
 //! Owner: the shipment's task; messages are read by [`crate::delivery::originals`]. Limits: one letter is under way, and one message is held, by whom
 //! has the [turn](super::IN_PARTS_MAX): it is given back, and the message with it, before anything is waited for that may take long.
 
-use super::{Shipment, in_parts::Course};
+use super::{Shipment, in_parts::PartsProgress};
 use crate::{
     delivery::{
         bisect::RefusedRow,
@@ -64,7 +64,11 @@ enum Lettered {
 
 impl Shipment {
     /// Dead-letters rows; gives their number once each letter is acknowledged, or skipped. `None` when the generation is over.
-    pub(super) async fn dead_letter(&mut self, rows: Vec<RefusedRow>, course: &mut Course) -> Option<u64> {
+    pub(super) async fn dead_letter(
+        &mut self,
+        rows: Vec<RefusedRow>,
+        course: &mut PartsProgress,
+    ) -> Option<u64> {
         let count = rows.len() as u64;
         if !rows.is_empty() {
             self.block.messages = self.messages().await?;
@@ -97,7 +101,7 @@ impl Shipment {
     }
 
     /// Where a row comes from. Neighbours are of the same message.
-    async fn origin(&mut self, row: u64, last: Option<Origin>, course: &mut Course) -> Option<Origin> {
+    async fn origin(&mut self, row: u64, last: Option<Origin>, course: &mut PartsProgress) -> Option<Origin> {
         let (offset, span) = self.block.messages.locate(row).expect("a block knows the messages of its rows");
         let message = match last.filter(|last| last.place.offset == offset) {
             Some(same) => same.message,
@@ -107,7 +111,7 @@ impl Shipment {
     }
 
     /// Reads a message again, however long Kafka is away.
-    async fn fetch(&mut self, offset: i64, course: &mut Course) -> Option<Option<OwnedMessage>> {
+    async fn fetch(&mut self, offset: i64, course: &mut PartsProgress) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
             match self.shard.delivery.originals.fetch(self.block.id.clone(), offset).await {
                 Ok(message) => return Some(message),
@@ -136,7 +140,7 @@ impl Shipment {
         &mut self,
         refused: &RefusedRow,
         last: Option<Origin>,
-        course: &mut Course,
+        course: &mut PartsProgress,
     ) -> Option<Lettered> {
         let origin = self.origin(refused.row, last, course).await?;
         let place = origin.place;
@@ -191,13 +195,13 @@ impl Shipment {
     }
 
     /// Waits until there may be room for a letter among those that are under way.
-    async fn wait_for_room(&mut self, course: &mut Course, tries: u32) {
+    async fn wait_for_room(&mut self, course: &mut PartsProgress, tries: u32) {
         self.give_turn_back(course);
         self.pause(retry::wait(Pace::Quick, tries, self.random()), Replica::Same).await;
     }
 
     /// Waits until the topic may take a letter.
-    async fn wait_for_topic(&mut self, course: &mut Course, tries: u32) {
+    async fn wait_for_topic(&mut self, course: &mut PartsProgress, tries: u32) {
         self.give_turn_back(course);
         let shard = self.shard.clone();
         shard.delivery.metrics.refused.blocks_halted.inc();

@@ -15,7 +15,7 @@ use crate::{
     },
     ground::clock::Clock,
     table::sink::Sink,
-    volume::{ready_block::Stowed, spool::Spool},
+    volume::{ready_block::BlockWithFrames, spool::Spool},
 };
 use sluice_clickhouse::client::InsertClient;
 use std::{
@@ -90,11 +90,11 @@ impl Shard {
     }
 
     /// Takes down that blocks are given up: another owner reads their messages.
-    pub fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
-        for stowed in blocks {
-            tracing::debug!(partition = %stowed.block.id, "a block is given up: the partition has another owner");
+    pub fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
+        for sealed in blocks {
+            tracing::debug!(partition = %sealed.block.id, "a block is given up: the partition has another owner");
             self.delivery.metrics.blocks_in_flight.dec();
-            stowed.abandon(self.spool(), is_leaving);
+            sealed.abandon(self.spool(), is_leaving);
         }
     }
 

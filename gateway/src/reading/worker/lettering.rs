@@ -26,7 +26,7 @@ use super::{
     partition::{Owned, Reading, State},
 };
 use crate::reading::reject::{self, Rejected};
-use ahead::Ahead;
+use ahead::LetterRun;
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     Message, OwnedMessage, Renew, Report,
@@ -49,7 +49,7 @@ pub(super) struct Letters {
 }
 
 /// A message that cannot be read, and its letter.
-pub(super) struct Lettering {
+pub(super) struct PendingLetter {
     rejected: Rejected,
     stage: Stage,
     since: Instant,
@@ -60,7 +60,7 @@ pub(super) struct Lettering {
     /// What was read in front of it was given back, so that it is read again before the message is passed over.
     is_given_up: bool,
     /// What was polled behind it.
-    ahead: Ahead,
+    ahead: LetterRun,
 }
 
 /// How far a letter is.
@@ -75,7 +75,7 @@ enum Stage {
     Over,
 }
 
-impl Lettering {
+impl PendingLetter {
     fn new(rejected: Rejected, stage: Stage) -> Self {
         Self {
             rejected,
@@ -84,7 +84,7 @@ impl Lettering {
             is_stopped: false,
             is_told: false,
             is_given_up: false,
-            ahead: Ahead::default(),
+            ahead: LetterRun::default(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Worker {
         self.parts.metrics.messages.reject(rejected.label);
         let stage = self.post(&rejected, message);
         let has_room = matches!(stage, Stage::UnderWay(_));
-        reading.state = State::Lettering(Box::new(Lettering::new(rejected, stage)));
+        reading.state = State::PendingLetter(Box::new(PendingLetter::new(rejected, stage)));
         if has_room { Taken::Yes } else { Taken::NoRoomForLetter }
     }
 
@@ -149,7 +149,7 @@ impl Worker {
 
     fn tend_reading(&mut self, reading: &mut Reading) -> bool {
         match std::mem::replace(&mut reading.state, State::Polling) {
-            State::Lettering(letter) => self.tend_letter(reading, letter),
+            State::PendingLetter(letter) => self.tend_letter(reading, letter),
             other => {
                 reading.state = other;
                 false
@@ -157,7 +157,7 @@ impl Worker {
         }
     }
 
-    fn tend_letter(&mut self, reading: &mut Reading, mut letter: Box<Lettering>) -> bool {
+    fn tend_letter(&mut self, reading: &mut Reading, mut letter: Box<PendingLetter>) -> bool {
         let answer = match &letter.stage {
             Stage::Crowded { size, .. } if self.parts.dead_letters.has_room(*size) => {
                 return self.post_again(reading, letter);
@@ -171,7 +171,7 @@ impl Worker {
                 if !letter.is_told && letter.since.elapsed() >= SLOW {
                     self.linger(reading, &mut letter);
                 }
-                reading.state = State::Lettering(letter);
+                reading.state = State::PendingLetter(letter);
                 false
             }
             Some(Ok(delivered)) => {
@@ -180,21 +180,21 @@ impl Worker {
             }
             Some(Err(refused)) => {
                 self.refused(reading, &mut letter, &refused);
-                reading.state = State::Lettering(letter);
+                reading.state = State::PendingLetter(letter);
                 true
             }
         }
     }
 
     /// Sends a letter for which there is room now; a message that was let go is read again.
-    fn post_again(&mut self, reading: &mut Reading, mut letter: Box<Lettering>) -> bool {
+    fn post_again(&mut self, reading: &mut Reading, mut letter: Box<PendingLetter>) -> bool {
         if let Stage::Crowded { message: Some(message), .. } = &letter.stage {
             // Another worker may have been faster.
             if let Stage::UnderWay(answers) = self.post(&letter.rejected, message) {
                 letter.stage = Stage::UnderWay(answers);
                 self.letters.holds_message = false;
             }
-            reading.state = State::Lettering(letter);
+            reading.state = State::PendingLetter(letter);
         } else {
             self.stands_no_more(reading, &letter);
             reading.begin_anew(Renew::Letter);
@@ -202,7 +202,7 @@ impl Worker {
         true
     }
 
-    fn delivered(&mut self, reading: &mut Reading, letter: &mut Lettering, delivered: &Delivered) {
+    fn delivered(&mut self, reading: &mut Reading, letter: &mut PendingLetter, delivered: &Delivered) {
         let label = letter.rejected.label;
         self.parts.metrics.dead_letters.with_label_values(&[label]).inc();
         self.letters.refusal_told = None;
@@ -215,7 +215,7 @@ impl Worker {
         letter.stage = Stage::Over;
     }
 
-    fn refused(&mut self, reading: &mut Reading, letter: &mut Lettering, refused: &Refused) {
+    fn refused(&mut self, reading: &mut Reading, letter: &mut PendingLetter, refused: &Refused) {
         self.parts.metrics.dead_letters_refused.with_label_values(&[refused.label()]).inc();
         match self.parts.on_missing {
             // The process is ending, or the thread has panicked: whatever is wanted, this is no reason to pass over a message.
@@ -234,7 +234,7 @@ impl Worker {
         }
     }
 
-    fn stop_for(&mut self, reading: &mut Reading, letter: &mut Lettering, refused: &Refused) {
+    fn stop_for(&mut self, reading: &mut Reading, letter: &mut PendingLetter, refused: &Refused) {
         if !std::mem::replace(&mut letter.is_stopped, true) {
             // First: whoever sees the number finds the line.
             reject::log_stopped(&reading.place.id, &letter.rejected, refused);
@@ -246,7 +246,7 @@ impl Worker {
 
     /// A letter takes its time: what was read in front of the message is inserted. What may not be ended here is kept. Given back, it
     /// would be read again and the letter be sent again, for as long as letters take this time.
-    fn linger(&mut self, reading: &mut Reading, letter: &mut Lettering) {
+    fn linger(&mut self, reading: &mut Reading, letter: &mut PendingLetter) {
         reject::log_slow(&reading.place.id, &letter.rejected);
         if !reading.cutter.is_replaying() {
             self.stand(reading);
@@ -254,13 +254,13 @@ impl Worker {
         self.tell(reading, letter);
     }
 
-    fn tell(&self, reading: &Reading, letter: &mut Lettering) {
+    fn tell(&self, reading: &Reading, letter: &mut PendingLetter) {
         if !std::mem::replace(&mut letter.is_told, true) {
             self.report_lettering(reading, true);
         }
     }
 
-    fn stands_no_more(&self, reading: &Reading, letter: &Lettering) {
+    fn stands_no_more(&self, reading: &Reading, letter: &PendingLetter) {
         if letter.is_stopped {
             self.parts.metrics.partitions_stopped.dec();
         }
@@ -275,7 +275,7 @@ impl Worker {
     }
 
     /// Takes the message into the open range, without rows, and goes on behind it. `false` while there is no memory for that.
-    fn pass_over(&mut self, reading: &mut Reading, mut letter: Box<Lettering>) -> bool {
+    fn pass_over(&mut self, reading: &mut Reading, mut letter: Box<PendingLetter>) -> bool {
         if letter.is_given_up {
             self.stands_no_more(reading, &letter);
             self.letters.holds_message &= !letter.let_go();
@@ -285,7 +285,7 @@ impl Worker {
         let Rejected { offset, digest, .. } = letter.rejected;
         loop {
             if self.seal_closing(reading).is_err() {
-                reading.state = State::Lettering(letter);
+                reading.state = State::PendingLetter(letter);
                 return false;
             }
             match reading.cutter.offer(offset, digest.bytes()) {
@@ -299,7 +299,7 @@ impl Worker {
             }
             // The age of its block is the age of the range.
             if !self.opens(reading) {
-                reading.state = State::Lettering(letter);
+                reading.state = State::PendingLetter(letter);
                 return false;
             }
             reading.state = State::Polling;
@@ -315,7 +315,7 @@ impl Worker {
     /// Lets messages go that wait for room among the letters: a message for which the pool has no room takes their memory.
     pub(super) fn let_go_of_crowded(&mut self) {
         for Owned { reading, .. } in &mut self.partitions {
-            if let State::Lettering(letter) = &mut reading.state
+            if let State::PendingLetter(letter) = &mut reading.state
                 && letter.let_go()
             {
                 self.letters.holds_message = false;

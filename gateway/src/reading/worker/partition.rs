@@ -1,6 +1,6 @@
 //! How far a worker is with one partition.
 
-use super::lettering::Lettering;
+use super::lettering::PendingLetter;
 use crate::blocks::block::{OpenBlock, Place};
 use sluice_kafka::{OwnedMessage, Partition, PartitionQueue, Renew};
 use sluice_ranges::{Closed, Cutter, Generation, PartitionId};
@@ -37,7 +37,7 @@ pub(super) enum State {
     /// This message was polled, and there was no room for it.
     Pending(OwnedMessage),
     /// A message that cannot be read is next, and its letter is not delivered.
-    Lettering(Box<Lettering>),
+    PendingLetter(Box<PendingLetter>),
     /// A batch that cannot be read is next, and nothing may pass over it.
     Stopped,
     /// It is to begin anew once what has ended is sealed.

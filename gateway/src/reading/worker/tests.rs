@@ -19,7 +19,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
     let config = sluice_gateway_config::parse::from_yaml(config).unwrap();
     let (reports, reports_in) = bounded(16);
     let (waker, wake) = bounded(1);
-    let parts = Parts {
+    let parts = WorkerDeps {
         ownership: bounded(1).1,
         wake,
         waker,

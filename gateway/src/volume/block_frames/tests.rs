@@ -5,17 +5,17 @@ use crate::{
     blocks::{
         buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
         message_rows::MessageRows,
-        passport::Passport,
+        spool_metadata::SpoolMetadata,
     },
     ground::account::RowAccount,
     volume::{
         only_copy::{Logs, judge},
-        ready_block::Stowed,
-        spool::Left,
+        ready_block::BlockWithFrames,
+        spool::Leftovers,
     },
 };
 use sluice_clickhouse::row_frames::FrameStore as _;
-use sluice_ranges::{Content, Generation, Kept, OffsetRange, PartitionId, Rule, Token, Version};
+use sluice_ranges::{Content, Generation, OffsetRange, PartitionId, Rule, SpooledRange, Token, Version};
 use sluice_spool::Options;
 use std::{
     path::{Path, PathBuf},
@@ -40,24 +40,24 @@ fn enqueued(pool: &Pool, first: i64) -> Arc<BlockFrames> {
 }
 
 fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
-    let Stowed { block, frames } = stowed(pool, first, is_enqueued);
+    let BlockWithFrames { block, frames } = sealed(pool, first, is_enqueued);
     block.account.settled();
     frames
 }
 
 /// A sealed block of ten offsets; of `delivery.commit: AfterEnqueue` if `is_enqueued`.
-pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
-    stowed_in(Chunks::default(), pool, first, is_enqueued)
+pub(crate) fn sealed(pool: &Pool, first: i64, is_enqueued: bool) -> BlockWithFrames {
+    sealed_in(Chunks::default(), pool, first, is_enqueued)
 }
 
 /// The same, in these chunks.
-pub(crate) fn stowed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
+pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued: bool) -> BlockWithFrames {
     chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     let range = OffsetRange { first, next: first + 10 };
     let account = RowAccount::default().open().seal(7);
     let rule = Rule { version: Version::Before, bytes: 1, messages: 1 };
-    let kept = Kept { range, is_derivable: true, decided: first + 10, rule };
+    let kept = SpooledRange { range, is_derivable: true, decided: first + 10, rule };
     let mut block = Block {
         token: Token::of("c", &id, range, Content::default()),
         id,
@@ -70,10 +70,10 @@ pub(crate) fn stowed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
         bytes: chunks.len(),
         frames: chunks.into_bytes(),
         span_end_nanos_max: 0,
-        passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued },
+        spool_metadata: SpoolMetadata { cluster: "c".into(), kept: Some(kept), is_enqueued },
     };
     let frames = BlockFrames::of(&mut block, 9);
-    Stowed { block, frames }
+    BlockWithFrames { block, frames }
 }
 
 /// Volumes made by this process, so that no two tests have the same directory, whatever they call it.
@@ -196,14 +196,14 @@ async fn the_blocks_of_a_partition_that_has_gone_stay_on_the_volume_until_kafka_
     let (volume, pool) = (Volume::new("gone"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
     for first in [20, 30] {
-        let stowed = stowed(&pool, first, false);
-        let frames = stowed.frames.clone();
+        let sealed = sealed(&pool, first, false);
+        let frames = sealed.frames.clone();
         spool.spill(&frames);
         // One was sent, and one is still on its way when its partition goes.
         if first == 20 {
             drop(frames.load(Some(&spool), 5).await.unwrap());
         }
-        stowed.abandon(Some(&spool), false);
+        sealed.abandon(Some(&spool), false);
     }
     let orphans = orphaned(&spool, 2).await;
     let found = orphans.iter().map(|left| (left.range().first, left.is_marked(), left.cluster()));
@@ -238,16 +238,16 @@ async fn an_only_copy_that_is_given_back_is_found_as_what_it_is_by_now() {
 async fn a_block_of_a_partition_that_has_gone_and_that_cannot_be_read_is_missed() {
     let (volume, pool) = (Volume::new("gone_damaged"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let stowed = stowed(&pool, 20, false);
-    spool.spill(&stowed.frames);
-    while stowed.frames.is_in_memory() {
+    let sealed = sealed(&pool, 20, false);
+    spool.spill(&sealed.frames);
+    while sealed.frames.is_in_memory() {
         tokio::task::yield_now().await;
     }
     let file = &volume.files()[0];
     let body = file.metadata().unwrap().len() - BLOCK_BYTES as u64;
     // The header is in front of what is kept with the block.
     damage_at(file, body - 200);
-    stowed.abandon(Some(&spool), false);
+    sealed.abandon(Some(&spool), false);
     let missing = loop {
         if let [missing] = &spool.left().take_missing()[..] {
             break missing.clone();
@@ -302,7 +302,7 @@ async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
     assert!(frames.load(Some(&spool), 5).await.unwrap().body.read().await.is_ok());
     damage(&volume.files()[0]);
     assert!(frames.load(Some(&spool), 5).await.unwrap().body.read().await.is_err(), "it breaks the try off");
-    frames.distrust();
+    frames.recheck_crc();
     assert!(frames.load(Some(&spool), 5).await.is_err());
 }
 
@@ -335,7 +335,7 @@ async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
 }
 
 /// What a generation of the partition is told of.
-fn kept(left: &Left, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
+fn kept(left: &Leftovers, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()
 }
@@ -356,8 +356,8 @@ fn taken(spool: &Spool, generation: u64, ranges: &[OffsetRange]) -> usize {
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     let taken = spool.left().take(&id, (Generation(generation), ranges), &RowAccount::default(), spool);
     let count = taken.len();
-    for stowed in taken {
-        stowed.block.account.settled();
+    for sealed in taken {
+        sealed.block.account.settled();
     }
     count
 }
@@ -430,15 +430,15 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_is_orphaned() {
     let account = RowAccount::default();
     let gone_on_with = left.take(&id, (Generation(4), &ranges[..2]), &account, &spool);
     assert_eq!((gone_on_with.len(), account.in_flight(), account.imbalance()), (2, 14, 0));
-    for (stowed, first) in gone_on_with.into_iter().zip([20, 30]) {
-        assert_eq!(stowed.block.generation, Generation(4));
-        let token = Token::of("c", &id, stowed.block.range, Content::default());
-        assert_eq!(stowed.block.token, token);
-        let loaded = stowed.frames.load(Some(&spool), 5).await.unwrap();
+    for (sealed, first) in gone_on_with.into_iter().zip([20, 30]) {
+        assert_eq!(sealed.block.generation, Generation(4));
+        let token = Token::of("c", &id, sealed.block.range, Content::default());
+        assert_eq!(sealed.block.token, token);
+        let loaded = sealed.frames.load(Some(&spool), 5).await.unwrap();
         assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(first));
-        let messages = stowed.frames.messages(Some(&spool), 5).await.unwrap();
+        let messages = sealed.frames.messages(Some(&spool), 5).await.unwrap();
         assert_eq!(messages, MessageRows::kept(vec![1, 2, 3]));
-        stowed.block.account.settled();
+        sealed.block.account.settled();
     }
     assert!(kept(left, 5, "c", 9).is_empty());
     let orphans = left.orphans(false);
@@ -497,9 +497,9 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     let spool = volume.open_as(64 << 20, true);
     let ranges = kept(spool.left(), 4, "c", 9);
     let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
-    let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.frames.become_only_copy().is_some()).collect();
+    let becomes: Vec<bool> = taken.iter().map(|sealed| sealed.frames.become_only_copy().is_some()).collect();
     assert_eq!(becomes, [false, true], "the run after that would drop the first below the committed offset");
-    for stowed in taken {
-        stowed.block.account.settled();
+    for sealed in taken {
+        sealed.block.account.settled();
     }
 }

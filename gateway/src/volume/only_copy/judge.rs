@@ -3,7 +3,7 @@
 //! ```text
 //!  block -- what Kafka says --> settled, or in Kafka ------------------------------> dropped
 //!               |
-//!               `---> nowhere else --> written down, synced --> Adoptee --> inserted, however long that takes
+//!               `---> nowhere else --> written down, synced --> OnlyCopyBlock --> inserted, however long that takes
 //!                                           ^
 //!  a mark of before ------------------------'   (whatever Kafka says by now)
 //! ```
@@ -13,9 +13,9 @@
 //!
 //! Owner: whoever asks about blocks. The volume writes in one go what was found of all of them.
 
-use super::{Adoptee, Logs, OnlyCopy, Whereabouts};
+use super::{Logs, OnlyCopy, OnlyCopyBlock, RowLocation};
 use crate::{
-    blocks::{message_rows::MessageRows, passport::Passport},
+    blocks::{message_rows::MessageRows, spool_metadata::SpoolMetadata},
     volume::spool::{InWriting, LeftBlock, Note, Spool},
 };
 use sluice_spool::BlockId;
@@ -39,7 +39,7 @@ pub struct Judged {
     /// Whoever owns their partition reads their messages.
     pub in_kafka: Vec<LeftBlock>,
     /// Their rows are nowhere else; the volume has that in writing.
-    pub only_copies: Vec<Adoptee>,
+    pub only_copies: Vec<OnlyCopyBlock>,
 }
 
 impl Finding {
@@ -70,9 +70,9 @@ fn is_range_known(block: &LeftBlock, logs: &Logs) -> bool {
 pub async fn judge(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Judged {
     let mut found = Vec::with_capacity(blocks.len());
     for block in &blocks {
-        let finding = match logs.whereabouts(block) {
-            Whereabouts::OnlyCopy(only) => Some(find(block, only, logs, spool).await),
-            Whereabouts::Settled | Whereabouts::InKafka => None,
+        let finding = match logs.row_location(block) {
+            RowLocation::OnlyCopy(only) => Some(find(block, only, logs, spool).await),
+            RowLocation::Settled | RowLocation::InKafka => None,
         };
         found.push((block.record(), finding));
     }
@@ -82,9 +82,9 @@ pub async fn judge(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Judged
         // What was written down since the block was listed, as its partition was about to begin, is new too.
         let is_new = |rows_elsewhere| InWriting { rows_elsewhere, is_new: true };
         let found = before.or(finding.map(|finding| finding.rows_elsewhere)).map(is_new);
-        match (block.in_writing().or(found), logs.whereabouts(&block)) {
-            (Some(in_writing), _) => judged.only_copies.push(Adoptee::new(block, in_writing)),
-            (None, Whereabouts::Settled) => judged.settled.push(block),
+        match (block.in_writing().or(found), logs.row_location(&block)) {
+            (Some(in_writing), _) => judged.only_copies.push(OnlyCopyBlock::new(block, in_writing)),
+            (None, RowLocation::Settled) => judged.settled.push(block),
             (None, _) => judged.in_kafka.push(block),
         }
     }
@@ -100,7 +100,7 @@ async fn find(block: &LeftBlock, only: OnlyCopy, logs: &Logs, spool: &Spool) -> 
         Ok(record) => record.metadata().await.ok(),
         Err(_) => None,
     };
-    let messages = metadata.and_then(|bytes| Passport::decode(&bytes, block.range()));
+    let messages = metadata.and_then(|bytes| SpoolMetadata::decode(&bytes, block.range()));
     Finding::of(block, only, messages.as_ref().map(|(_, messages)| messages), logs)
 }
 

@@ -3,11 +3,11 @@
 //! Owner: one thread, which is blocked while brokers are asked. The committed offsets are asked for first: what is committed meanwhile
 //! only makes a block that is in the table look like one that is read again.
 
-use super::{Log, OnlyCopy, Subject, Whereabouts, whereabouts};
+use super::{BlockFacts, Log, OnlyCopy, RowLocation, row_location};
 use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
 use sluice_kafka::{Beginning, CommittedOffset, ReadError, TopicReader};
-use sluice_ranges::{OffsetRange, PartitionId, Parts, Plan};
+use sluice_ranges::{OffsetRange, PartitionId, Plan, RefusedParts};
 use sluice_spool::Coordinates;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,25 +89,25 @@ impl Logs {
     }
 
     /// What is true of a block.
-    pub fn whereabouts(&self, block: &LeftBlock) -> Whereabouts {
-        whereabouts(block.subject(), &self.log(&block.partition()))
+    pub fn row_location(&self, block: &LeftBlock) -> RowLocation {
+        row_location(block.subject(), &self.log(&block.partition()))
     }
 
     /// What is true of a block that cannot be read; `None` when nobody knows what it covers. `enqueues` says whether offsets are committed
     /// once their rows are on the volume.
-    pub fn whereabouts_of_missing(&self, missing: &Missing, enqueues: bool) -> Option<Whereabouts> {
+    pub fn whereabouts_of_missing(&self, missing: &Missing, enqueues: bool) -> Option<RowLocation> {
         let covers = missing.covers.as_ref()?;
         let range = OffsetRange { first: covers.first, next: covers.next };
         if missing.is_only_copy {
-            return Some(Whereabouts::OnlyCopy(OnlyCopy::of(range)));
+            return Some(RowLocation::OnlyCopy(OnlyCopy::of(range)));
         }
         // Its cluster was in its body.
-        let subject = Subject { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
-        Some(whereabouts(subject, &self.log(&partition_of(covers))))
+        let subject = BlockFacts { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
+        Some(row_location(subject, &self.log(&partition_of(covers))))
     }
 
     /// How far the block of a range is that an owner of its partition has sent in parts.
-    pub fn parts(&self, id: &PartitionId, range: OffsetRange) -> Option<Parts> {
+    pub fn parts(&self, id: &PartitionId, range: OffsetRange) -> Option<RefusedParts> {
         let plan = self.of.get(id)?.plan.as_ref()?;
         plan.parted.iter().find(|parted| parted.range == range).map(|parted| parted.parts.clone())
     }
@@ -154,12 +154,12 @@ mod tests {
             ..torn(first)
         };
         // Another owner has read its messages by then, and inserted them.
-        assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(Whereabouts::Settled));
-        assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(Whereabouts::InKafka));
+        assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(RowLocation::Settled));
+        assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(RowLocation::InKafka));
         let alone = OffsetRange { first: 40, next: 50 };
-        let lost = Some(Whereabouts::OnlyCopy(OnlyCopy::of(alone)));
+        let lost = Some(RowLocation::OnlyCopy(OnlyCopy::of(alone)));
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), true), lost);
-        assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(Whereabouts::Settled));
+        assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(RowLocation::Settled));
         assert_eq!(logs.whereabouts_of_missing(&Missing { covers: None, ..torn(40) }, true), None);
         let of_those_days = Missing { is_enqueued: Some(true), ..damaged(40) };
         assert_eq!(

@@ -5,11 +5,11 @@
 //!
 //! The checksum of a whole record is compared before it is first sent; and again while it is sent, where the last piece is held
 //! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
-//! has no answer, the whole is compared again before the next one ([`distrust`]), which finds it.
+//! has no answer, the whole is compared again before the next one ([`recheck_crc`]), which finds it.
 //!
 //! A read that fails says nothing of the record: the volume has failed, and whoever asked has no answer before the process ends.
 //!
-//! [`distrust`]: crate::volume::block_frames::BlockFrames::distrust
+//! [`recheck_crc`]: crate::volume::block_frames::BlockFrames::recheck_crc
 
 use crate::ground::async_sender::AsyncSender;
 use bytes::Bytes;

@@ -1,9 +1,12 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Left, LeftBlock, Note, Request, Shared, Told, Usage, columns::ColumnFiles, notes::Notes};
+use super::{
+    Ended, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
+    parts_file::PartsFile,
+};
 use crate::volume::{
     block_frames::{BlockFrames, Leaving},
-    only_copy::{Finding, Logs, Whereabouts},
+    only_copy::{Finding, Logs, RowLocation},
 };
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -46,8 +49,8 @@ impl FullSaid {
 pub(super) struct Keeper {
     queue: Queue<Directory>,
     shared: Arc<Shared>,
-    left: Left,
-    notes: Notes,
+    left: Leftovers,
+    notes: PartsFile,
     columns: ColumnFiles,
     /// Columns that blocks are encoded for and that are not written down yet.
     unwritten: Option<(u64, Arc<TableColumns>)>,
@@ -68,7 +71,7 @@ impl Keeper {
     pub fn new(
         queue: Queue<Directory>,
         shared: Arc<Shared>,
-        (left, notes, columns): (Left, Notes, ColumnFiles),
+        (left, notes, columns): (Leftovers, PartsFile, ColumnFiles),
     ) -> Self {
         let keeper = Self {
             queue,
@@ -208,11 +211,11 @@ impl Keeper {
         let mut findings = Vec::new();
         for held in self.queue.held().filter(is_unjudged) {
             let Some((block, messages)) = LeftBlock::read(&self.queue, &held)? else { continue };
-            match logs.whereabouts(&block) {
-                Whereabouts::OnlyCopy(only) => {
+            match logs.row_location(&block) {
+                RowLocation::OnlyCopy(only) => {
                     findings.push(Finding::of(&block, only, messages.as_ref(), logs));
                 }
-                Whereabouts::Settled | Whereabouts::InKafka => {}
+                RowLocation::Settled | RowLocation::InKafka => {}
             }
         }
         Ok(findings)

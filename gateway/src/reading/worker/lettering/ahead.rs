@@ -17,7 +17,7 @@
 //! Owner: the worker thread. Limits: [`LETTERS_AHEAD_MAX`] letters a partition, which leave [`ROOM_LEFT_BYTES`] of all letters' room; one
 //! message that ends a run a worker, other ones are read again.
 
-use super::{Lettering, Reading, Stage, State, Taken, Worker};
+use super::{PendingLetter, Reading, Stage, State, Taken, Worker};
 use crate::reading::reject::{Reason, Rejected};
 use sluice_kafka::{
     KafkaError, Message, OwnedMessage, Renew,
@@ -37,9 +37,9 @@ const _: () =
 
 /// What was polled behind a message whose letter is under way.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct LetterRun {
     /// Messages that cannot be read either, with their letters.
-    letters: VecDeque<Lettering>,
+    letters: VecDeque<PendingLetter>,
     /// What came behind them, and is to be done with once they are passed over.
     next: Option<Next>,
 }
@@ -56,7 +56,7 @@ enum Next {
     Problem(KafkaError),
 }
 
-impl Ahead {
+impl LetterRun {
     /// Lets the message go, to be read again. `false` when it has none.
     pub fn let_go(&mut self) -> bool {
         let has_message = matches!(self.next, Some(Next::Message(_)));
@@ -67,7 +67,7 @@ impl Ahead {
     }
 }
 
-impl Lettering {
+impl PendingLetter {
     fn last_offset(&self) -> i64 {
         self.ahead.letters.back().unwrap_or(self).rejected.offset
     }
@@ -76,7 +76,7 @@ impl Lettering {
 impl Worker {
     /// Whether a partition whose letter is under way is polled on.
     pub(in super::super) fn reads_ahead(&self, reading: &Reading) -> bool {
-        let State::Lettering(first) = &reading.state else { return false };
+        let State::PendingLetter(first) = &reading.state else { return false };
         let most = reading.rejected_in_a_row.min(LETTERS_AHEAD_MAX);
         let goes_well = matches!(first.stage, Stage::UnderWay(_)) && !first.is_told;
         goes_well
@@ -92,7 +92,7 @@ impl Worker {
         message: &impl Message,
         detach: impl FnOnce() -> OwnedMessage,
     ) {
-        let State::Lettering(first) = &mut reading.state else { return };
+        let State::PendingLetter(first) = &mut reading.state else { return };
         if message.offset() <= first.last_offset() {
             return;
         }
@@ -100,7 +100,7 @@ impl Worker {
             let rejected = Rejected::of(message, &reason);
             if let stage @ Stage::UnderWay(_) = self.post(&rejected, message) {
                 self.parts.metrics.messages.reject(rejected.label);
-                first.ahead.letters.push_back(Lettering::new(rejected, stage));
+                first.ahead.letters.push_back(PendingLetter::new(rejected, stage));
                 return;
             }
         }
@@ -117,7 +117,7 @@ impl Worker {
     }
 
     /// Goes on behind a message that was passed over: with the next letter, or with what came behind the last.
-    pub(super) fn go_on_behind(&mut self, reading: &mut Reading, mut ahead: Ahead) {
+    pub(super) fn go_on_behind(&mut self, reading: &mut Reading, mut ahead: LetterRun) {
         if !matches!(reading.state, State::Polling) {
             // The partition begins anew; those letters may be there twice.
             self.letters.holds_message &= !ahead.let_go();
@@ -125,7 +125,7 @@ impl Worker {
         }
         if let Some(mut first) = ahead.letters.pop_front() {
             first.ahead = ahead;
-            reading.state = State::Lettering(Box::new(first));
+            reading.state = State::PendingLetter(Box::new(first));
             return;
         }
         match ahead.next {
@@ -157,7 +157,7 @@ impl Reading {
     /// end of what was read.
     pub(in super::super) fn ends(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
         match &mut self.state {
-            State::Lettering(first) => first.ahead.next = Some(Next::End(polled_up_to())),
+            State::PendingLetter(first) => first.ahead.next = Some(Next::End(polled_up_to())),
             _ => self.came_to_an_end(polled_up_to),
         }
     }
@@ -165,7 +165,7 @@ impl Reading {
     /// Keeps a problem for later, where letters are under way in front of it. `Err` gives it back.
     pub(in super::super) fn keep_problem(&mut self, error: KafkaError) -> Result<(), KafkaError> {
         match &mut self.state {
-            State::Lettering(first) => {
+            State::PendingLetter(first) => {
                 first.ahead.next = Some(Next::Problem(error));
                 Ok(())
             }

@@ -8,7 +8,7 @@ use crate::{
         buffers::Pool,
     },
     ground::{account::RowAccount, metrics::Metrics, route::Route},
-    reading::{reader::Reader, worker::Parts},
+    reading::{reader::Reader, worker::WorkerDeps},
 };
 use crossbeam_channel::{Receiver, bounded};
 use rdkafka::{
@@ -78,7 +78,7 @@ impl Bench {
         let account = RowAccount::default();
         let metrics = Arc::new(Metrics::new(config.budget()));
         let kafka = &config.config().source.kafka;
-        let worker = Worker::new(Parts {
+        let worker = Worker::new(WorkerDeps {
             ownership: bounded(1).1,
             wake,
             waker,
@@ -211,7 +211,7 @@ fn is_polling(reading: &Reading) -> bool {
 }
 
 fn is_stopped(reading: &Reading) -> bool {
-    matches!(&reading.state, State::Lettering(letter) if letter.is_stopped())
+    matches!(&reading.state, State::PendingLetter(letter) if letter.is_stopped())
 }
 
 /// The block of these values at offsets from `first` on.
@@ -385,7 +385,8 @@ fn what_may_not_end_in_front_of_a_letter_that_takes_its_time_is_kept() {
         bench.take(reading, 0, GOOD);
         bench.take(reading, 1, BAD);
     }
-    let is_told = |reading: &Reading| matches!(&reading.state, State::Lettering(letter) if letter.is_told);
+    let is_told =
+        |reading: &Reading| matches!(&reading.state, State::PendingLetter(letter) if letter.is_told);
     bench.tend_until(&mut replays, is_told);
     bench.tend_until(&mut reads, is_told);
     assert_eq!((bench.waits(), bench.metrics.partitions_stopped.get()), (vec![true, true], 0));

@@ -5,14 +5,14 @@ use crate::{
     blocks::buffers::Pool,
     ground::account::RowAccount,
     volume::{
-        block_frames::tests::{Volume, left_behind, stowed},
-        ready_block::Stowed,
+        block_frames::tests::{Volume, left_behind, sealed},
+        ready_block::BlockWithFrames,
         spool::Written,
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
 use sluice_kafka::Beginning;
-use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Parts, Plan, Rule};
+use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Plan, RefusedParts, Rule};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -53,7 +53,7 @@ fn plan(offset: i64) -> Plan {
 async fn firsts(spool: &Spool, committed: i64) -> [Vec<i64>; 3] {
     let Judged { settled, in_kafka, only_copies } =
         judge(spool.left().take_all(), &logs(committed), spool).await;
-    let only_copies: Vec<i64> = only_copies.iter().map(|adoptee| adoptee.block().range().first).collect();
+    let only_copies: Vec<i64> = only_copies.iter().map(|block| block.block().range().first).collect();
     let [settled, in_kafka] =
         [settled, in_kafka].map(|blocks| blocks.iter().map(|block| block.range().first).collect::<Vec<_>>());
     [settled, in_kafka, only_copies]
@@ -89,7 +89,7 @@ async fn what_another_owner_has_committed_behind_is_found_in_its_plan() {
     let Judged { settled, in_kafka, only_copies } = judge(spool.left().take_all(), &logs, &spool).await;
     let firsts = |blocks: &[LeftBlock]| blocks.iter().map(|block| block.range().first).collect::<Vec<_>>();
     assert_eq!((firsts(&settled), firsts(&in_kafka)), (vec![10, 40], vec![]));
-    let only_copies: Vec<i64> = only_copies.iter().map(|adoptee| adoptee.block().range().first).collect();
+    let only_copies: Vec<i64> = only_copies.iter().map(|block| block.block().range().first).collect();
     assert_eq!(only_copies, [20, 30]);
     let left = killed(&volume);
     let blocks = left.open(64 << 20).left().take_all();
@@ -123,7 +123,7 @@ async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
     let spool = volume.open(64 << 20);
     let spilled: Vec<i64> = (10..40).step_by(10).collect();
     for first in &spilled {
-        let Stowed { block, frames } = stowed(&pool, *first, false);
+        let BlockWithFrames { block, frames } = sealed(&pool, *first, false);
         block.account.settled();
         spool.spill(&frames);
     }
@@ -169,7 +169,7 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
         (tokens[0], blocks[0].rows())
     };
     let range = OffsetRange { first: 20, next: 30 };
-    let parts = Parts { check: token.check(), rows, height: 1, code: 117, refused: vec![0] };
+    let parts = RefusedParts { check: token.check(), rows, height: 1, code: 117, refused: vec![0] };
     let parted = vec![Parted { range, parts: parts.clone() }];
     let plan = Plan { horizon: 45, parted, ..plan(20) };
     assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, plan.encode())));

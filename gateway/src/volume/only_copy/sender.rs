@@ -12,7 +12,7 @@ use sluice_ranges::OffsetRange;
 use std::sync::Arc;
 
 /// A block that is the only copy of its rows, or of some, as the volume has it in writing.
-pub struct Adoptee {
+pub struct OnlyCopyBlock {
     block: LeftBlock,
     /// Rows of it that are in the table or are read again, or may be.
     rows_elsewhere: u64,
@@ -20,7 +20,7 @@ pub struct Adoptee {
     has_waited: bool,
 }
 
-impl Adoptee {
+impl OnlyCopyBlock {
     /// A block of which that was written down.
     pub fn new(block: LeftBlock, InWriting { rows_elsewhere, is_new }: InWriting) -> Self {
         Self { block, rows_elsewhere, has_waited: !is_new }
@@ -46,7 +46,7 @@ impl Adoptee {
 
 /// What it takes to insert only copies.
 #[derive(Clone)]
-pub struct Adopter {
+pub struct OnlyCopySender {
     /// The volume that they are on.
     pub spool: Spool,
     /// Where their rows are accounted for.
@@ -59,10 +59,10 @@ pub struct Adopter {
     pub tables: Tables,
 }
 
-impl Adopter {
+impl OnlyCopySender {
     /// A block, to be sent; `fits` are what this look at the table has found of others.
-    pub async fn ready(&self, adoptee: &Adoptee, fits: &mut Fits) -> Result<Ready, Unsendable> {
-        let block = &adoptee.block;
+    pub async fn ready(&self, only_copy: &OnlyCopyBlock, fits: &mut Fits) -> Result<Ready, Unsendable> {
+        let block = &only_copy.block;
         // Before its columns: whoever gave the table those would have mended nothing.
         let token = block.token().ok_or(Unsendable::Foreign)?;
         let epoch = block.routing_epoch().unwrap_or(self.route.epoch());
@@ -72,9 +72,9 @@ impl Adopter {
         let is_unknown = noted.is_damaged();
         let mut ready = block.only_copy((token, noted.whole()), self.route, &self.account);
         ready.columns = columns;
-        ready.release.is_inherited |= adoptee.may_be_sent_since();
+        ready.release.is_inherited |= block.may_be_sent_since();
         let may_be_elsewhere = block.may_be_elsewhere(self.route) || is_unknown;
-        ready.rows_elsewhere = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
+        ready.rows_elsewhere = if may_be_elsewhere { block.rows() } else { only_copy.rows_elsewhere };
         if is_unknown {
             say_unknown(block);
         }
@@ -101,19 +101,20 @@ mod tests {
         blocks::buffers::Pool,
         ground::metrics::reference,
         volume::{
-            block_frames::tests::{Volume, stowed},
-            ready_block::Stowed,
+            block_frames::tests::{Volume, sealed},
+            ready_block::BlockWithFrames,
             spool::Note,
         },
     };
-    use sluice_ranges::Parts;
+    use sluice_ranges::RefusedParts;
     use std::time::Duration;
 
     /// A volume on which an earlier run has left the offsets from 20 to 30, and how far it was with them in parts.
-    async fn left_in_parts(volume: &Volume) -> (Spool, Parts) {
+    async fn left_in_parts(volume: &Volume) -> (Spool, RefusedParts) {
         let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
-        let Stowed { block, frames } = stowed(&pool, 20, false);
-        let parts = Parts { check: block.token.check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] };
+        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
+        let parts =
+            RefusedParts { check: block.token.check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] };
         spool.note(Note { token: block.token, range: block.range, parts: parts.clone() }).await;
         block.account.settled();
         spool.spill(&frames);
@@ -125,20 +126,20 @@ mod tests {
     }
 
     /// The parts that its only block is gone on with, and the rows that may be doubled. All of them are nowhere else.
-    async fn ready(spool: &Spool) -> (Option<Parts>, u64) {
+    async fn ready(spool: &Spool) -> (Option<RefusedParts>, u64) {
         let block = spool.left().take_all().remove(0);
         let columns = block.columns();
-        let found = Adoptee::new(block, InWriting { rows_elsewhere: 0, is_new: true });
+        let found = OnlyCopyBlock::new(block, InWriting { rows_elsewhere: 0, is_new: true });
         let metrics = Arc::new(reference::metrics());
-        let adopter = Adopter {
+        let sender = OnlyCopySender {
             spool: spool.clone(),
             account: RowAccount::default(),
             metrics: metrics.clone(),
             route: Route::new(1),
             tables: Tables { columns, shards: Vec::new() },
         };
-        let ready = adopter.ready(&found, &mut Fits::default()).await.unwrap();
-        ready.stowed.block.account.settled();
+        let ready = sender.ready(&found, &mut Fits::default()).await.unwrap();
+        ready.sealed.block.account.settled();
         (ready.release.parts, ready.rows_elsewhere)
     }
 

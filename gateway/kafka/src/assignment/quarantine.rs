@@ -10,7 +10,7 @@ use super::{Assignment, Owned};
 
 /// Whether a partition is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HeldBack {
+pub(super) enum Quarantine {
     /// No worker was told to read it yet: one that was told before to let it go would keep it.
     NotGiven,
     /// It is not.
@@ -22,22 +22,22 @@ pub(super) enum HeldBack {
 impl Assignment {
     /// Holds those back that have to be. What is open of them is given up, and read again: it would keep memory too.
     pub(super) fn hold_back(&mut self) {
-        let mut held_back = Vec::new();
+        let mut quarantine = Vec::new();
         for (id, owned) in self.owned.iter_mut().filter(|(_, owned)| is_to_be_held_back(owned)) {
-            owned.held_back = HeldBack::Yes;
+            owned.quarantine = Quarantine::Yes;
             tracing::info!(
                 partition = %id,
                 "the partition is not read further: a block of it waits for someone to act"
             );
             self.stopped.push((id.clone(), owned.generation));
-            held_back.push(id.clone());
+            quarantine.push(id.clone());
         }
-        self.recall(&held_back, false);
+        self.recall(&quarantine, false);
     }
 }
 
 /// Whether someone must act on a block of it. A plan without room is no reason: during an outage it has none for long, and what is read
 /// then still goes to the volume.
 fn is_to_be_held_back(owned: &Owned) -> bool {
-    owned.held_back == HeldBack::No && !owned.halted.is_empty()
+    owned.quarantine == Quarantine::No && !owned.halted.is_empty()
 }

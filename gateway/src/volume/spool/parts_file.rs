@@ -13,7 +13,7 @@
 //! Limits: one block of a process is sent in parts at a time; a file has some hundred bytes.
 
 use super::Written;
-use sluice_ranges::{METADATA_BYTES_MAX, OffsetRange, Parted, Parts, Plan, Rule, Token};
+use sluice_ranges::{METADATA_BYTES_MAX, OffsetRange, Parted, Plan, RefusedParts, Rule, Token};
 use sluice_spool::{
     Directory, Fatal, Files as _,
     whole_file::{self, DRAFT_SUFFIX},
@@ -34,14 +34,14 @@ pub struct Note {
     /// Its offsets.
     pub range: OffsetRange,
     /// The parts that were refused.
-    pub parts: Parts,
+    pub parts: RefusedParts,
 }
 
 /// The folder that they are in.
 #[derive(Debug)]
-pub(super) struct Notes(Directory);
+pub(super) struct PartsFile(Directory);
 
-impl Notes {
+impl PartsFile {
     /// Opens the folder, and removes what a crash has left half written.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let files = Directory::open(folder)?;
@@ -75,7 +75,7 @@ impl Notes {
 
     /// What was written down of the block of this token and range. Of one that is damaged nobody knows which of its parts are in: it is sent
     /// as if there were none, and the server tells its rows from those that it has only as far as it refuses them again.
-    pub fn read(&self, token: Token, range: OffsetRange) -> Result<Written<Parts>, Fatal> {
+    pub fn read(&self, token: Token, range: OffsetRange) -> Result<Written<RefusedParts>, Fatal> {
         Written::read(&self.0, &name_of(token), NOTE_BYTES_MAX, |text| {
             let plan = Plan::decode(range.first, text).ok()?;
             plan.parted.into_iter().find(|parted| parted.range == range).map(|parted| parted.parts)
@@ -108,8 +108,8 @@ mod tests {
         Token::of("c", &id, RANGE, Content::default())
     }
 
-    fn parts() -> Parts {
-        Parts { check: token().check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] }
+    fn parts() -> RefusedParts {
+        RefusedParts { check: token().check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] }
     }
 
     fn note() -> Note {
@@ -126,11 +126,11 @@ mod tests {
     fn a_note_is_read_as_it_was_written_and_goes_with_its_block() {
         let folder = std::env::temp_dir().join(format!("sluice-notes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let notes = Notes::open(&folder).unwrap();
+        let notes = PartsFile::open(&folder).unwrap();
         let token = token();
         assert_eq!(notes.read(token, RANGE).unwrap(), Written::Nothing);
         for height in [2, 1] {
-            let parts = Parts { height, ..parts() };
+            let parts = RefusedParts { height, ..parts() };
             assert!(notes.write(&Note { token, range: RANGE, parts: parts.clone() }).unwrap());
             assert_eq!(notes.read(token, RANGE).unwrap(), Written::Whole(parts));
         }
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn a_note_that_finds_no_room_leaves_what_was_written_before() {
         let volume = Volume::new("notes-full");
-        let notes = Notes::open(volume.path()).unwrap();
+        let notes = PartsFile::open(volume.path()).unwrap();
         assert!(notes.write(&note()).unwrap());
         fill(volume.path());
-        let next = Note { parts: Parts { height: 1, ..parts() }, ..note() };
+        let next = Note { parts: RefusedParts { height: 1, ..parts() }, ..note() };
         assert!(!notes.write(&next).unwrap());
         assert_eq!(notes.read(token(), RANGE).unwrap(), Written::Whole(parts()));
         assert_eq!(volume.files().len(), 1, "its draft is gone");
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn drafts_that_a_crash_has_left_are_removed_and_notes_are_not() {
         let volume = Volume::new("notes-drafts");
-        let notes = Notes::open(volume.path()).unwrap();
+        let notes = PartsFile::open(volume.path()).unwrap();
         assert!(notes.write(&note()).unwrap());
         for name in ["parts-a.new", "another.new"] {
             std::fs::write(volume.path().join(name), "half").unwrap();
         }
-        Notes::open(volume.path()).unwrap();
+        PartsFile::open(volume.path()).unwrap();
         let mut names: Vec<_> =
             volume.files().iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
         names.sort();
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_note_that_cannot_be_read_is_neither_none_nor_damaged() {
         let volume = Volume::new("notes-unread");
-        let notes = Notes::open(volume.path()).unwrap();
+        let notes = PartsFile::open(volume.path()).unwrap();
         std::fs::create_dir(volume.path().join(name_of(token()))).unwrap();
         let fatal = notes.read(token(), RANGE).unwrap_err();
         assert_eq!((fatal.action, fatal.file), ("read", name_of(token())));

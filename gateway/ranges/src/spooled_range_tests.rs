@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Now {
 
 /// A first run: ranges by size and by time, all of them planned; as many of them as `settled` says are settled, from the first on, and
 /// the group knows. Gives what it has kept and what is committed.
-fn first_run(settled: usize) -> (Vec<Kept>, (i64, String)) {
+fn first_run(settled: usize) -> (Vec<SpooledRange>, (i64, String)) {
     let committed = Committed { commit: None, begin: 0, log: LOG };
     let (mut ranges, mut cutter, _) =
         Ranges::assigned(Generation(1), &committed, SETTINGS, at(0)).expect("nothing is halted");
@@ -41,7 +41,7 @@ fn first_run(settled: usize) -> (Vec<Kept>, (i64, String)) {
         ranges.committed(Generation(1), CommitOutcome::Stored);
         stored = Some((commit.offset, commit.metadata));
     }
-    let kept = closed.iter().filter_map(Kept::of).collect();
+    let kept = closed.iter().filter_map(SpooledRange::of).collect();
     (kept, stored.expect("the first commit is made at once"))
 }
 
@@ -100,7 +100,7 @@ fn what_was_kept_behind_the_end_of_a_log_that_became_shorter_is_read_again() {
 fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
     let rule = Rule { messages: 10, ..RULE };
     let settings = Settings { rule, ..SETTINGS };
-    let parts = Parts { check: 5, rows: 10, height: 1, code: 469, refused: vec![0] };
+    let parts = RefusedParts { check: 5, rows: 10, height: 1, code: 469, refused: vec![0] };
     let parted = vec![Parted { range: OffsetRange { first: 20, next: 30 }, parts }];
     let plan = Plan {
         offset: 10,
@@ -116,7 +116,7 @@ fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
     };
     let metadata = plan.encode();
     let range = OffsetRange { first: 10, next: 20 };
-    let kept = [Kept { range, is_derivable: true, decided: 20, rule }];
+    let kept = [SpooledRange { range, is_derivable: true, decided: 20, rule }];
     let log = Log { start: 25, end: 100 };
     let committed = Committed { commit: Some((10, &metadata)), begin: 25, log };
     let (mut ranges, cutter, found, taken) =

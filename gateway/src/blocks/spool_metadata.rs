@@ -19,7 +19,7 @@
 //! Numbers are little-endian. A block without it, or with one of another version, is not gone on with: its messages are read again.
 
 use crate::blocks::message_rows::MessageRows;
-use sluice_ranges::{Kept, OffsetRange, Rule, Version};
+use sluice_ranges::{OffsetRange, Rule, SpooledRange, Version};
 use std::sync::Arc;
 
 /// The version that this program writes and reads.
@@ -30,22 +30,22 @@ const VERSION_ENQUEUED: u8 = 2;
 
 /// What is kept with a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passport {
+pub struct SpoolMetadata {
     /// The Kafka cluster's id.
     pub cluster: Arc<str>,
     /// Its range; `None` when it must not be gone on with.
-    pub kept: Option<Kept>,
+    pub kept: Option<SpooledRange>,
     /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).
     pub is_enqueued: bool,
 }
 
-impl Default for Passport {
+impl Default for SpoolMetadata {
     fn default() -> Self {
         Self { cluster: "".into(), kept: None, is_enqueued: false }
     }
 }
 
-impl Passport {
+impl SpoolMetadata {
     /// The bytes.
     pub fn encode(&self, messages: &MessageRows) -> Vec<u8> {
         let cluster_bytes = u16::try_from(self.cluster.len()).unwrap_or(0);
@@ -53,8 +53,9 @@ impl Passport {
         let kept = self.kept.filter(|_| cluster_bytes > 0);
         let is_derivable = kept.is_some_and(|kept| kept.is_derivable);
         let decided = kept.map_or(0, |kept| kept.decided);
-        let (version, rule_bytes, messages_max) =
-            kept.map_or((0, 0, 0), |Kept { rule, .. }| (rule.version.number(), rule.bytes, rule.messages));
+        let (version, rule_bytes, messages_max) = kept.map_or((0, 0, 0), |SpooledRange { rule, .. }| {
+            (rule.version.number(), rule.bytes, rule.messages)
+        });
         let version_written = if self.is_enqueued { VERSION_ENQUEUED } else { VERSION };
         let mut bytes = vec![version_written, u8::from(is_derivable)];
         bytes.extend_from_slice(&decided.to_le_bytes());
@@ -85,7 +86,7 @@ impl Passport {
             messages: u64::from_le_bytes(*messages),
         });
         let decided = i64::from_le_bytes(*decided);
-        let kept = rule.map(|rule| Kept { range, is_derivable: *is_derivable != 0, decided, rule });
+        let kept = rule.map(|rule| SpooledRange { range, is_derivable: *is_derivable != 0, decided, rule });
         let (cluster_bytes, rest) = rest.split_first_chunk()?;
         let (cluster, messages) = rest.split_at_checked(usize::from(u16::from_le_bytes(*cluster_bytes)))?;
         let cluster = std::str::from_utf8(cluster).ok()?.into();
@@ -101,21 +102,21 @@ mod tests {
     fn a_passport_is_read_as_it_was_written_and_another_version_is_not() {
         let range = OffsetRange { first: 5, next: 9 };
         let rule = Rule { version: Version::Before, bytes: 1 << 24, messages: 100_000 };
-        let kept = Kept { range, is_derivable: true, decided: 10, rule };
+        let kept = SpooledRange { range, is_derivable: true, decided: 10, rule };
         let cluster = "MkU3OEVBNTcwNTJENDM2Qk".into();
-        let passport = Passport { cluster, kept: Some(kept), is_enqueued: false };
+        let spool_metadata = SpoolMetadata { cluster, kept: Some(kept), is_enqueued: false };
         let messages = MessageRows::kept(vec![5, 6]);
-        let bytes = passport.encode(&messages);
-        assert_eq!(Passport::decode(&bytes, range), Some((passport.clone(), messages)));
-        assert!((0..51).all(|len| Passport::decode(&bytes[..len], range).is_none()));
-        assert_eq!(Passport::decode(&[&[3], &bytes[1..]].concat(), range), None);
-        let enqueued = Passport { is_enqueued: true, ..passport };
+        let bytes = spool_metadata.encode(&messages);
+        assert_eq!(SpoolMetadata::decode(&bytes, range), Some((spool_metadata.clone(), messages)));
+        assert!((0..51).all(|len| SpoolMetadata::decode(&bytes[..len], range).is_none()));
+        assert_eq!(SpoolMetadata::decode(&[&[3], &bytes[1..]].concat(), range), None);
+        let enqueued = SpoolMetadata { is_enqueued: true, ..spool_metadata };
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = enqueued.encode(&messages);
-        assert_eq!((bytes[0], Passport::decode(&bytes, range)), (2, Some((enqueued, messages))));
-        let none = Passport { kept: None, ..Passport::default() };
+        assert_eq!((bytes[0], SpoolMetadata::decode(&bytes, range)), (2, Some((enqueued, messages))));
+        let none = SpoolMetadata { kept: None, ..SpoolMetadata::default() };
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = none.encode(&messages);
-        assert_eq!(Passport::decode(&bytes, range), Some((none, messages)));
+        assert_eq!(SpoolMetadata::decode(&bytes, range), Some((none, messages)));
     }
 }

@@ -4,7 +4,7 @@
 //! Owner: the delivery task. Limits: every block holds chunks of the pool or a record on the queue volume, which bound them;
 //! releases that came before their block are bounded by the ranges in flight.
 //!
-//! Blocks come out in the order in which they were released, of each partition at most [`Held::new`]'s number at a time: a block that
+//! Blocks come out in the order in which they were released, of each partition at most [`BlockQueue::new`]'s number at a time: a block that
 //! is refused, and waits for someone to act, holds up blocks of its own partition at the most.
 
 use crate::{
@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 struct OfPartition {
     /// The latest generation that is over.
     forgotten: Option<Generation>,
-    blocks: BTreeMap<i64, Stowed>,
+    blocks: BTreeMap<i64, BlockWithFrames>,
     released: BTreeMap<i64, Release>,
     generations: BTreeMap<Generation, Arc<GenerationStatus>>,
     /// Blocks that may be sent, with their place among all of them.
@@ -55,7 +55,7 @@ pub struct Waiting {
 
 /// All blocks that wait.
 #[derive(Debug)]
-pub struct Held {
+pub struct BlockQueue {
     partitions: BTreeMap<PartitionId, OfPartition>,
     /// Blocks of one partition that are being sent at a time.
     sending_max: usize,
@@ -63,7 +63,7 @@ pub struct Held {
     releases: u64,
 }
 
-impl Held {
+impl BlockQueue {
     /// Nothing waits. Of each partition `sending_max` blocks are sent at a time.
     pub fn new(sending_max: usize) -> Self {
         Self { partitions: BTreeMap::new(), sending_max, releases: 0 }
@@ -71,13 +71,13 @@ impl Held {
 
     /// Takes a block in. Gives back those to be given up: this one when its generation is over.
     #[must_use]
-    pub fn block(&mut self, stowed: Stowed) -> Vec<Stowed> {
-        let of = self.partitions.entry(stowed.block.id.clone()).or_default();
-        if of.forgotten.is_some_and(|forgotten| stowed.block.generation <= forgotten) {
-            return vec![stowed];
+    pub fn block(&mut self, sealed: BlockWithFrames) -> Vec<BlockWithFrames> {
+        let of = self.partitions.entry(sealed.block.id.clone()).or_default();
+        if of.forgotten.is_some_and(|forgotten| sealed.block.generation <= forgotten) {
+            return vec![sealed];
         }
-        let first = stowed.block.range.first;
-        of.blocks.insert(first, stowed);
+        let first = sealed.block.range.first;
+        of.blocks.insert(first, sealed);
         if let Some(release) = of.released.remove(&first) {
             of.release(release, &mut self.releases);
         }
@@ -86,7 +86,7 @@ impl Held {
 
     /// Takes an order. Gives back the blocks to be given up.
     #[must_use]
-    pub fn order(&mut self, order: Order) -> Vec<Stowed> {
+    pub fn order(&mut self, order: Order) -> Vec<BlockWithFrames> {
         match order {
             Order::Send { id, generation, release } => {
                 let of = self.partitions.entry(id).or_default();
@@ -116,7 +116,7 @@ impl Held {
         let (_, ready) = of.ready.pop_front()?;
         of.sending += 1;
         of.sent.retain(|frames| frames.strong_count() > 0);
-        of.sent.push(Arc::downgrade(&ready.stowed.frames));
+        of.sent.push(Arc::downgrade(&ready.sealed.frames));
         Some(ready)
     }
 
@@ -146,7 +146,7 @@ impl Held {
     pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
         let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
         let new =
-            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.stowed.frames.become_only_copy()?)));
+            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.sealed.frames.become_only_copy()?)));
         new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
     }
 
@@ -160,12 +160,12 @@ impl Held {
         self.len() == 0
     }
 
-    fn forget(&mut self, id: &PartitionId, generation: Generation, is_leaving: bool) -> Vec<Stowed> {
+    fn forget(&mut self, id: &PartitionId, generation: Generation, is_leaving: bool) -> Vec<BlockWithFrames> {
         let Some(of) = self.partitions.get_mut(id) else { return Vec::new() };
         of.forgotten = of.forgotten.max(Some(generation));
-        let is_over = |stowed: &Stowed| stowed.block.generation <= generation;
-        let mut dropped: Vec<Stowed> =
-            of.blocks.extract_if(.., |_, stowed| is_over(stowed)).map(|(_, stowed)| stowed).collect();
+        let is_over = |sealed: &BlockWithFrames| sealed.block.generation <= generation;
+        let mut dropped: Vec<BlockWithFrames> =
+            of.blocks.extract_if(.., |_, sealed| is_over(sealed)).map(|(_, sealed)| sealed).collect();
         // A generation's releases are given before the next one begins.
         of.released.clear();
         while let Some(entry) = of.generations.first_entry().filter(|entry| *entry.key() <= generation) {
@@ -174,10 +174,10 @@ impl Held {
         let (over, ready): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| {
                 // The volume has the only copy of some: they are sent, whoever owns the partition.
-                is_over(&ready.stowed) && !ready.stowed.frames.is_only_copy()
+                is_over(&ready.sealed) && !ready.sealed.frames.is_only_copy()
             });
         of.ready = ready;
-        dropped.extend(over.into_iter().map(|(_, ready)| ready.stowed));
+        dropped.extend(over.into_iter().map(|(_, ready)| ready.sealed));
         dropped
     }
 }
@@ -191,22 +191,22 @@ impl OfPartition {
     }
 
     fn has_on_volume(&self) -> bool {
-        let ready = self.ready.iter().map(|(_, ready)| &ready.stowed);
-        self.blocks.values().chain(ready).any(|stowed| stowed.frames.is_on_volume())
+        let ready = self.ready.iter().map(|(_, ready)| &ready.sealed);
+        self.blocks.values().chain(ready).any(|sealed| sealed.frames.is_on_volume())
             || self.sent.iter().filter_map(Weak::upgrade).any(|frames| frames.is_on_volume())
     }
 
     /// The block of a range may be sent now; it may be still on its way here.
     fn release(&mut self, release: Release, releases: &mut u64) {
-        let Some(stowed) = self.blocks.remove(&release.range.first) else {
+        let Some(sealed) = self.blocks.remove(&release.range.first) else {
             self.released.insert(release.range.first, release);
             return;
         };
-        let generation = self.generations.entry(stowed.block.generation).or_default().clone();
+        let generation = self.generations.entry(sealed.block.generation).or_default().clone();
         *releases += 1;
-        stowed.frames.release(release.routing_epoch);
+        sealed.frames.release(release.routing_epoch);
         self.ready
-            .push_back((*releases, Ready { stowed, release, generation, columns: None, rows_elsewhere: 0 }));
+            .push_back((*releases, Ready { sealed, release, generation, columns: None, rows_elsewhere: 0 }));
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         PartitionId { topic: "spans".into(), partition }
     }
 
-    fn of(partition: i32, generation: u64, first: i64) -> Stowed {
+    fn of(partition: i32, generation: u64, first: i64) -> BlockWithFrames {
         let range = OffsetRange { first, next: first + 10 };
         let id = id(partition);
         let mut block = Block {
@@ -235,13 +235,13 @@ mod tests {
             frames: Vec::new(),
             bytes: 0,
             span_end_nanos_max: 0,
-            passport: crate::blocks::passport::Passport::default(),
+            spool_metadata: crate::blocks::spool_metadata::SpoolMetadata::default(),
         };
         let frames = BlockFrames::of(&mut block, 0);
-        Stowed { block, frames }
+        BlockWithFrames { block, frames }
     }
 
-    fn block(generation: u64, first: i64) -> Stowed {
+    fn block(generation: u64, first: i64) -> BlockWithFrames {
         of(3, generation, first)
     }
 
@@ -264,102 +264,102 @@ mod tests {
         Order::Forget { id: id(3), generation: Generation(generation), is_leaving: false }
     }
 
-    fn next(held: &mut Held) -> Option<i64> {
-        held.pop().map(|ready| ready.stowed.block.range.first)
+    fn next(queue: &mut BlockQueue) -> Option<i64> {
+        queue.pop().map(|ready| ready.sealed.block.range.first)
     }
 
     #[test]
     fn a_block_waits_for_its_release_and_a_release_for_its_block() {
-        let mut held = Held::new(9);
-        assert!(held.block(block(1, 0)).is_empty());
-        assert_eq!(next(&mut held), None);
-        assert!(held.order(send(1, 10)).is_empty());
-        assert!(held.order(send(1, 0)).is_empty());
-        assert_eq!(next(&mut held), Some(0));
-        assert!(held.block(block(1, 10)).is_empty());
-        assert_eq!(next(&mut held), Some(10));
-        assert_eq!(next(&mut held), None);
-        assert!(held.is_empty());
+        let mut queue = BlockQueue::new(9);
+        assert!(queue.block(block(1, 0)).is_empty());
+        assert_eq!(next(&mut queue), None);
+        assert!(queue.order(send(1, 10)).is_empty());
+        assert!(queue.order(send(1, 0)).is_empty());
+        assert_eq!(next(&mut queue), Some(0));
+        assert!(queue.block(block(1, 10)).is_empty());
+        assert_eq!(next(&mut queue), Some(10));
+        assert_eq!(next(&mut queue), None);
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn a_generation_that_is_over_sends_nothing_more() {
-        let mut held = Held::new(9);
-        assert!(held.block(block(1, 0)).is_empty());
-        assert!(held.order(send(1, 0)).is_empty());
-        let generation = held.pop().unwrap().generation;
-        assert!(held.block(block(1, 10)).is_empty());
-        assert!(held.block(block(1, 20)).is_empty());
-        assert!(held.order(send(1, 20)).is_empty());
-        assert_eq!(held.order(forget(1)).len(), 2);
+        let mut queue = BlockQueue::new(9);
+        assert!(queue.block(block(1, 0)).is_empty());
+        assert!(queue.order(send(1, 0)).is_empty());
+        let generation = queue.pop().unwrap().generation;
+        assert!(queue.block(block(1, 10)).is_empty());
+        assert!(queue.block(block(1, 20)).is_empty());
+        assert!(queue.order(send(1, 20)).is_empty());
+        assert_eq!(queue.order(forget(1)).len(), 2);
         assert!(generation.is_over());
-        assert_eq!(next(&mut held), None);
-        assert_eq!(held.block(block(1, 30)).len(), 1, "a late one is dropped too");
-        assert!(held.order(send(1, 30)).is_empty());
-        assert!(held.block(block(2, 10)).is_empty());
-        assert!(held.order(send(2, 10)).is_empty());
-        let begun = held.pop().unwrap();
-        assert_eq!((begun.stowed.block.range.first, begun.generation.is_over()), (10, false));
+        assert_eq!(next(&mut queue), None);
+        assert_eq!(queue.block(block(1, 30)).len(), 1, "a late one is dropped too");
+        assert!(queue.order(send(1, 30)).is_empty());
+        assert!(queue.block(block(2, 10)).is_empty());
+        assert!(queue.order(send(2, 10)).is_empty());
+        let begun = queue.pop().unwrap();
+        assert_eq!((begun.sealed.block.range.first, begun.generation.is_over()), (10, false));
     }
 
     #[test]
     fn an_only_copy_is_sent_after_its_generation_is_over() {
-        let mut held = Held::new(9);
+        let mut queue = BlockQueue::new(9);
         let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
         for first in [0, 10] {
-            let stowed = block(1, first);
+            let sealed = block(1, first);
             let frames = BlockFrames::left(id_of(u32::try_from(first).unwrap()), false, true);
-            assert!(held.block(Stowed { frames, ..stowed }).is_empty());
+            assert!(queue.block(BlockWithFrames { frames, ..sealed }).is_empty());
         }
-        assert!(held.become_only_copies().is_empty(), "their ranges may not be sent yet");
-        assert!(held.order(send(1, 0)).is_empty());
+        assert!(queue.become_only_copies().is_empty(), "their ranges may not be sent yet");
+        assert!(queue.order(send(1, 0)).is_empty());
         let range = OffsetRange { first: 0, next: 10 };
         let enqueuing = Enqueuing { id: id(3), generation: Generation(1), range, is_inherited: false };
-        assert_eq!(held.become_only_copies(), [Enqueued { enqueuing, record: id_of(0) }]);
-        assert!(held.become_only_copies().is_empty());
-        assert!(held.order(send(1, 10)).is_empty());
-        assert_eq!(held.order(forget(1)).len(), 1, "the other one is read again");
-        let ready = held.pop().unwrap();
-        assert_eq!((ready.stowed.block.range, ready.generation.is_over()), (range, true));
-        assert!(held.is_empty());
+        assert_eq!(queue.become_only_copies(), [Enqueued { enqueuing, record: id_of(0) }]);
+        assert!(queue.become_only_copies().is_empty());
+        assert!(queue.order(send(1, 10)).is_empty());
+        assert_eq!(queue.order(forget(1)).len(), 1, "the other one is read again");
+        let ready = queue.pop().unwrap();
+        assert_eq!((ready.sealed.block.range, ready.generation.is_over()), (range, true));
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn what_waits_for_someone_to_act_does_not_wait_for_its_sink() {
-        let mut held = Held::new(2);
+        let mut queue = BlockQueue::new(2);
         let on_volume = |first: i64| {
             let id = sluice_spool::BlockId { segment: 1, ordinal: u32::try_from(first).unwrap() };
-            Stowed { frames: BlockFrames::left(id, false, false), ..block(1, first) }
+            BlockWithFrames { frames: BlockFrames::left(id, false, false), ..block(1, first) }
         };
         for first in [0, 10, 20] {
-            assert!(held.block(on_volume(first)).is_empty());
-            assert!(held.order(send(1, first)).is_empty());
+            assert!(queue.block(on_volume(first)).is_empty());
+            assert!(queue.order(send(1, first)).is_empty());
         }
-        let waits = |held: &Held| held.waiting().map(|(_, waiting)| waiting).collect::<Vec<_>>();
-        assert_eq!(waits(&held), [Waiting { for_turn: true, on_volume: true }]);
-        let sending = [held.pop().unwrap(), held.pop().unwrap()];
+        let waits = |queue: &BlockQueue| queue.waiting().map(|(_, waiting)| waiting).collect::<Vec<_>>();
+        assert_eq!(waits(&queue), [Waiting { for_turn: true, on_volume: true }]);
+        let sending = [queue.pop().unwrap(), queue.pop().unwrap()];
         let _one = Halting::of(&sending[0].generation);
-        assert_eq!(waits(&held), [Waiting { for_turn: true, on_volume: true }], "the other one goes on");
+        assert_eq!(waits(&queue), [Waiting { for_turn: true, on_volume: true }], "the other one goes on");
         let other = Halting::of(&sending[1].generation);
-        assert_eq!(waits(&held), []);
-        assert!(held.block(of(2, 1, 500)).is_empty());
-        assert_eq!(waits(&held), [Waiting { for_turn: false, on_volume: false }], "of the other partition");
+        assert_eq!(waits(&queue), []);
+        assert!(queue.block(of(2, 1, 500)).is_empty());
+        assert_eq!(waits(&queue), [Waiting { for_turn: false, on_volume: false }], "of the other partition");
         drop((other, sending));
-        assert_eq!(waits(&held).len(), 2);
+        assert_eq!(waits(&queue).len(), 2);
     }
 
     #[test]
     fn the_oldest_go_first_and_no_partition_takes_all_places() {
-        let mut held = Held::new(2);
+        let mut queue = BlockQueue::new(2);
         for first in [0, 10, 20] {
-            assert!(held.block(of(1, 1, first)).is_empty());
-            assert!(held.order(send_of(1, 1, first)).is_empty());
+            assert!(queue.block(of(1, 1, first)).is_empty());
+            assert!(queue.order(send_of(1, 1, first)).is_empty());
         }
-        assert!(held.block(of(2, 1, 500)).is_empty());
-        assert!(held.order(send_of(2, 1, 500)).is_empty());
-        assert_eq!([next(&mut held), next(&mut held), next(&mut held)], [Some(0), Some(10), Some(500)]);
-        assert_eq!((next(&mut held), held.len()), (None, 1), "the third of the first partition waits");
-        held.done(&id(1));
-        assert_eq!(next(&mut held), Some(20));
+        assert!(queue.block(of(2, 1, 500)).is_empty());
+        assert!(queue.order(send_of(2, 1, 500)).is_empty());
+        assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(10), Some(500)]);
+        assert_eq!((next(&mut queue), queue.len()), (None, 1), "the third of the first partition waits");
+        queue.done(&id(1));
+        assert_eq!(next(&mut queue), Some(20));
     }
 }

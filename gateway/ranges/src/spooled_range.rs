@@ -23,7 +23,7 @@ use crate::OffsetRange;
 
 /// A range whose block was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct SpooledRange {
     /// Its offsets.
     pub range: OffsetRange,
     /// Whether its end follows from the rule, or was in the plan that its reader found.
@@ -34,7 +34,7 @@ pub struct Kept {
     pub rule: Rule,
 }
 
-impl Kept {
+impl SpooledRange {
     /// Of a range that has ended. `None` when an owner before may have sent a longer one: whoever reads it again may know better.
     pub fn of(closed: &Closed) -> Option<Self> {
         let Closed { range, cut, decided, rule, .. } = *closed;
@@ -67,13 +67,13 @@ impl Kept {
 }
 
 /// Those of these, in the order of the log, that begin at the committed offset or behind it.
-pub(super) fn not_committed(offset: Option<i64>, kept: &[Kept]) -> &[Kept] {
-    let is_committed = |kept: &Kept| offset.is_some_and(|offset| kept.range.first < offset);
+pub(super) fn not_committed(offset: Option<i64>, kept: &[SpooledRange]) -> &[SpooledRange] {
+    let is_committed = |kept: &SpooledRange| offset.is_some_and(|offset| kept.range.first < offset);
     &kept[kept.partition_point(is_committed)..]
 }
 
 /// How many of these, from the first on, a new owner may take over.
-pub(super) fn taken_over(beginning: &Beginning, kept: &[Kept]) -> usize {
+pub(super) fn taken_over(beginning: &Beginning, kept: &[SpooledRange]) -> usize {
     if beginning.switches {
         return 0;
     }
@@ -94,8 +94,8 @@ mod tests {
 
     const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
 
-    fn kept(first: i64, next: i64, is_derivable: bool) -> Kept {
-        Kept { range: OffsetRange { first, next }, is_derivable, decided: next, rule: RULE }
+    fn kept(first: i64, next: i64, is_derivable: bool) -> SpooledRange {
+        SpooledRange { range: OffsetRange { first, next }, is_derivable, decided: next, rule: RULE }
     }
 
     fn beginning(planned: &[i64], horizon: i64) -> Beginning {
@@ -136,6 +136,6 @@ mod tests {
         assert_eq!(taken_over(&Beginning { first: 15, ..beginning(&[], 30) }, &all), 0);
         assert_eq!(taken_over(&Beginning { switches: true, ..beginning(&[], 30) }, &all), 0);
         let rule = Rule { bytes: 99, ..RULE };
-        assert_eq!(taken_over(&beginning(&[], 30), &[Kept { rule, ..all[0] }]), 0);
+        assert_eq!(taken_over(&beginning(&[], 30), &[SpooledRange { rule, ..all[0] }]), 0);
     }
 }

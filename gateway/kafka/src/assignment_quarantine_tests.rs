@@ -47,7 +47,7 @@ fn a_partition_with_a_halted_block_gives_its_turn_up_alone_and_begins_anew_once_
     assignment.tend(&stats);
     assert!(let_go(&told).is_empty(), "nobody has it yet");
     commit(&mut assignment);
-    assignment.owned.get_mut(&id(0)).unwrap().held_back = HeldBack::No;
+    assignment.owned.get_mut(&id(0)).unwrap().quarantine = Quarantine::No;
     for _ in 0..2 {
         assignment.tend(&stats);
     }

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 
 /// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
 #[derive(Debug)]
-pub struct Standing {
+pub struct GuaranteeState {
     metrics: GuaranteeMetrics,
     known: Mutex<Known>,
     /// Told when a shard's servers are to be asked at once.
@@ -52,7 +52,7 @@ struct OfShard {
     forgotten: Option<(Duration, Reason)>,
 }
 
-impl Standing {
+impl GuaranteeState {
     /// Nothing is known about the sink's shards, of which there are so many, and `beside` is what is known otherwise.
     pub fn new(metrics: GuaranteeMetrics, shards: usize, beside: impl IntoIterator<Item = Reason>) -> Self {
         let known = Known {

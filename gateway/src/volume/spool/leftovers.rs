@@ -14,16 +14,16 @@
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
 
 use crate::{
-    blocks::{block::Block, message_rows::MessageRows, passport::Passport},
+    blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
     ground::{account::RowAccount, route::Route},
     volume::{
         block_frames::BlockFrames,
-        only_copy::{Logs, Subject, Whereabouts},
-        ready_block::{Ready, Stowed},
+        only_copy::{BlockFacts, Logs, RowLocation},
+        ready_block::{BlockWithFrames, Ready},
         spool::{Ended, Missing, Spool},
     },
 };
-use sluice_ranges::{Generation, Kept, OffsetRange, PartitionId, Parts, Release, Token};
+use sluice_ranges::{Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange, Token};
 use sluice_spool::{
     BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
 };
@@ -51,7 +51,7 @@ pub struct LeftBlock {
     /// Whether Kafka had its messages when its partition was about to begin here in front of them: then they are read again.
     is_read_again: bool,
     relied_on: Option<bool>,
-    passport: Option<Passport>,
+    spool_metadata: Option<SpoolMetadata>,
 }
 
 /// That a block is the only copy of its rows, as the volume has it in writing.
@@ -101,12 +101,12 @@ impl Kinds {
 
 /// What was left, behind a lock.
 #[derive(Clone)]
-pub struct Left {
+pub struct Leftovers {
     kinds: Arc<Mutex<Kinds>>,
     since: Instant,
 }
 
-impl Left {
+impl Leftovers {
     /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
     pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Result<Self, Fatal> {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
@@ -160,7 +160,7 @@ impl Left {
         (id, generation): (&PartitionId, Generation),
         cluster: &str,
         columns: u64,
-    ) -> Vec<Kept> {
+    ) -> Vec<SpooledRange> {
         let mut kinds = self.lock();
         kinds.give_back(id);
         let mut kept = Vec::new();
@@ -194,7 +194,7 @@ impl Left {
         (generation, ranges): (Generation, &[OffsetRange]),
         account: &RowAccount,
         spool: &Spool,
-    ) -> Vec<Stowed> {
+    ) -> Vec<BlockWithFrames> {
         let mut kinds = self.lock();
         if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation > generation) {
             return Vec::new();
@@ -210,10 +210,10 @@ impl Left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
             let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
             let is_wanted = wanted.get(&range.first) == Some(&range);
-            match (block.passport.clone(), known) {
-                (Some(passport), Some(known)) if is_wanted => {
+            match (block.spool_metadata.clone(), known) {
+                (Some(spool_metadata), Some(known)) if is_wanted => {
                     wanted.remove(&range.first);
-                    taken.push(stowed(&block, (id, generation), (known, passport), account));
+                    taken.push(sealed(&block, (id, generation), (known, spool_metadata), account));
                 }
                 // Asked by now, Kafka may say that it is committed: because this generation has read and inserted its messages.
                 _ if block.is_read_again => dropped.push(block.id),
@@ -250,7 +250,7 @@ impl Left {
         let Kinds { of, reserved, .. } = &mut *kinds;
         let reserved = reserved.get_mut(id).map(|reserved| &mut reserved.blocks);
         for block in of.get_mut(id).into_iter().chain(reserved).flatten() {
-            block.is_read_again = logs.whereabouts(block) == Whereabouts::InKafka;
+            block.is_read_again = logs.row_location(block) == RowLocation::InKafka;
         }
     }
 
@@ -315,24 +315,25 @@ impl LeftBlock {
             Err(BodyError::Failed(fatal)) => return Err(fatal),
         };
         let range = OffsetRange { first: header.first, next: header.next };
-        let (passport, messages) = Passport::decode(&metadata, range).filter(|_| is_read).unzip();
+        let (spool_metadata, messages) = SpoolMetadata::decode(&metadata, range).filter(|_| is_read).unzip();
         let Held { id, sent, appended_ms, relied_on, .. } = *held;
         let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
         let is_read_again = false;
         let block =
-            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, passport };
+            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, spool_metadata };
         Ok(Some((block, messages)))
     }
 
     /// Whether this program knows what is kept with it.
     pub(super) fn has_passport(&self) -> bool {
-        self.passport.is_some()
+        self.spool_metadata.is_some()
     }
 
     /// Its range, if it can be gone on with: of the log of this cluster, encoded for these columns.
-    fn kept(&self, cluster: &str, columns: u64) -> Option<Kept> {
-        let passport = self.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
-        passport.kept.filter(|_| self.head.columns == columns && self.token().is_some())
+    fn kept(&self, cluster: &str, columns: u64) -> Option<SpooledRange> {
+        let spool_metadata =
+            self.spool_metadata.as_ref().filter(|spool_metadata| *spool_metadata.cluster == *cluster)?;
+        spool_metadata.kept.filter(|_| self.head.columns == columns && self.token().is_some())
     }
 
     /// Set where it was written down that it is the only copy of its rows.
@@ -372,7 +373,10 @@ impl LeftBlock {
 
     /// The cluster that its messages were read from, if that is known.
     pub fn cluster(&self) -> Option<&str> {
-        self.passport.as_ref().map(|passport| &*passport.cluster).filter(|cluster| !cluster.is_empty())
+        self.spool_metadata
+            .as_ref()
+            .map(|spool_metadata| &*spool_metadata.cluster)
+            .filter(|cluster| !cluster.is_empty())
     }
 
     /// What the server knows it by; `None` for a token that is none of ours.
@@ -383,12 +387,14 @@ impl LeftBlock {
     /// Whether its offsets may be committed while it is on the volume.
     pub fn is_enqueued(&self) -> bool {
         // What is kept with it may be another version's.
-        self.passport.as_ref().map_or(self.relied_on == Some(true), |passport| passport.is_enqueued)
+        self.spool_metadata
+            .as_ref()
+            .map_or(self.relied_on == Some(true), |spool_metadata| spool_metadata.is_enqueued)
     }
 
     /// What is asked about it.
-    pub fn subject(&self) -> Subject<'_> {
-        Subject { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
+    pub fn subject(&self) -> BlockFacts<'_> {
+        BlockFacts { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
     }
 
     /// Whether it may be on another shard than it goes to now: it may have been sent, and nobody has written down where to.
@@ -404,21 +410,24 @@ impl LeftBlock {
 
     /// Whether its end follows from the log alone.
     pub fn is_derivable(&self) -> bool {
-        self.passport.as_ref().and_then(|passport| passport.kept).is_some_and(|kept| kept.is_derivable)
+        self.spool_metadata
+            .as_ref()
+            .and_then(|spool_metadata| spool_metadata.kept)
+            .is_some_and(|kept| kept.is_derivable)
     }
 
     /// To be inserted whoever owns its partition, since nobody reads its messages again; `parts` says how far it is if it was sent in
     /// parts before.
     pub fn only_copy(
         &self,
-        (token, parts): (Token, Option<Parts>),
+        (token, parts): (Token, Option<RefusedParts>),
         route: Route,
         account: &RowAccount,
     ) -> Ready {
-        let passport = self.passport.clone().unwrap_or_default();
+        let spool_metadata = self.spool_metadata.clone().unwrap_or_default();
         // No generation of a partition has this number.
-        let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
-        let stowed = Stowed { frames: BlockFrames::only_copy(self.id, self.is_marked()), ..stowed };
+        let sealed = sealed(self, (&self.partition(), Generation(0)), (token, spool_metadata), account);
+        let sealed = BlockWithFrames { frames: BlockFrames::only_copy(self.id, self.is_marked()), ..sealed };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
             // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
@@ -433,7 +442,7 @@ impl LeftBlock {
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
         };
-        Ready { stowed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
+        Ready { sealed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
     }
 }
 
@@ -446,12 +455,12 @@ impl LeftBlock {
     }
 }
 
-fn stowed(
+fn sealed(
     left: &LeftBlock,
     (id, generation): (&PartitionId, Generation),
-    (token, passport): (Token, Passport),
+    (token, spool_metadata): (Token, SpoolMetadata),
     account: &RowAccount,
-) -> Stowed {
+) -> BlockWithFrames {
     let LeftBlock { id: record, head, sent, .. } = left;
     let mut open = account.open();
     // An earlier run has walked them.
@@ -469,7 +478,7 @@ fn stowed(
         frames: Vec::new(),
         bytes: 0,
         span_end_nanos_max: head.span_end_nanos_max,
-        passport,
+        spool_metadata,
     };
-    Stowed { block, frames: BlockFrames::left(*record, sent.is_marked(), left.is_enqueued()) }
+    BlockWithFrames { block, frames: BlockFrames::left(*record, sent.is_marked(), left.is_enqueued()) }
 }
