@@ -1,4 +1,4 @@
-{{/* Name of all objects of one release. That of a Service begins with a letter and has no dot. */}}
+{{/* Name of all objects of one release. The name of a Service begins with a letter and has no dot. */}}
 {{- define "sluice.name" -}}
 {{- if not (regexMatch "^[a-z][-a-z0-9]*$" .Release.Name) -}}
 {{- fail (printf "the release cannot be called %q: its Service is named after it, of a-z, 0-9 and '-', with a letter first" .Release.Name) -}}
@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Labels that never change: selectors are made of them. */}}
+{{/* Labels that never change, because selectors use them. */}}
 {{- define "sluice.selectorLabels" -}}
 app.kubernetes.io/name: sluice-operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -38,11 +38,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-What the operator does in the namespaces that it looks after, and nothing else. Kept in one place for the ClusterRole and
-the Roles. Objects that are never deleted by the operator (they go with their TracePipeline) have no `delete`.
+The operator's rights in the namespaces that it manages. One definition for the ClusterRole and the Roles. Objects that the operator never
+deletes, because Kubernetes deletes them with their TracePipeline, have no `delete`.
 */}}
 {{- define "sluice.rules" -}}
-# `patch` for the finalizer by which a pipeline is held until its gateways are drained; nothing of its spec is ever written.
+# `patch` is for the finalizer that holds a pipeline until its gateways are drained. The operator never writes a spec.
 - apiGroups: [sluice.dev]
   resources: [tracepipelines]
   verbs: [get, list, watch, patch]
@@ -52,18 +52,18 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [sluice.dev]
   resources: [tracepipelines/status]
   verbs: [patch]
-# The StatefulSet is deleted, without its pods, when volumes have grown: what it makes claims from cannot be changed.
+# After volumes have grown, the operator deletes the StatefulSet without its pods, because volumeClaimTemplates are immutable.
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# Queue volumes: `patch` for their size, the mark of those that are drained, and to take the StatefulSet out of the owners of those that
-# are to outlive it; they, those whose gateway is seen to be empty when another volume takes their place or its pipeline is deleted, and
-# claims that never had a volume are all that is deleted.
+# Queue volumes. `patch` is for their size, for the label of drained ones, and to remove the StatefulSet from the owners of volumes that stay.
+# The operator deletes a claim in three cases: a Job has drained it; its gateway reported that it is empty, when the volume is replaced or
+# the pipeline deleted; or it never had a volume.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]
-# None of them is deleted: that right is asked for, by the admission plugin OwnerReferencesPermissionEnforcement, of whoever changes the
-# owners of an object, as when a pipeline's objects are left to themselves and when another takes them over.
+# The operator never deletes these objects. The admission plugin OwnerReferencesPermissionEnforcement requires `delete` to change the owners of an
+# object. The operator changes owners when a pipeline is orphaned and when another pipeline takes its objects over.
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
@@ -73,45 +73,43 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
-# Of a kind that the cluster may not have: it comes with the Prometheus operator.
+# This kind exists only if the Prometheus operator's CRDs are installed.
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]
   verbs: [get, create, patch, delete]
-# Configs and schema Jobs are named by their content, so old ones are left behind by each change; Jobs that drain volumes end.
+# Configs and schema Jobs are named by their content, so each change leaves an old one to delete. Jobs that drain volumes end.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# Why a gateway or a schema Job does not come up is written in its pods. One that Kubernetes leaves broken with a revision that
-# nobody means any more is deleted, so that it comes back; so is one that is empty and gets a new volume. Until its process is seen
-# to have ended without writing anything more, a finalizer keeps its name from the next one: patch.
+# Pods show why a gateway or a schema Job does not start. The operator deletes pods that are stuck on an obsolete revision, and a drained
+# pod whose volume is replaced. `patch` is for a finalizer: it keeps the pod's name until its process has ended without writing any more.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, patch, delete]
-# With gateway.resources.resize: InPlace, more memory for the pod of a gateway that was killed for it.
+# With gateway.resources.resize: InPlace, the operator gives more memory to the pod of an OOM-killed gateway.
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
-# Whether a named Secret exists and has its keys. Kubernetes cannot grant the metadata alone; set watchNamespaces to keep
-# this right out of other namespaces.
+# The operator checks that a named Secret exists and has its keys. Kubernetes cannot grant access to metadata only. Set watchNamespaces to
+# limit this right to some namespaces.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
-# Why the pods of a StatefulSet are not made (a quota, a rule of the namespace) is said in its events and nowhere else.
+# Only the events of a StatefulSet say why its pods are not created (a quota, a rule of the namespace).
 - apiGroups: [""]
   resources: [events]
   verbs: [list]
 {{- end }}
 
 {{/*
-What the operator does beside namespaces, whichever it looks after. With `clusterRole.tracePipelines` a namespace that is deleted,
-which takes the operator's Role in it along, does not wait for ever for its pipelines to be let go; it is a right to pipelines
-elsewhere, too.
+The operator's rights outside namespaces. When a namespace is deleted, Kubernetes deletes the operator's Role in it. With
+`clusterRole.tracePipelines` the operator can still remove the finalizers of its pipelines. It is a right to the pipelines of all namespaces.
 */}}
 {{- define "sluice.clusterRules" -}}
 {{- if and .Values.watchNamespaces .Values.clusterRole.tracePipelines }}
@@ -119,7 +117,7 @@ elsewhere, too.
   resources: [tracepipelines]
   verbs: [get, list, watch, patch]
 {{- end }}
-# Whether the storage class that a pipeline names exists, and whether it lets volumes grow.
+# The operator checks that the StorageClass of a pipeline exists and whether it allows volume expansion.
 - apiGroups: [storage.k8s.io]
   resources: [storageclasses]
   verbs: [get]
