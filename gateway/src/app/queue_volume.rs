@@ -3,7 +3,7 @@
 //! Owner: the main thread, which claims and opens it once.
 
 use super::Event;
-use crate::{admin::health::Status, app::queue_volume::AFTER_ENQUEUE, volume::spool::Spool};
+use crate::{admin::health::Status, volume::spool::Spool};
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender};
 use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};

@@ -1,6 +1,7 @@
 //! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
 
 use crate::{
+    app::queue_volume::AFTER_ENQUEUE,
     guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
     table::sink::{self, Sink, shards},
 };

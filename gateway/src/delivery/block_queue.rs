@@ -8,25 +8,18 @@
 //! is refused, and waits for someone to act, holds up blocks of its own partition at the most.
 
 use crate::{
-    blocks::block::Block,
     delivery::enqueue::{Enqueued, Enqueuing},
     volume::{
         block_frames::BlockFrames,
-        spool::{Ended, Spool},
+        ready_block::{BlockWithFrames, GenerationStatus, Ready},
     },
 };
-use sluice_clickhouse::column::TableColumns;
 use sluice_kafka::Order;
 use sluice_ranges::{Generation, PartitionId, Release};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, Weak},
 };
-use tokio::sync::Notify;
 
 /// One partition's blocks, by the first offset of their range.
 #[derive(Debug, Default)]
@@ -185,8 +178,7 @@ impl BlockQueue {
 impl OfPartition {
     /// Whether everything that is being sent of it waits for someone to act.
     fn is_halted(&self) -> bool {
-        let halted: usize =
-            self.generations.values().map(|generation| generation.halted.load(Ordering::Relaxed)).sum();
+        let halted: usize = self.generations.values().map(|generation| generation.halted()).sum();
         halted > 0 && halted >= self.sending
     }
 
@@ -213,7 +205,11 @@ impl OfPartition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{blocks::message_rows::MessageRows, ground::account::RowAccount};
+    use crate::{
+        blocks::{block::Block, message_rows::MessageRows},
+        ground::account::RowAccount,
+        volume::ready_block::Halting,
+    };
     use sluice_ranges::{Content, OffsetRange, Token};
 
     fn id(partition: i32) -> PartitionId {

@@ -25,6 +25,7 @@
 use crate::{
     delivery::retry::{self, Pace},
     guarantee::OUTDATED_AFTER,
+    table::table_watch::Described,
 };
 use sluice_clickhouse::{
     fate::Fate,

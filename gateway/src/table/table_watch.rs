@@ -14,10 +14,7 @@
 
 use crate::{
     ground::metrics::Metrics,
-    table::{
-        sink::{Error, Sink},
-        table_watch::Described,
-    },
+    table::sink::{Error, Sink},
 };
 use sluice_clickhouse::column::TableColumns;
 use std::{

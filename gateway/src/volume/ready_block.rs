@@ -48,6 +48,11 @@ impl Drop for Halting {
 }
 
 impl GenerationStatus {
+    /// Blocks of it that wait for someone to act.
+    pub fn halted(&self) -> usize {
+        self.halted.load(Ordering::Relaxed)
+    }
+
     /// Whether another owner has the partition.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)

@@ -30,8 +30,8 @@ mod written;
 pub use body::{Record, Unreadable};
 pub use leftovers::{InWriting, LeftBlock, Leftovers};
 pub use missing::Missing;
-pub use notes::Note;
 pub use numbers::{Numbers, Usage};
+pub use parts_file::Note;
 pub use written::Written;
 
 use crate::{

@@ -72,7 +72,7 @@ impl OnlyCopySender {
         let is_unknown = noted.is_damaged();
         let mut ready = block.only_copy((token, noted.whole()), self.route, &self.account);
         ready.columns = columns;
-        ready.release.is_inherited |= block.may_be_sent_since();
+        ready.release.is_inherited |= only_copy.may_be_sent_since();
         let may_be_elsewhere = block.may_be_elsewhere(self.route) || is_unknown;
         ready.rows_elsewhere = if may_be_elsewhere { block.rows() } else { only_copy.rows_elsewhere };
         if is_unknown {
