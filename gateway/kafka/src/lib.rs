@@ -21,36 +21,10 @@
 //!
 //! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
-mod admin_call;
-mod arrivals;
-mod assignment;
-pub mod clock;
-mod cluster;
-mod committer;
-mod consumer;
 pub mod dead_letter;
-mod first_seen;
-mod inspection;
-mod log_reader;
-mod membership;
-mod new_topic;
-mod open_transactions;
-mod oversize;
-mod partition;
-mod past;
-mod probe;
-mod rebalancing;
-mod refusal;
-mod rest;
-pub mod retention;
-mod security;
-mod settings;
-mod stats;
-mod topic_descriptions;
-mod topic_limits;
-mod topic_reader;
-mod turns;
-pub mod watchdog;
+mod ground;
+mod group;
+mod questions;
 
 // The C files beside this one are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with its
 // headers. What the functions do must be read again for every version; the faults `oversized-*`, `foreign-metadata`, `heartbeat-lost`,
@@ -58,20 +32,23 @@ pub mod watchdog;
 const _: () =
     assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 
-pub use arrivals::KeptRanges;
-pub use assignment::{OrderSink, TopicMadeAnew};
-pub use committer::{BeforeBegin, Beginning};
-pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
-pub use membership::{Drain, Phase, Stop};
-pub use open_transactions::{OPEN_MAX, OpenTransaction};
-pub use oversize::batch_warning;
-pub use partition::{Order, Ownership, Partition, PartitionQueue, PlanStored, Renew, Report};
-pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
+pub use ground::clock;
+pub use ground::refusal::QueueProblem;
+pub use ground::security::{ConnectionProblem, security_settings};
+pub use ground::settings::{Identity, consumer_settings, probe_settings};
+pub use group::arrivals::KeptRanges;
+pub use group::assignment::{OrderSink, TopicMadeAnew};
+pub use group::committer::{BeforeBegin, Beginning};
+pub use group::consumer::{Consumer, Error, Inbox, Limits, Shortage};
+pub use group::membership::{Drain, Phase, Stop};
+pub use group::open_transactions::{OPEN_MAX, OpenTransaction};
+pub use group::partition::{Order, Ownership, Partition, PartitionQueue, PlanStored, Renew, Report};
+pub use group::rest::Rest;
+pub use group::stats::{ConsumerStats, PartitionStats};
+pub use group::watchdog;
+pub use questions::oversize::batch_warning;
+pub use questions::probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
+pub use questions::retention;
+pub use questions::topic_reader::{CommittedOffset, Patience, ReadError, TopicReader};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
-pub use refusal::QueueProblem;
-pub use rest::Rest;
-pub use security::{ConnectionProblem, security_settings};
-pub use settings::{Identity, consumer_settings, probe_settings};
-pub use stats::{ConsumerStats, PartitionStats};
-pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader};

@@ -89,7 +89,7 @@ impl Watched {
         if self.answers.try_send(answer).is_err() {
             // Whoever sent it has given up its partition; the next owner sends it again.
         }
-        crate::assignment::wake(&self.wake);
+        crate::ground::wake::wake(&self.wake);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dead_letter::{Answers, DeadLetters, Letter, LetterValue, Receipt};
-use crate::settings::tests::kafka;
+use crate::ground::settings::tests::kafka;
 use rdkafka::{
     mocking::MockCluster,
     producer::DefaultProducerContext,

@@ -3,7 +3,7 @@
 
 use crate::{
     dead_letter::{LETTER_BYTES_MAX, LETTER_QUEUE_BYTES, LETTERS_MAX},
-    settings::probe_settings,
+    ground::settings::probe_settings,
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
 
@@ -39,7 +39,7 @@ pub(super) fn producer_settings<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::tests::kafka;
+    use crate::ground::settings::tests::kafka;
     use rdkafka::{ClientConfig, producer::BaseProducer};
     use sluice_gateway_config::kafka_properties::owner;
 

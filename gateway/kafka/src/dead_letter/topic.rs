@@ -3,7 +3,7 @@
 //! Owner: the thread of [`super::sender`], which may wait for the brokers. Limits: [`ASK_TIMEOUT`] a question, and a second; a topic that was
 //! refused is asked for again after [`REFUSAL_KEPT`], since whoever reads the log may make it.
 
-use crate::{dead_letter::outcome::Refused, new_topic::make_topic};
+use crate::{dead_letter::outcome::Refused, questions::new_topic::make_topic};
 use rdkafka::{
     client::Client, error::KafkaError, producer::ProducerContext, types::RDKafkaErrorCode as Code,
 };

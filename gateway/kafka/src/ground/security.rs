@@ -1,0 +1,172 @@
+//! How brokers are connected to: librdkafka's settings for TLS and for user and password, and what a refusal means.
+//!
+//! Certificates and keys are files that librdkafka reads itself. User and password it takes as settings alone, so that they
+//! are read here, when a client is made.
+
+use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
+use sluice_gateway_config::{Kafka, SecretFileError, Tls, security::read_secret};
+
+/// Settings that say how to connect.
+pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
+    let mut settings = vec![("security.protocol", protocol(kafka).to_owned())];
+    if let Some(tls) = &kafka.tls {
+        for (what, file) in tls_files(tls) {
+            // librdkafka would say that it cannot read one, and not which.
+            read_secret(what, file)?;
+        }
+        settings.extend(tls_settings(tls));
+    }
+    if let Some(sasl) = &kafka.sasl {
+        settings.extend([
+            ("sasl.mechanism", sasl.mechanism.name().to_owned()),
+            ("sasl.username", read_secret("user", &sasl.username_file)?),
+            ("sasl.password", read_secret("password", &sasl.password_file)?),
+        ]);
+    }
+    Ok(settings)
+}
+
+fn protocol(kafka: &Kafka) -> &'static str {
+    match (kafka.tls.is_some(), kafka.sasl.is_some()) {
+        (false, false) => "plaintext",
+        (true, false) => "ssl",
+        (false, true) => "sasl_plaintext",
+        (true, true) => "sasl_ssl",
+    }
+}
+
+fn tls_files(tls: &Tls) -> impl Iterator<Item = (&'static str, &str)> {
+    let files = [
+        ("authorities", tls.ca_file.as_deref()),
+        ("client certificate", tls.certificate_file.as_deref()),
+        ("client key", tls.key_file.as_deref()),
+    ];
+    files.into_iter().filter_map(|(what, file)| Some((what, file?)))
+}
+
+fn tls_settings(tls: &Tls) -> Vec<(&'static str, String)> {
+    // librdkafka's default since 2.0, but not what older documents say: a certificate for another name is no proof.
+    let mut settings = vec![("ssl.endpoint.identification.algorithm", "https".to_owned())];
+    // Without it OpenSSL takes the authorities of the system, or of SSL_CERT_FILE.
+    settings.extend(tls.ca_file.iter().map(|file| ("ssl.ca.location", file.clone())));
+    if let Some((certificate, key)) = tls.client_certificate() {
+        settings.extend([
+            ("ssl.certificate.location", certificate.to_owned()),
+            ("ssl.key.location", key.to_owned()),
+        ]);
+    }
+    settings
+}
+
+/// A broker was reached, and the connection came to nothing for a reason that waiting does not mend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionProblem {
+    /// TLS could not be agreed upon, or one side does not trust the other's certificate.
+    Tls,
+    /// User or password were refused, or the way of proving them.
+    Credentials,
+}
+
+impl ConnectionProblem {
+    /// Sorts an error of a client.
+    pub fn of(error: &KafkaError) -> Option<Self> {
+        match error.rdkafka_error_code()? {
+            RDKafkaErrorCode::SSL => Some(Self::Tls),
+            RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed => {
+                Some(Self::Credentials)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a person looks at next, by what the config says of TLS and of user and password.
+    pub fn advice(self, kafka: &Kafka) -> String {
+        match self {
+            Self::Tls => tls_advice(kafka.tls.as_ref()),
+            Self::Credentials => match &kafka.sasl {
+                Some(sasl) => format!(
+                    "look at source.kafka.sasl: the broker must know the user in {} with the password in {} for {}",
+                    sasl.username_file,
+                    sasl.password_file,
+                    sasl.mechanism.name()
+                ),
+                None => "the broker asks for user and password: set source.kafka.sasl".into(),
+            },
+        }
+    }
+}
+
+fn tls_advice(tls: Option<&Tls>) -> String {
+    let Some(tls) = tls else { return "the broker speaks TLS: set source.kafka.tls".into() };
+    let authority = match &tls.ca_file {
+        Some(file) => format!("the broker's certificate is signed by an authority in {file}"),
+        None => "the broker's certificate is signed by an authority that this system trusts (else set \
+                 source.kafka.tls.caFile)"
+            .into(),
+    };
+    let client = match tls.client_certificate() {
+        Some((file, _)) => format!("the broker trusts the client certificate in {file}"),
+        None => "the broker asks for no client certificate (else set source.kafka.tls.certificateFile and keyFile)".into(),
+    };
+    format!(
+        "look whether the port of source.kafka.bootstrapServers is one for TLS; {authority} and made out to the host in \
+         source.kafka.bootstrapServers; {client}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::settings::tests::kafka;
+    use sluice_gateway_config::{Sasl, SaslMechanism};
+
+    fn sasl(mechanism: SaslMechanism) -> Sasl {
+        let file = |name: &str, content: &str| {
+            let path = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
+            std::fs::write(&path, content).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        Sasl {
+            mechanism,
+            username_file: file("user", "gateway\n"),
+            password_file: file("password", "s3cret"),
+        }
+    }
+
+    #[test]
+    fn the_protocol_follows_from_what_is_set() {
+        let tls = Tls::default();
+        for (tls, sasl, expected) in [
+            (None, None, "plaintext"),
+            (Some(tls.clone()), None, "ssl"),
+            (None, Some(sasl(SaslMechanism::Plain)), "sasl_plaintext"),
+            (Some(tls), Some(sasl(SaslMechanism::ScramSha512)), "sasl_ssl"),
+        ] {
+            let settings = security_settings(&Kafka { tls, sasl, ..kafka() }).unwrap();
+            assert!(settings.contains(&("security.protocol", expected.into())), "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn librdkafka_knows_every_mechanism() {
+        for mechanism in [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512] {
+            let kafka = Kafka { tls: Some(Tls::default()), sasl: Some(sasl(mechanism)), ..kafka() };
+            let mut config = rdkafka::ClientConfig::new();
+            for (name, value) in security_settings(&kafka).unwrap() {
+                config.set(name, value);
+            }
+            let client: Result<rdkafka::consumer::BaseConsumer, _> = config.create();
+            client.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let sasl = Sasl { password_file: "/nowhere/password".into(), ..sasl(SaslMechanism::Plain) };
+        let error = security_settings(&Kafka { sasl: Some(sasl), ..kafka() }).unwrap_err().to_string();
+        assert!(error.contains("cannot read the password from /nowhere/password"), "{error}");
+        let tls = Tls { ca_file: Some("/nowhere/ca.crt".into()), ..Tls::default() };
+        let error = security_settings(&Kafka { tls: Some(tls), ..kafka() }).unwrap_err().to_string();
+        assert!(error.contains("cannot read the authorities from /nowhere/ca.crt"), "{error}");
+    }
+}

@@ -1,0 +1,252 @@
+//! librdkafka's settings, each with its reason. A function of the config, and of the files with user and password that it
+//! names.
+//!
+//! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
+
+use crate::ground::{refusal::LIMIT_PROPERTY, security::security_settings};
+use sluice_gateway_config::{
+    GroupProtocol, Kafka, SESSION_SECONDS, SecretFileError, budget::ANSWER_BYTES_MIN,
+};
+use std::time::Duration;
+
+/// Who this consumer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `client.id`: what brokers log and report.
+    pub client_id: String,
+    /// `group.instance.id`: the pod's name. A pod that comes back within the session timeout keeps its partitions. Where
+    /// there is no stable name, and with [`GroupProtocol::Consumer`], membership is dynamic.
+    pub instance_id: Option<String>,
+    /// `client.rack`: the zone it runs in. A broker that is told to (`replica.selector.class`) has it read from a replica in the
+    /// same zone, which costs no traffic between zones.
+    pub rack: Option<String>,
+}
+
+/// How often topics are looked at, and so how late added partitions are found. Chosen: sooner than a pod can be started for them, so that
+/// those find them that know what was there before; and a small request every ten seconds.
+pub(crate) const METADATA_REFRESH: Duration = Duration::from_secs(10);
+
+/// The smallest fetch per partition, whatever the record batches: less would make small requests of a busy topic.
+const FETCH_BYTES_MIN: u64 = 64 << 10;
+
+/// The largest: enough for any connection, and small beside the largest batches.
+const FETCH_BYTES_MAX: u64 = 1 << 20;
+
+/// The largest record batch, compressed as it is, that the consumer can receive from a broker. A larger one breaks the connection,
+/// and with it every partition of the broker, again and again.
+pub(crate) fn received_bytes_max(kafka: &Kafka) -> u64 {
+    // What the broker adds around a batch is in the bytes that an answer may have beyond.
+    let (_, fetch_all) = fetch_bytes(kafka);
+    fetch_all.saturating_add(kafka.record_batch_bytes_max.get().max(ANSWER_BYTES_MIN))
+}
+
+/// What is fetched of one partition, and of all partitions of a broker.
+fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
+    let batch = kafka.record_batch_bytes_max.get();
+    // The broker returns a first batch whole even if it is larger. Traces compress to about an eighth: so a fetch becomes about one
+    // batch of the largest size. What it becomes beyond is refused and read again, see LIMIT_PROPERTY.
+    let fetch = (batch / 8).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX);
+    // Messages that are not compressed keep the whole answer in memory, which therefore must not be larger than a batch.
+    (fetch, fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch))
+}
+
+/// All settings of the consumer.
+pub fn consumer_settings<'a>(
+    kafka: &'a Kafka,
+    identity: &Identity,
+) -> Result<Vec<(&'a str, String)>, SecretFileError> {
+    let batch = kafka.record_batch_bytes_max.get();
+    let (fetch, fetch_all) = fetch_bytes(kafka);
+    let mut settings = probe_settings(kafka)?;
+    settings.extend([
+        ("client.id", identity.client_id.clone()),
+        ("group.id", kafka.consumer_group.clone()),
+        // Offsets are committed with their plan, after the insert, and by nothing else.
+        ("enable.auto.commit", "false".into()),
+        ("enable.auto.offset.store", "false".into()),
+        // Partitions are assigned at an offset. One that Kafka does not have is a matter for us, never passed over in silence.
+        ("auto.offset.reset", "error".into()),
+        ("isolation.level", "read_committed".into()),
+        // The poll thread never blocks longer than the wait for a revoked partition, so this only ends a hung process.
+        ("max.poll.interval.ms", "300000".into()),
+        // A partition is fetched once its queue is empty: librdkafka keeps a batch until the last message of it is done with, so
+        // that a queue that is refilled earlier holds two.
+        ("queued.min.messages", "1".into()),
+        ("queued.max.messages.kbytes", (batch / 1024).max(64).to_string()),
+        (LIMIT_PROPERTY, batch.to_string()),
+        // It must not be above `fetch.max.bytes`, and bounds nothing else in a consumer.
+        ("message.max.bytes", fetch.to_string()),
+        ("fetch.message.max.bytes", fetch.to_string()),
+        ("fetch.max.bytes", fetch_all.to_string()),
+        ("receive.message.max.bytes", receive_bytes(received_bytes_max(kafka)).to_string()),
+        // How soon an empty queue is noticed, and how soon what was refused for want of room is read again. The defaults of a
+        // second and of half of one would leave a partition idle.
+        ("fetch.queue.backoff.ms", "5".into()),
+        ("fetch.error.backoff.ms", "50".into()),
+        // There is one fetch at a time per broker: while it waits at the end of idle partitions, the queue of a busy one runs dry.
+        ("fetch.wait.max.ms", "50".into()),
+        // A flipped bit between disk and here is caught here, or never.
+        ("check.crcs", "true".into()),
+        // Who has come to the end has read all messages in front of it: below the horizon nothing is cut by time before.
+        ("enable.partition.eof", "true".into()),
+        // Lag per partition for the metrics.
+        ("statistics.interval.ms", "5000".into()),
+        ("topic.metadata.refresh.interval.ms", METADATA_REFRESH.as_millis().to_string()),
+    ]);
+    settings.extend(membership(kafka.group_protocol, identity));
+    settings.extend(identity.rack.iter().map(|rack| ("client.rack", rack.clone())));
+    Ok(settings)
+}
+
+/// How the consumer is a member of its group; see [`GroupProtocol`] for why. librdkafka refuses what the other protocol has of these.
+fn membership(protocol: GroupProtocol, identity: &Identity) -> Vec<(&'static str, String)> {
+    match protocol {
+        GroupProtocol::Classic => {
+            let mut settings = vec![
+                // A rebalance takes only what moves; the rest is read on.
+                ("partition.assignment.strategy", "cooperative-sticky".into()),
+                // Longer than a pod needs to come back, so that a restart moves nothing.
+                ("session.timeout.ms", (SESSION_SECONDS * 1_000).to_string()),
+                ("heartbeat.interval.ms", "3000".into()),
+            ];
+            settings.extend(identity.instance_id.iter().map(|id| ("group.instance.id", id.clone())));
+            settings
+        }
+        GroupProtocol::Consumer => vec![("group.protocol", "consumer".into())],
+    }
+}
+
+/// Settings that reach the brokers at all; enough to ask for metadata, or to produce.
+pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&str, String)>, SecretFileError> {
+    // None of them is one of ours: the config's rules see to that.
+    let mut settings: Vec<_> =
+        kafka.properties.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    settings.extend(security_settings(kafka)?);
+    settings.extend([
+        ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
+        ("socket.keepalive.enable", "true".into()),
+        // A broker that is away is asked again at once, then every 10 s at the most.
+        ("reconnect.backoff.ms", "100".into()),
+        ("reconnect.backoff.max.ms", "10000".into()),
+        // One line when something changes is written by us; not one per lost connection.
+        ("log.connection.close", "false".into()),
+    ]);
+    Ok(settings)
+}
+
+/// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
+fn receive_bytes(answer: u64) -> u64 {
+    const LEAST: u64 = 1_000_000;
+    const MOST: u64 = 2_147_483_647;
+    answer.saturating_add(64 << 10).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use sluice_gateway_config::kafka_properties::owner;
+    use sluice_gateway_config::{ByteSize, Format, InitialOffset};
+
+    pub(crate) fn kafka() -> Kafka {
+        Kafka {
+            bootstrap_servers: vec!["a:9092".into(), "b:9092".into()],
+            tls: None,
+            sasl: None,
+            properties: [("socket.receive.buffer.bytes".into(), "1048576".into())].into(),
+            topics: vec!["spans".into()],
+            consumer_group: "g".into(),
+            group_protocol: GroupProtocol::Classic,
+            initial_offset: InitialOffset::Earliest,
+            format: Format::OtlpProto,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+        }
+    }
+
+    fn value(settings: &[(&str, String)], name: &str) -> Option<String> {
+        let mut of_name = settings.iter().filter(|(key, _)| *key == name);
+        let value = of_name.next().map(|(_, value)| value.clone());
+        assert!(of_name.next().is_none(), "{name} is set twice");
+        value
+    }
+
+    #[test]
+    fn nothing_commits_by_itself() {
+        let identity =
+            Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: Some("eu-1a".into()) };
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));
+        assert_eq!(value(&settings, "enable.auto.offset.store").as_deref(), Some("false"));
+        assert_eq!(value(&settings, "group.instance.id").as_deref(), Some("pod-0"));
+        assert_eq!(value(&settings, "client.rack").as_deref(), Some("eu-1a"));
+        assert_eq!(value(&settings, "bootstrap.servers").as_deref(), Some("a:9092,b:9092"));
+    }
+
+    #[test]
+    fn the_checksum_of_every_batch_is_checked() {
+        let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "check.crcs").as_deref(), Some("true"));
+        assert!(owner("check.crcs").is_some(), "no config may turn it off");
+    }
+
+    #[test]
+    fn a_rebalance_takes_only_what_moves_where_nothing_else_is_said() {
+        let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
+        let kafka = Kafka { group_protocol: GroupProtocol::default(), ..kafka() };
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        let strategy = value(&settings, "partition.assignment.strategy");
+        // Alone: beside an eager one the group would agree on that, and every rebalance would take everything.
+        assert_eq!(strategy.as_deref(), Some("cooperative-sticky"));
+        assert_eq!(value(&settings, "group.protocol"), None);
+        assert_eq!(value(&settings, "group.instance.id"), None);
+    }
+
+    #[test]
+    fn the_coordinator_divides_among_dynamic_members_and_decides_when_they_are_dead() {
+        let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: None };
+        let kafka = Kafka { group_protocol: GroupProtocol::Consumer, ..kafka() };
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "group.protocol").as_deref(), Some("consumer"));
+        for absent in ["group.instance.id", "session.timeout.ms", "partition.assignment.strategy"] {
+            assert_eq!(value(&settings, absent), None);
+        }
+    }
+
+    #[test]
+    fn what_is_added_reaches_librdkafka_and_nothing_of_ours_can_be_changed() {
+        let identity =
+            Identity { client_id: "c".into(), instance_id: Some("p".into()), rack: Some("z".into()) };
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "socket.receive.buffer.bytes").as_deref(), Some("1048576"));
+        for (name, _) in settings.iter().filter(|(name, _)| !kafka.properties.contains_key(*name)) {
+            assert!(owner(name).is_some(), "{name} is set by us, and a config may set it too");
+        }
+    }
+
+    #[test]
+    fn the_settings_are_accepted_for_the_smallest_and_the_largest_batch() {
+        let protocols = [GroupProtocol::Classic, GroupProtocol::Consumer];
+        let batches = [ByteSize::kib(64), ByteSize::mib(256)];
+        for (batch, group_protocol) in batches.into_iter().zip(protocols) {
+            let kafka = Kafka {
+                record_batch_bytes_max: batch,
+                partitions_active_max: 1_024,
+                group_protocol,
+                ..kafka()
+            };
+            let instance_id = Some("pod-0".into());
+            let identity = Identity { client_id: "c".into(), instance_id, rack: None };
+            let mut config = rdkafka::ClientConfig::new();
+            for (name, value) in consumer_settings(&kafka, &identity).unwrap() {
+                config.set(name, value);
+            }
+            config.create_native_config().unwrap();
+            let client: Result<rdkafka::consumer::BaseConsumer, _> = config.create();
+            client.unwrap();
+        }
+    }
+}

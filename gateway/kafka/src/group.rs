@@ -1,0 +1,27 @@
+//! The poll thread: the consumer and its callbacks, which partitions this process has, where they begin, and what is committed.
+//!
+//! | file | is |
+//! | --- | --- |
+//! | [`consumer`] | the poll thread's loop |
+//! | [`membership`], [`rebalancing`] | join, drain and leave; librdkafka's callbacks |
+//! | [`assignment`], [`arrivals`], [`turns`] | which partitions are owned, how they begin, which are read now |
+//! | [`partition`] | what passes between the poll thread, workers and delivery |
+//! | [`committer`], [`log_reader`] | requests to the coordinator; where a log begins and ends |
+//! | [`rest`] | what is waited for when partitions are let go |
+//! | [`stats`] | the numbers for metrics |
+//! | [`inspection`], [`watchdog`], [`open_transactions`] | which partitions stand still, and why |
+
+pub mod arrivals;
+pub mod assignment;
+pub mod committer;
+pub mod consumer;
+pub mod inspection;
+pub mod log_reader;
+pub mod membership;
+pub mod open_transactions;
+pub mod partition;
+pub mod rebalancing;
+pub mod rest;
+pub mod stats;
+pub mod turns;
+pub mod watchdog;

@@ -1,0 +1,212 @@
+//! When what is settled is committed, and what comes of it.
+//!
+//! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, a question where those that
+//! arrive begin, or which topics these are.
+
+use super::{Assignment, Owned, PartitionId};
+use crate::{
+    ground::clock,
+    group::{
+        committer::{Committer, Outcome, Refused, Unread},
+        partition::Order,
+        stats::ConsumerStats,
+    },
+};
+use rdkafka::error::RDKafkaErrorCode;
+use sluice_ranges::{CommitOutcome, Generation, Urgency};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+/// The least time between two commits. One commit is for all partitions, so that ten a second let any number of ranges go.
+const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// How often settled offsets are committed when no range waits for it. What was inserted since the last commit is sent again after
+/// a crash, and dropped by its tokens.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`sluice_ranges::PROOF_AGE_MAX`], which a block that
+/// waits for its turn is measured by.
+const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often reports are taken while a commit is waited for. Chosen: as often as between two polls ([`crate::group::consumer::REPORTS_MAX`]).
+const RESOLVE_LOOK: Duration = Duration::from_millis(10);
+
+/// What is said of a commit by a group that rebalances: its generation, or the member's epoch, is not that of the commit any more, and the
+/// member is still one of it.
+const REBALANCES: [RDKafkaErrorCode; 3] = [
+    RDKafkaErrorCode::IllegalGeneration,
+    RDKafkaErrorCode::RebalanceInProgress,
+    RDKafkaErrorCode::StaleMemberEpoch,
+];
+
+/// How often it is told that the same is said of commits again and again: they are made ten times a second.
+const REFUSAL_TOLD_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How many partitions a line of the log names.
+const PARTITIONS_NAMED_MAX: usize = 8;
+
+/// The first of them, and how many more there are.
+fn listed(partitions: &[PartitionId]) -> String {
+    let named = partitions.iter().take(PARTITIONS_NAMED_MAX).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match partitions.len().saturating_sub(PARTITIONS_NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Counts what Kafka no longer had once the group's offset lies behind it: before that, an owner that comes next finds the same gap, and
+/// would count it again.
+fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
+    let committed = owned.ranges.committed_offset();
+    if let Some(lost) = owned.lost.take_if(|lost| committed.is_some_and(|offset| offset >= lost.next)) {
+        let offsets = u64::try_from(lost.next.saturating_sub(lost.first)).unwrap_or(0);
+        stats.messages_lost.fetch_add(offsets, Ordering::Relaxed);
+    }
+}
+
+impl Assignment {
+    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too. A process that ends makes it
+    /// again while the group refuses it for a rebalance that is under way: librdkafka takes part in that without us, and until we
+    /// answer nobody else is given what is ours. Who gives partitions up to the group does not: the group waits for the answer.
+    pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
+        while self.resolve(deadline, stats) {
+            self.last_refusal = None;
+            self.commit(|id| ids.contains(id));
+            self.resolve(deadline, stats);
+            let rebalances = self.last_refusal.is_some_and(|code| REBALANCES.contains(&code));
+            let is_worth_another = rebalances && self.stop.is_requested() && self.committable(ids) > 0;
+            if !is_worth_another || Instant::now() >= deadline {
+                return;
+            }
+            let soon = Instant::now() + COMMIT_INTERVAL_MIN;
+            self.tend_until(soon.min(deadline), stats, |_| false);
+        }
+    }
+
+    /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
+    /// plan over that of the next owner. Reports are taken meanwhile: workers wait where there is no room for them, and delivery keeps
+    /// what it has to report.
+    pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
+        let is_busy = |this: &Self| this.committer.as_ref().is_some_and(Committer::is_busy);
+        while is_busy(self) && Instant::now() < deadline && !self.stop.is_over() {
+            let soon = Instant::now() + RESOLVE_LOOK;
+            self.take_outcome(self.stop.deadline().map_or(soon, |end| soon.min(end)).min(deadline), stats);
+            self.take_reports(stats);
+            // Whoever waits here is alive.
+            stats.polled();
+        }
+        !is_busy(self)
+    }
+
+    pub(super) fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
+        match self.committer.as_mut().and_then(|committer| committer.outcome_by(deadline)) {
+            None => {}
+            Some(Outcome::Committed { partitions, problem }) => {
+                self.take_committed(&partitions, problem.as_ref(), stats);
+            }
+            Some(Outcome::Identified(identified)) => self.take_identified(identified),
+            Some(Outcome::Read(read)) => {
+                for (id, beginning) in read {
+                    match beginning {
+                        Ok(beginning) => self.begin(id, &beginning, stats),
+                        Err(error) => {
+                            tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                            if matches!(error, Unread::Leader(_)) {
+                                self.arrivals.postpone(&id);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn take_committed(
+        &mut self,
+        partitions: &[(PartitionId, Generation, CommitOutcome)],
+        problem: Option<&Refused>,
+        stats: &ConsumerStats,
+    ) {
+        for (id, generation, outcome) in partitions {
+            if let Some(owned) = self.owned.get_mut(id) {
+                owned.ranges.committed(*generation, *outcome);
+                count_lost(owned, stats);
+                let parted = owned.ranges.parted().into_iter();
+                parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
+                let (at, offset) =
+                    (owned.ranges.proof(), owned.ranges.committed_offset().unwrap_or(i64::MIN));
+                let is_moved = *outcome == CommitOutcome::Stored && offset > owned.offset_told;
+                if is_moved || at.saturating_sub(owned.proof_told) >= PROOF_TOLD_INTERVAL {
+                    (owned.proof_told, owned.offset_told) = (at, offset);
+                    let (id, generation) = (id.clone(), owned.generation);
+                    self.orders_waiting.push_back(Order::Proved { id, generation, at, offset });
+                }
+            }
+        }
+        let refusal = problem.and_then(|refused| refused.error.rdkafka_error_code());
+        if let Some(Refused { error, partitions }) = problem {
+            stats.commit_failures.fetch_add(1, Ordering::Relaxed);
+            let is_old = |told: Instant| told.elapsed() >= REFUSAL_TOLD_INTERVAL;
+            if refusal != self.last_refusal || self.refusal_told.is_none_or(is_old) {
+                self.refusal_told = Some(Instant::now());
+                tracing::warn!(
+                    %error,
+                    partitions = %listed(partitions),
+                    "offsets were not committed; they are with the next commit"
+                );
+            }
+        } else {
+            stats.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last_refusal = refusal;
+    }
+
+    /// Begins what is due, unless a request is in flight.
+    pub(super) fn request(&mut self) {
+        if self.committer.as_ref().is_none_or(Committer::is_busy) {
+            return;
+        }
+        let commits = self.is_commit_due();
+        // They take turns: the leader of a partition that arrives may hold up a request for seconds, again and again.
+        let is_their_turn = commits && std::mem::take(&mut self.has_read);
+        let Self { arrivals, unreleased, .. } = self;
+        let arriving = if is_their_turn { None } else { arrivals.due(|id| !unreleased.contains_key(id)) };
+        if let Some(ids) = arriving {
+            self.has_read = true;
+            let before = self.before_begin.clone();
+            self.committer.as_mut().expect("it was there just now").read(ids, before);
+        } else if commits {
+            self.commit(|_| true);
+        } else if let Some(topics) = self.topics_due() {
+            self.committer.as_mut().expect("it was there just now").identify(topics);
+        }
+    }
+
+    fn is_commit_due(&self) -> bool {
+        let now = clock::now();
+        let interval = match self.owned.values().map(|owned| owned.ranges.urgency(now)).max() {
+            None | Some(Urgency::None) => return false,
+            Some(Urgency::Regular) => COMMIT_INTERVAL,
+            Some(Urgency::Now) => COMMIT_INTERVAL_MIN,
+        };
+        self.last_commit.elapsed() >= interval
+    }
+
+    fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) {
+        let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
+            return;
+        };
+        let now = clock::now();
+        let owned = self.owned.iter_mut().filter(|(id, _)| of(id));
+        let commits: Vec<_> = owned
+            .filter_map(|(id, owned)| Some((id.clone(), owned.generation, owned.ranges.commit(now)?)))
+            .collect();
+        if !commits.is_empty() {
+            self.last_commit = Instant::now();
+            committer.begin(commits);
+        }
+    }
+}

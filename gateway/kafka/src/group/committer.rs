@@ -1,0 +1,487 @@
+//! What the poll thread asks the group's coordinator, one request at a time, on a thread of its own.
+//!
+//! Why a thread: librdkafka tells the outcome of an asynchronous commit only to a callback that its event interface, which
+//! the Rust client uses, never calls. A synchronous commit tells it, but blocks for as long as the coordinator is away,
+//! and the poll thread must not.
+//!
+//! One request is in flight at the most, so that no commit can overtake another and take the group back, and nothing is read
+//! while a commit of ours may still change it.
+//!
+//! Where a partition begins is told only once [`BeforeBegin`] has said that it may: from then on it is committed behind whatever it leaves
+//! out.
+
+use crate::{
+    ground::cluster,
+    group::rebalancing::Rebalancing,
+    questions::{
+        first_seen::FirstSeen,
+        topic_descriptions::{Descriptions, describe},
+    },
+};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer as _},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+};
+use sluice_gateway_config::InitialOffset;
+use sluice_ranges::{Commit, CommitOutcome, Generation, Log, PartitionId, TopicId};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the coordinator may take to say what is committed, and a broker to say which cluster it belongs to.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the leader of one partition may take to say where its log ends.
+const LOG_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a broker may take to say which topics these are. Commits wait for it.
+const TOPICS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long all leaders together may take; who was not asked by then is asked first with the next request. Commits wait for it.
+const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Takes down, durably, what follows for blocks that are kept of a partition from where it is about to begin. `false` when that was not
+/// done in time; then it does not begin, and is asked about again. Blocks, for some seconds at the most: commits wait for it.
+pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning) -> bool + Send + Sync>;
+
+/// A commit to be made of a partition.
+pub type Commitment = (PartitionId, Generation, Commit);
+
+/// Commits to be made.
+pub type Commits = Vec<Commitment>;
+
+/// Commits that were not stored, or of which it is not known.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was said of the first of them.
+    pub error: KafkaError,
+    /// Which, in the order in which they were asked for; at least one.
+    pub partitions: Vec<PartitionId>,
+}
+
+/// What the thread is asked for.
+enum Request {
+    /// Commit these.
+    Commit(Commits),
+    /// Read where these begin, and say so before anybody else hears of it.
+    Read(Vec<PartitionId>, Option<BeforeBegin>),
+    /// Ask which topics these are.
+    Identify(Vec<Arc<str>>),
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Of a commit.
+    Committed {
+        /// Partition by partition.
+        partitions: Vec<(PartitionId, Generation, CommitOutcome)>,
+        /// What was said of those that were not stored.
+        problem: Option<Refused>,
+    },
+    /// Of reading. Every partition that was asked for is there.
+    Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
+    /// Of asking which topics these are.
+    Identified(KafkaResult<Descriptions>),
+}
+
+/// What is known of a partition before it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beginning {
+    /// The committed offset and its metadata.
+    pub commit: Option<(i64, String)>,
+    /// Its log.
+    pub log: Log,
+    /// The cluster's id.
+    pub cluster: Arc<str>,
+    /// The topic's id.
+    pub topic_id: TopicId,
+    /// Whether it was not there when this process saw its topic first.
+    pub is_new: bool,
+}
+
+impl Beginning {
+    /// Whether reading goes on where it was committed. Otherwise what is in front of where it begins is read by nobody any more, and
+    /// committed behind all the same.
+    pub fn is_gapless(&self) -> bool {
+        let Log { start, end } = self.log;
+        self.commit.as_ref().is_some_and(|(offset, _)| (start..=end).contains(offset))
+    }
+
+    /// Whether it is read from its oldest message on where nothing is committed. A partition that is new is, whatever is set: nobody has
+    /// seen its end before its first message.
+    pub fn begins_at_oldest(&self, initial: InitialOffset) -> bool {
+        self.is_new || initial == InitialOffset::Earliest
+    }
+}
+
+/// Why a partition's beginning is not known.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Unread {
+    /// No broker answers which cluster it belongs to.
+    #[error("no broker says which cluster it belongs to: {0}")]
+    Cluster(KafkaError),
+    /// The brokers do not say which topic it is.
+    #[error("no broker says which topic this is: {0}")]
+    Topic(KafkaError),
+    /// The coordinator does not say what is committed.
+    #[error("the coordinator does not say which offset is committed: {0}")]
+    Coordinator(KafkaError),
+    /// The leader does not say where the log begins and ends.
+    #[error("the partition's leader does not say where its log begins and ends: {0}")]
+    Leader(KafkaError),
+    /// Others took all the time.
+    #[error("the leaders of other partitions took all the time")]
+    NotAsked,
+    /// [`BeforeBegin`] has not said that it may.
+    #[error("the queue volume has not written down in time what is nowhere else once the partition begins")]
+    Volume,
+}
+
+/// The poll thread's end of the thread.
+pub struct Committer {
+    requests: Sender<Request>,
+    outcomes: Receiver<Outcome>,
+    in_flight: bool,
+}
+
+impl Committer {
+    /// Starts the thread. It ends when this end is dropped, or with the consumer.
+    pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
+        let mut first_seen = FirstSeen::default();
+        Self::answering(move |request| {
+            let consumer = consumer.upgrade()?;
+            Some(match request {
+                Request::Commit(commits) => commit(&consumer, commits),
+                Request::Read(ids, before) => {
+                    Outcome::Read(read(&consumer, &ids, &mut first_seen, before.as_ref()))
+                }
+                Request::Identify(topics) => {
+                    let described = describe(consumer.client(), &topics, TOPICS_TIMEOUT);
+                    if let Ok(described) = &described {
+                        first_seen.take(described);
+                    }
+                    Outcome::Identified(described)
+                }
+            })
+        })
+    }
+
+    /// Starts a thread that has each request answered, until there is no answer.
+    fn answering(
+        mut answer: impl FnMut(Request) -> Option<Outcome> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (requests, requests_in) = bounded::<Request>(1);
+        let (outcomes_out, outcomes) = bounded(1);
+        let work = move || {
+            for request in requests_in {
+                let Some(outcome) = answer(request) else { return };
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "on a thread of its own; one request is in flight at a time"
+                )]
+                let sent = outcomes_out.send(outcome);
+                if sent.is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("commit".to_owned()).spawn(work)?;
+        Ok(Self { requests, outcomes, in_flight: false })
+    }
+
+    /// One whose commits the coordinator answers with these, one after another.
+    #[cfg(test)]
+    pub(crate) fn of_answers(answers: Vec<KafkaResult<()>>) -> Self {
+        let mut answers = answers.into_iter();
+        let answer = move |request| {
+            let Request::Commit(commits) = request else { return None };
+            let result = answers.next()?;
+            Some(outcome(commits, |_| result.clone()))
+        };
+        Self::answering(answer).unwrap()
+    }
+
+    /// One that answers a request once it hears from here.
+    #[cfg(test)]
+    pub(crate) fn answering_after(may_answer: Receiver<()>) -> Self {
+        let answer = move |_| may_answer.recv().ok().map(|()| Outcome::Read(Vec::new()));
+        Self::answering(answer).unwrap()
+    }
+
+    /// Whether a request is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Begins a commit.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn begin(&mut self, commits: Commits) {
+        self.request(Request::Commit(commits));
+    }
+
+    /// Begins to read where partitions begin.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn read(&mut self, ids: Vec<PartitionId>, before: Option<BeforeBegin>) {
+        self.request(Request::Read(ids, before));
+    }
+
+    /// Begins to ask which topics these are.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn identify(&mut self, topics: Vec<Arc<str>>) {
+        self.request(Request::Identify(topics));
+    }
+
+    fn request(&mut self, request: Request) {
+        assert!(!self.in_flight, "one request is in flight at a time");
+        // The thread has gone only when the consumer has.
+        self.in_flight = self.requests.try_send(request).is_ok();
+    }
+
+    /// The outcome of the request in flight; waits for it until `deadline`. `None` when there is none, or none by then.
+    pub fn outcome_by(&mut self, deadline: Instant) -> Option<Outcome> {
+        if !self.in_flight {
+            return None;
+        }
+        // A deadline that has passed still takes what is there.
+        let outcome =
+            self.outcomes.recv_deadline(deadline.max(Instant::now() + Duration::from_micros(1))).ok()?;
+        self.in_flight = false;
+        Some(outcome)
+    }
+}
+
+fn commit(consumer: &BaseConsumer<Rebalancing>, commits: Commits) -> Outcome {
+    outcome(commits, |commits| {
+        let mut list = TopicPartitionList::with_capacity(commits.len());
+        for (id, _, commit) in commits {
+            let mut element = list.add_partition(&id.topic, id.partition);
+            element
+                .set_offset(Offset::Offset(commit.offset))
+                .expect("a position is one past the offset of a message, which is valid in a list");
+            element.set_metadata(&commit.metadata);
+        }
+        consumer.commit(&list, CommitMode::Sync)
+    })
+}
+
+/// Makes all commits in one request, and again in halves, down to single partitions, where some were refused for what they are themselves:
+/// librdkafka tells of a request only that one of its partitions was refused, not which, while the coordinator has stored the others.
+/// Refused alone, a partition stops alone. `store` makes a request.
+///
+/// Cost: one request; of n partitions with k to be refused, about 2 k log2(n) more.
+fn outcome(commits: Commits, mut store: impl FnMut(&[Commitment]) -> KafkaResult<()>) -> Outcome {
+    let mut outcomes = vec![CommitOutcome::Unknown; commits.len()];
+    let mut problem = None;
+    // The first half of what was refused is made first.
+    let mut requests: Vec<_> = std::iter::once(0..commits.len()).collect();
+    while let Some(request) = requests.pop() {
+        let stored = store(&commits[request.clone()]);
+        match stored {
+            Err(error) if request.len() > 1 && is_of_a_partition(&error) => {
+                let middle = request.start + request.len() / 2;
+                requests.extend([middle..request.end, request.start..middle]);
+            }
+            stored => {
+                outcomes[request.clone()].fill(sort(&stored));
+                if let Err(error) = stored {
+                    let refused = problem.get_or_insert_with(|| Refused { error, partitions: Vec::new() });
+                    refused.partitions.extend(commits[request].iter().map(|(id, ..)| id.clone()));
+                }
+            }
+        }
+    }
+    let partitions = commits.into_iter().zip(outcomes);
+    let partitions = partitions.map(|((id, generation, _), outcome)| (id, generation, outcome)).collect();
+    Outcome::Committed { partitions, problem }
+}
+
+/// Whether a coordinator says this of single partitions, and stores the others of the request: of a topic that may not be read, that is not
+/// there any more, and of metadata that is larger than the broker keeps (`offset.metadata.max.bytes`).
+fn is_of_a_partition(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::OffsetMetadataTooLarge
+                | RDKafkaErrorCode::InvalidCommitOffsetSize
+        )
+    )
+}
+
+/// What a coordinator's answer says of this member. That it was left behind in a rebalance does not end a generation: the group
+/// says by itself which partitions are lost.
+fn sort(outcome: &KafkaResult<()>) -> CommitOutcome {
+    match outcome {
+        Ok(()) => CommitOutcome::Stored,
+        Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::FencedInstanceId) => {
+            CommitOutcome::Fenced
+        }
+        Err(_) => CommitOutcome::Unknown,
+    }
+}
+
+fn read(
+    consumer: &BaseConsumer<Rebalancing>,
+    ids: &[PartitionId],
+    first_seen: &mut FirstSeen,
+    before: Option<&BeforeBegin>,
+) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
+    let deadline = Instant::now() + LOGS_TIMEOUT;
+    let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
+    let topics: Vec<_> = topics.into_iter().collect();
+    let any = topics.first().map(AsRef::as_ref).unwrap_or_default();
+    let cluster = cluster::id(consumer.client(), any, ASK_TIMEOUT).map_err(Unread::Cluster);
+    let asked = cluster.and_then(|cluster| {
+        // Before the commit: one that is read of the topic that was is not taken for one of the topic that is.
+        let topics = describe(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
+        first_seen.take(&topics);
+        let committed = committed(consumer, ids).map_err(Unread::Coordinator)?;
+        Ok((Arc::<str>::from(cluster), topics, committed))
+    });
+    let beginning = |id: &PartitionId| {
+        let (cluster, topics, committed) = asked.as_ref().map_err(Clone::clone)?;
+        let topic = topics.get(&id.topic).expect("each one is in the answer");
+        let topic = topic.as_ref().map_err(|error| Unread::Topic(error.clone()))?;
+        let is_new = first_seen.is_new(id, topic.id);
+        if Instant::now() >= deadline {
+            return Err(Unread::NotAsked);
+        }
+        let commit = match committed.get(id) {
+            Some(Ok(commit)) => commit.clone(),
+            Some(Err(error)) => return Err(Unread::Coordinator(error.clone())),
+            None => None,
+        };
+        // Of the client that reads committed messages only: the end is where these end.
+        let (start, end) =
+            consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
+        let (log, cluster) = (Log { start, end }, cluster.clone());
+        let beginning = Beginning { commit, log, cluster, topic_id: topic.id, is_new };
+        if before.is_none_or(|before| before(id, &beginning)) { Ok(beginning) } else { Err(Unread::Volume) }
+    };
+    ids.iter().map(|id| (id.clone(), beginning(id))).collect()
+}
+
+/// What is committed; `None` for a partition of which nothing is.
+type Committed = BTreeMap<PartitionId, KafkaResult<Option<(i64, String)>>>;
+
+fn committed(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> KafkaResult<Committed> {
+    let mut asked = TopicPartitionList::with_capacity(ids.len());
+    for id in ids {
+        asked.add_partition(&id.topic, id.partition);
+    }
+    let answered = consumer.committed_offsets(asked, ASK_TIMEOUT)?;
+    let commit = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+        element.error()?;
+        // foreign_text.c has made text of it.
+        Ok(match element.offset() {
+            Offset::Offset(offset) => Some((offset, element.metadata().to_owned())),
+            _ => None,
+        })
+    };
+    Ok(answered
+        .elements()
+        .iter()
+        .map(|element| {
+            let id = PartitionId { topic: element.topic().into(), partition: element.partition() };
+            (id, commit(element))
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_begins_without_a_gap_where_it_is_committed_and_kafka_has_that() {
+        let begins = |commit: Option<i64>| Beginning {
+            commit: commit.map(|offset| (offset, String::new())),
+            log: Log { start: 10, end: 20 },
+            cluster: "c".into(),
+            topic_id: None,
+            is_new: false,
+        };
+        let gapless: Vec<i64> = (0..30).filter(|offset| begins(Some(*offset)).is_gapless()).collect();
+        assert_eq!(gapless, (10..=20).collect::<Vec<i64>>());
+        assert!(!begins(None).is_gapless());
+        let begins = |is_new, initial| Beginning { is_new, ..begins(None) }.begins_at_oldest(initial);
+        let (earliest, latest) = (InitialOffset::Earliest, InitialOffset::Latest);
+        assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
+    }
+
+    /// What comes of commits of so many partitions, of which these are refused with this code, and the requests that it took.
+    fn committed(
+        count: i32,
+        refused: &[i32],
+        code: RDKafkaErrorCode,
+    ) -> (Vec<CommitOutcome>, Vec<i32>, Vec<usize>) {
+        let commit = |partition| {
+            let commit = Commit { offset: 1, metadata: String::new() };
+            (PartitionId { topic: "spans".into(), partition }, Generation(1), commit)
+        };
+        let mut requests = Vec::new();
+        let made = outcome((0..count).map(commit).collect(), |commits| {
+            requests.push(commits.len());
+            let is_refused = commits.iter().any(|(id, ..)| refused.contains(&id.partition));
+            if is_refused { Err(KafkaError::ConsumerCommit(code)) } else { Ok(()) }
+        });
+        let Outcome::Committed { partitions, problem } = made else { panic!("{made:?}") };
+        let numbers: Vec<i32> = partitions.iter().map(|(id, ..)| id.partition).collect();
+        assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+        let named = problem.map_or_else(Vec::new, |problem| problem.partitions);
+        let named = named.into_iter().map(|id| id.partition).collect();
+        (partitions.into_iter().map(|(.., outcome)| outcome).collect(), named, requests)
+    }
+
+    #[test]
+    fn a_partition_whose_commit_is_refused_is_refused_alone() {
+        use CommitOutcome::{Stored, Unknown};
+        let code = RDKafkaErrorCode::TopicAuthorizationFailed;
+        assert_eq!(committed(4, &[], code), (vec![Stored; 4], vec![], vec![4]));
+        let (outcomes, named, requests) = committed(4, &[2], code);
+        assert_eq!((outcomes, named), (vec![Stored, Stored, Unknown, Stored], vec![2]));
+        assert_eq!(requests, [4, 2, 2, 1, 1]);
+        assert_eq!(committed(1, &[0], code), (vec![Unknown], vec![0], vec![1]));
+        let (outcomes, named, requests) = committed(1_000, &[0, 999], code);
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Unknown).count(), 2);
+        assert_eq!(named, [0, 999]);
+        assert!(requests.len() < 50, "{requests:?}");
+    }
+
+    #[test]
+    fn what_is_said_of_the_member_is_not_asked_again_in_parts() {
+        for code in [RDKafkaErrorCode::IllegalGeneration, RDKafkaErrorCode::RequestTimedOut] {
+            let (outcomes, named, requests) = committed(3, &[1], code);
+            assert_eq!((outcomes, requests), (vec![CommitOutcome::Unknown; 3], vec![3]), "{code}");
+            assert_eq!(named, [0, 1, 2]);
+        }
+    }
+
+    #[test]
+    fn only_a_fenced_instance_is_over() {
+        let refused = |code| sort(&Err(KafkaError::ConsumerCommit(code)));
+        assert_eq!(sort(&Ok(())), CommitOutcome::Stored);
+        assert_eq!(refused(RDKafkaErrorCode::FencedInstanceId), CommitOutcome::Fenced);
+        for code in [
+            RDKafkaErrorCode::IllegalGeneration,
+            RDKafkaErrorCode::RebalanceInProgress,
+            RDKafkaErrorCode::UnknownMemberId,
+            RDKafkaErrorCode::RequestTimedOut,
+        ] {
+            assert_eq!(refused(code), CommitOutcome::Unknown, "{code}");
+        }
+    }
+}

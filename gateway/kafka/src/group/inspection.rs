@@ -1,0 +1,241 @@
+//! A look at every partition that is assigned, after each of librdkafka's statistics: which of them stand still, and how long
+//! Kafka's retention leaves them.
+//!
+//! Place in the flow: the poll thread calls [`Inspection::inspect`], and resumes what comes out. Owner: the poll thread.
+//!
+//! ```text
+//!  Assignment::known ---.
+//!                       +--> Seen --> Watchdog --> resumed; still, for readiness and metrics
+//!  PartitionStats ------+
+//!                       `--> Look --> Retention --> seconds left, for metrics
+//!                       `--> OpenTransactions --> what waits behind them, for metrics
+//!                       `--> overtaken: messages that are lost and not counted yet, for metrics
+//! ```
+//!
+//! Limits: those of [`crate::group::watchdog`], [`crate::questions::retention`] and [`crate::group::open_transactions`].
+
+use crate::{
+    ground::clock,
+    group::{
+        assignment::Assignment,
+        open_transactions::OpenTransactions,
+        stats::{ConsumerStats, PartitionStats},
+        turns::Change,
+        watchdog::{AtWorker, Common, Reason, Seen, Still, Watchdog},
+    },
+    questions::{
+        past::PastReader,
+        retention::{Look, Retention},
+        topic_limits::LimitsReader,
+    },
+};
+use sluice_gateway_config::Kafka;
+use sluice_ranges::PartitionId;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Instant,
+};
+
+/// What the poll thread knows of a partition that is assigned. Of one that has not begun there are no offsets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The offset that the group has confirmed last.
+    pub committed: Option<i64>,
+    /// Up to where every row is settled.
+    pub settled: Option<i64>,
+    /// Where the last range ends.
+    pub tail: Option<i64>,
+    /// Where the first range begins that waits for a commit before it may be sent.
+    pub unplanned: Option<i64>,
+    /// Ranges that were ended and are not settled.
+    pub unsettled: usize,
+    /// It has its turn.
+    pub active: bool,
+    /// It was paused last, rather than resumed.
+    pub paused: bool,
+    /// How its worker is doing with it.
+    pub worker: AtWorker,
+    /// A block of it waits for someone to act on rows that are refused.
+    pub halted: bool,
+    /// Messages that Kafka no longer had when it began; 0 once a commit has passed them, and they are counted.
+    pub lost: u64,
+}
+
+impl Known {
+    /// A partition that has not begun.
+    pub fn not_begun(worker: AtWorker) -> Self {
+        Self { worker, ..Self::default() }
+    }
+}
+
+/// What is remembered between two looks.
+pub struct Inspection {
+    watchdog: Watchdog,
+    retention: Retention,
+    transactions: OpenTransactions,
+    /// `None` when its thread could not be started.
+    limits: Option<LimitsReader>,
+    /// Likewise.
+    past: Option<PastReader>,
+    /// Of which partitions it was said that they were overtaken.
+    overtaken: BTreeSet<PartitionId>,
+    /// Why partitions stand still, as far as it was said.
+    halted: BTreeSet<Reason>,
+}
+
+impl Inspection {
+    /// Nothing was looked at yet. Begins to learn the topics' limits.
+    pub fn start(kafka: &Kafka) -> Self {
+        let limits = LimitsReader::start(kafka.clone()).inspect_err(
+            |error| tracing::warn!(%error, "the thread that learns the topics' limits could not be started"),
+        );
+        let past = PastReader::start(kafka.clone()).inspect_err(
+            |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
+        );
+        Self {
+            watchdog: Watchdog::default(),
+            retention: Retention::default(),
+            transactions: OpenTransactions::default(),
+            limits: limits.ok(),
+            past: past.ok(),
+            overtaken: BTreeSet::new(),
+            halted: BTreeSet::new(),
+        }
+    }
+
+    /// Looks at every partition and publishes what is found. What comes out is to be done with the consumer now.
+    pub fn inspect(&mut self, assignment: &Assignment, stats: &ConsumerStats) -> Change {
+        if let Some(learned) = self.limits.as_ref().and_then(LimitsReader::learned) {
+            self.retention.learn(learned);
+            stats.is_topic_compacted.store(self.retention.is_any_compacted(), Ordering::Relaxed);
+        }
+        let known = assignment.known(clock::now());
+        let common = Common {
+            now: Instant::now(),
+            round: assignment.turns.round(),
+            blocks_in_flight: assignment.blocks_in_flight(),
+        };
+        self.look(common, &known, stats)
+    }
+
+    fn look(
+        &mut self,
+        common: Common,
+        known: &BTreeMap<PartitionId, Known>,
+        stats: &ConsumerStats,
+    ) -> Change {
+        let numbers = stats.partitions();
+        let numbers = |id| numbers.get(id).copied().unwrap_or_default();
+        let looks = known.iter().filter_map(|(id, known)| Some((id.clone(), look_of(known, numbers(id))?)));
+        let looks = looks.collect();
+        if let Some(past) = &mut self.past {
+            self.retention.learn_past(past.take());
+        }
+        let left = self.retention.look(common.now, &looks, |id| known.contains_key(id));
+        if let Some(past) = &mut self.past {
+            past.ask(self.retention.wants_past(common.now, &looks), common.now);
+        }
+        let seconds = left.into_iter().filter_map(|(id, left)| Some((id, left.seconds?)));
+        stats.publish_seconds_left(seconds.collect());
+        let overtaken = known.iter().map(|(id, known)| (id.clone(), overtaken_of(known, numbers(id))));
+        let overtaken = overtaken.filter(|(_, messages)| *messages > 0).collect();
+        self.say_overtaken(&overtaken);
+        stats.publish_overtaken(overtaken);
+        let assigned = known.keys().map(|id| (id.clone(), numbers(id)));
+        stats.publish_open_transactions(self.transactions.look(common.now, assigned));
+
+        let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
+        let check = self.watchdog.check(common, &seen);
+        for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {
+            tracing::warn!("{still}; it is resumed");
+        }
+        self.say_still(&check.still);
+        let is_anew = |id: &&PartitionId| {
+            // Resuming alone changes nothing where nothing is paused.
+            check.still.iter().any(|still| still.id == **id && still.reason != Reason::PausedThoughActive)
+        };
+        let pause = check.resume.iter().filter(is_anew).cloned().collect();
+        stats.publish_still(check.still.clone());
+        Change { pause, resume: check.resume }
+    }
+
+    /// Logs each reason for which partitions stand still, once until it is over. Partitions that are resumed have a line of their own. One line
+    /// a reason, because what stops one partition often stops all of them.
+    fn say_still(&mut self, still: &[Still]) {
+        let halted = still.iter().filter(|still| still.reason.is_halt() && !still.reason.is_resumed());
+        let mut by_reason = BTreeMap::<Reason, (&Still, usize)>::new();
+        for still in halted {
+            by_reason.entry(still.reason).or_insert((still, 0)).1 += 1;
+        }
+        self.halted.retain(|reason| by_reason.contains_key(reason));
+        for (reason, (first, partitions)) in by_reason {
+            if self.halted.insert(reason) {
+                tracing::warn!(reason = reason.label(), partitions, "{first}");
+            }
+        }
+    }
+
+    /// Says of each partition once that it is overtaken, until it is not.
+    fn say_overtaken(&mut self, overtaken: &BTreeMap<PartitionId, u64>) {
+        self.overtaken.retain(|id| overtaken.contains_key(id));
+        for (id, messages) in overtaken {
+            if self.overtaken.insert(id.clone()) {
+                tracing::error!(
+                    partition = %id,
+                    messages,
+                    "Kafka's retention has overtaken messages that were not read: they are lost"
+                );
+            }
+        }
+    }
+}
+
+/// Messages of a partition that Kafka does not have any more, that were not read, and that are not counted as lost yet.
+fn overtaken_of(known: &Known, numbers: PartitionStats) -> u64 {
+    if known.lost > 0 {
+        return known.lost;
+    }
+    // Rather too few for a moment than what is no message, which is passed over by the position alone, or what is here already, in a queue
+    // that no pause throws away.
+    let queued = numbers.fetched_offset.filter(|_| !known.paused);
+    let read = known.tail.map(|tail| tail.max(numbers.position.max(queued).unwrap_or(tail)));
+    let overtaken = numbers.log_start_offset.zip(read).map(|(start, read)| start.saturating_sub(read));
+    overtaken.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0)
+}
+
+/// What the watchdog is told of a partition.
+fn seen_of(known: &Known, numbers: PartitionStats) -> Seen {
+    let position = match known.worker {
+        AtWorker::Reads => numbers.position,
+        // What librdkafka has handed out beyond the last range was not taken in: it is read again, or has no room, or cannot be read.
+        _ => known.tail,
+    };
+    Seen {
+        committed: known.committed,
+        settled: known.settled,
+        unplanned: known.unplanned,
+        position,
+        end: numbers.end_offset,
+        active: known.active,
+        paused: known.paused,
+        worker: known.worker,
+        halted: known.halted,
+    }
+}
+
+/// What retention is told of a partition. `None` while Kafka has not said where its log begins and ends, or it has not begun.
+fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
+    Some(Look {
+        log_start: numbers.log_start_offset?,
+        // Behind open transactions: retention deletes their messages as any others.
+        end: numbers.end_offset.max(numbers.high_watermark)?,
+        position: known.settled?,
+        // Where the log ended before tells, or the brokers do.
+        age: None,
+    })
+}
+
+#[cfg(test)]
+#[path = "inspection_tests.rs"]
+mod tests;

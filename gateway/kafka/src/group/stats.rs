@@ -1,0 +1,313 @@
+//! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
+
+use crate::group::{membership::Phase, open_transactions::OpenTransaction, watchdog::Still};
+use sluice_ranges::{Log, PartitionId};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Numbers of one partition when librdkafka's last statistics came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Messages between the committed offset and the end.
+    pub lag_messages: Option<i64>,
+    /// The offset behind the last message, by librdkafka's fetches or by what its leader says when asked, whichever is later.
+    /// In front of the first open transaction: the last stable offset.
+    pub end_offset: Option<i64>,
+    /// The offset behind the last message, those of open transactions included, by librdkafka's fetches alone.
+    pub high_watermark: Option<i64>,
+    /// The offset of the oldest message that Kafka has, likewise.
+    pub log_start_offset: Option<i64>,
+    /// The offset that was committed last.
+    pub committed_offset: Option<i64>,
+    /// Up to where it was read: the next offset that the worker gets, or, when nothing is queued, that is fetched. What is no
+    /// message (the end of a transaction) is passed over by the second alone.
+    pub position: Option<i64>,
+    /// Behind the last message that was fetched. Those between it and the position wait in its queue, which a pause throws away.
+    pub fetched_offset: Option<i64>,
+    /// Bytes of messages in its queue, decompressed.
+    pub queued_bytes: u64,
+}
+
+impl PartitionStats {
+    /// Takes the numbers that librdkafka tells; it writes those that it does not know as negative ones.
+    pub(crate) fn of(partition: &rdkafka::statistics::Partition) -> Self {
+        let known = |value: i64| (value >= 0).then_some(value);
+        let fetched = known(partition.next_offset).filter(|_| partition.fetchq_cnt == 0);
+        Self {
+            lag_messages: known(partition.consumer_lag),
+            end_offset: known(partition.ls_offset),
+            high_watermark: known(partition.hi_offset),
+            log_start_offset: known(partition.lo_offset),
+            committed_offset: known(partition.committed_offset),
+            position: known(partition.app_offset).max(fetched),
+            fetched_offset: known(partition.next_offset),
+            queued_bytes: partition.fetchq_size,
+        }
+    }
+
+    /// With what is known beside librdkafka's numbers. It has the log from answers to fetches, which may have ended, and what is committed
+    /// from commits, which need not have begun.
+    pub(crate) fn completed(self, log: Option<Log>, committed: Option<i64>) -> Self {
+        let end_offset = self.end_offset.max(log.map(|log| log.end));
+        let committed_offset = self.committed_offset.max(committed);
+        let lag =
+            end_offset.zip(committed_offset).map(|(end, committed)| end.saturating_sub(committed).max(0));
+        Self {
+            lag_messages: lag.or(self.lag_messages),
+            end_offset,
+            log_start_offset: self.log_start_offset.max(log.map(|log| log.start)),
+            committed_offset,
+            ..self
+        }
+    }
+
+    /// Where the first open transaction begins, and how many offsets there are from there on; `None` while none is open.
+    pub fn behind_open_transaction(&self) -> Option<(i64, u64)> {
+        let (stable, high) = self.end_offset.zip(self.high_watermark)?;
+        let messages = u64::try_from(high.saturating_sub(stable)).ok().filter(|messages| *messages > 0)?;
+        Some((stable, messages))
+    }
+}
+
+/// Numbers of the consumer. None of them is touched per message.
+#[derive(Debug)]
+pub struct ConsumerStats {
+    started: Instant,
+    last_poll_millis: AtomicU64,
+    /// Whether the group has given this member an assignment, be it an empty one.
+    pub joined: AtomicBool,
+    /// Partitions that are owned.
+    pub partitions_owned: AtomicI64,
+    /// Assignments and revocations.
+    pub rebalances: AtomicU64,
+    /// Commits that the coordinator confirmed.
+    pub commits: AtomicU64,
+    /// Commits that it refused, or that never reached it.
+    pub commit_failures: AtomicU64,
+    /// Ranges that settled under a generation that was over.
+    pub stale_ranges: AtomicU64,
+    /// Partitions that began without knowing what was in flight before.
+    pub fresh_starts: AtomicU64,
+    /// Partitions that were read up to the horizon of another rule, and begin anew by the one of this process.
+    pub rule_changes: AtomicU64,
+    /// Ranges that were cut where an owner before may have sent longer ones.
+    pub doubtful_ranges: AtomicU64,
+    /// Offsets that Kafka deleted before they were read, once a commit has passed them.
+    pub messages_lost: AtomicU64,
+    /// Partitions that this program must not read.
+    pub partitions_halted: AtomicU64,
+    /// Offsets of ranges that have ended and are not committed.
+    pub uncommitted: AtomicU64,
+    /// Whether a topic is compacted, as far as the brokers have told.
+    pub is_topic_compacted: AtomicBool,
+    phase: AtomicU8,
+    partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
+    seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
+    overtaken: Mutex<BTreeMap<PartitionId, u64>>,
+    open_transactions: Mutex<BTreeMap<PartitionId, OpenTransaction>>,
+    still: Mutex<Vec<Still>>,
+    outside_since: Mutex<Option<Instant>>,
+}
+
+impl Default for ConsumerStats {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            last_poll_millis: AtomicU64::new(0),
+            joined: AtomicBool::new(false),
+            is_topic_compacted: AtomicBool::new(false),
+            partitions_owned: AtomicI64::new(0),
+            rebalances: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            commit_failures: AtomicU64::new(0),
+            stale_ranges: AtomicU64::new(0),
+            fresh_starts: AtomicU64::new(0),
+            rule_changes: AtomicU64::new(0),
+            doubtful_ranges: AtomicU64::new(0),
+            messages_lost: AtomicU64::new(0),
+            partitions_halted: AtomicU64::new(0),
+            uncommitted: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Away as u8),
+            partitions: Mutex::default(),
+            seconds_left: Mutex::default(),
+            overtaken: Mutex::default(),
+            open_transactions: Mutex::default(),
+            still: Mutex::default(),
+            outside_since: Mutex::default(),
+        }
+    }
+}
+
+impl ConsumerStats {
+    /// Time since the poll thread was last heard of.
+    pub fn since_last_poll(&self) -> Duration {
+        let last = Duration::from_millis(self.last_poll_millis.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last)
+    }
+
+    pub(crate) fn polled(&self) {
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_poll_millis.store(millis, Ordering::Relaxed);
+    }
+
+    /// Whether this process takes part in the group.
+    pub fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+        if phase != Phase::Member {
+            *locked(&self.outside_since) = None;
+        }
+    }
+
+    /// Since when this process, which takes part, is out of the group: its coordinator does not know it, or not any more. A rebalance
+    /// passes through that, too.
+    pub fn outside_since(&self) -> Option<Instant> {
+        *locked(&self.outside_since)
+    }
+
+    /// Publishes what librdkafka says of the group while this process takes part: a coordinator that answers is `up`, and a member that has
+    /// what it is given `steady`.
+    pub fn see_group(&self, state: &str, join_state: &str, now: Instant) {
+        let mut since = locked(&self.outside_since);
+        if state == "up" && join_state == "steady" {
+            *since = None;
+        } else {
+            since.get_or_insert(now);
+        }
+    }
+
+    /// A copy of the partitions' numbers.
+    pub fn partitions(&self) -> BTreeMap<PartitionId, PartitionStats> {
+        locked(&self.partitions).clone()
+    }
+
+    pub(crate) fn replace(&self, partitions: BTreeMap<PartitionId, PartitionStats>) {
+        *locked(&self.partitions) = partitions;
+    }
+
+    /// Partitions that stand still, as the watchdog saw them last.
+    pub fn still(&self) -> Vec<Still> {
+        locked(&self.still).clone()
+    }
+
+    /// Publishes what the watchdog saw.
+    pub fn publish_still(&self, still: Vec<Still>) {
+        *locked(&self.still) = still;
+    }
+
+    /// Seconds until Kafka's retention overtakes a partition, where that can be told.
+    pub fn seconds_left(&self) -> BTreeMap<PartitionId, f64> {
+        locked(&self.seconds_left).clone()
+    }
+
+    /// Publishes how long retention leaves.
+    pub fn publish_seconds_left(&self, seconds_left: BTreeMap<PartitionId, f64>) {
+        *locked(&self.seconds_left) = seconds_left;
+    }
+
+    /// Messages that Kafka's retention has overtaken and that are not [counted as lost](Self::messages_lost) yet, of partitions that have
+    /// any.
+    pub fn overtaken(&self) -> BTreeMap<PartitionId, u64> {
+        locked(&self.overtaken).clone()
+    }
+
+    /// Publishes them.
+    pub fn publish_overtaken(&self, overtaken: BTreeMap<PartitionId, u64>) {
+        *locked(&self.overtaken) = overtaken;
+    }
+
+    /// Messages that wait behind an open transaction, of partitions that have any.
+    pub fn open_transactions(&self) -> BTreeMap<PartitionId, OpenTransaction> {
+        locked(&self.open_transactions).clone()
+    }
+
+    /// Publishes them.
+    pub fn publish_open_transactions(&self, open: BTreeMap<PartitionId, OpenTransaction>) {
+        *locked(&self.open_transactions) = open;
+    }
+}
+
+/// Plain values are whole whatever the thread that held them died of.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_out_of_its_group_from_when_it_is_not_steady_until_it_is() {
+        let (stats, start) = (ConsumerStats::default(), Instant::now());
+        stats.enter(Phase::Member);
+        stats.see_group("up", "wait-join", start);
+        stats.see_group("query-coord", "init", start + Duration::from_secs(5));
+        assert_eq!(stats.outside_since(), Some(start));
+        stats.see_group("up", "steady", start + Duration::from_secs(10));
+        assert_eq!(stats.outside_since(), None);
+        let later = start + Duration::from_secs(15);
+        stats.see_group("up", "wait-metadata", later);
+        assert_eq!(stats.outside_since(), Some(later));
+        stats.enter(Phase::Draining);
+        assert_eq!(stats.outside_since(), None, "it is about to leave");
+    }
+
+    #[test]
+    fn a_partition_that_is_not_fetched_ends_where_its_leader_says() {
+        let fetched = PartitionStats {
+            lag_messages: Some(0),
+            end_offset: Some(10),
+            log_start_offset: Some(3),
+            committed_offset: Some(10),
+            ..PartitionStats::default()
+        };
+        assert_eq!(fetched.completed(None, None), fetched);
+        assert_eq!(fetched.completed(Some(Log { start: 2, end: 9 }), Some(10)), fetched, "that is older");
+        let asked = fetched.completed(Some(Log { start: 5, end: 25 }), Some(10));
+        assert_eq!((asked.end_offset, asked.log_start_offset), (Some(25), Some(5)));
+        assert_eq!(asked.lag_messages, Some(15));
+        let never_fetched = PartitionStats::default().completed(Some(Log { start: 0, end: 7 }), Some(4));
+        assert_eq!((never_fetched.end_offset, never_fetched.lag_messages), (Some(7), Some(3)));
+        let never_committed = PartitionStats::default().completed(Some(Log { start: 0, end: 7 }), None);
+        assert_eq!(never_committed.lag_messages, None);
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_stable_offset_is_no_lag_and_is_known() {
+        let numbers = rdkafka::statistics::Partition {
+            ls_offset: 5,
+            hi_offset: 12,
+            committed_offset: 5,
+            consumer_lag: 0,
+            ..Default::default()
+        };
+        let fetched = PartitionStats::of(&numbers);
+        assert_eq!((fetched.lag_messages, fetched.behind_open_transaction()), (Some(0), Some((5, 7))));
+        let ended = fetched.completed(Some(Log { start: 0, end: 20 }), Some(5));
+        assert_eq!((ended.lag_messages, ended.behind_open_transaction()), (Some(15), None));
+        assert_eq!(PartitionStats::default().behind_open_transaction(), None);
+    }
+
+    #[test]
+    fn the_position_passes_over_what_is_no_message_once_nothing_is_queued() {
+        let of = |app_offset, next_offset, fetchq_cnt| {
+            let numbers =
+                rdkafka::statistics::Partition { app_offset, next_offset, fetchq_cnt, ..Default::default() };
+            PartitionStats::of(&numbers).position
+        };
+        assert_eq!(of(-1_001, -1_001, 0), None, "nothing was fetched");
+        assert_eq!(of(-1_001, 5, 0), Some(5), "an empty partition was asked for its next message");
+        assert_eq!(of(10, 11, 0), Some(11), "a marker stands behind the last message");
+        assert_eq!(of(10, 500, 490), Some(10), "the worker has not taken what is queued");
+        assert_eq!(of(10, 7, 0), Some(10), "what was fetched ahead was given back");
+    }
+}

@@ -1,0 +1,209 @@
+//! Record batches that are larger than what is received, or than what is kept: said before one comes, and when one has.
+//!
+//! Place in the flow: [`crate::questions::topic_limits`] learns what the topics take (`max.message.bytes`) and warns of what is too much; the poll
+//! thread says that an answer could not be received, which librdkafka ends the connection for, again and again. Owner: the thread that
+//! calls.
+//!
+//! Limits: one line for each size that a topic comes to take; one line each [`TELL_INTERVAL`] for answers.
+
+use crate::{ground::settings::received_bytes_max, questions::retention::TopicLimits};
+use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
+use sluice_gateway_config::{ByteSize, Kafka};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
+const BATCH_OVERHEAD_BYTES: u64 = 12;
+
+/// Between two lines of an answer that cannot be received. Chosen: librdkafka tries again every 10 s at the least, and whoever looks at
+/// the log of the last minutes is to find it.
+const TELL_INTERVAL: Duration = Duration::from_mins(1);
+
+/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
+/// when it is decompressed, of which the limit says nothing.
+pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
+    let expected = kafka.record_batch_bytes_max;
+    if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
+        return None;
+    }
+    let consequence = if bytes > received_bytes_max(kafka) {
+        "breaks the connection to its broker, for all of the broker's partitions"
+    } else {
+        "stops its partition"
+    };
+    let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
+    Some(format!(
+        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
+         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
+    ))
+}
+
+/// What was said of the topics' limits.
+#[derive(Debug, Default)]
+pub(crate) struct Warned(BTreeMap<Arc<str>, u64>);
+
+impl Warned {
+    /// The warnings that are due now: of each topic that takes too large batches, once for each size.
+    pub fn due<'a>(
+        &mut self,
+        kafka: &Kafka,
+        learned: impl IntoIterator<Item = &'a (Arc<str>, TopicLimits)>,
+    ) -> Vec<String> {
+        let warning = |(topic, limits): &(Arc<str>, TopicLimits)| {
+            let bytes = limits.batch_bytes_max?;
+            let is_news = self.0.insert(topic.clone(), bytes) != Some(bytes);
+            is_news.then(|| batch_warning(kafka, topic, bytes))?
+        };
+        learned.into_iter().filter_map(warning).collect()
+    }
+}
+
+/// Answers of brokers that could not be received.
+#[derive(Debug)]
+pub(crate) struct Unreceived {
+    received_bytes_max: u64,
+    record_batch_bytes_max: ByteSize,
+    /// When it was said last.
+    told: Option<Instant>,
+}
+
+impl Unreceived {
+    /// None were seen yet.
+    pub fn of(kafka: &Kafka) -> Self {
+        Self {
+            received_bytes_max: received_bytes_max(kafka),
+            record_batch_bytes_max: kafka.record_batch_bytes_max,
+            told: None,
+        }
+    }
+
+    /// Whether an error of the consumer as a whole is of this kind. That of a batch which was received comes by its partition's queue.
+    pub fn is(error: &KafkaError) -> bool {
+        error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage)
+    }
+
+    /// Says it, unless it was said a moment ago.
+    pub fn tell(&mut self, now: Instant) {
+        if self.is_due(now) {
+            tracing::error!(received_bytes_max = self.received_bytes_max, "{}", self.advice());
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= TELL_INTERVAL);
+        if is_due {
+            self.told = Some(now);
+        }
+        is_due
+    }
+
+    fn advice(&self) -> String {
+        format!(
+            "a broker's answer cannot be received, and nothing of that broker's partitions is read: a record batch is larger than {} bytes, \
+             the most that is received with source.kafka.recordBatchBytesMax: {}; raise that to the topics' max.message.bytes, which \
+             `sluice-gateway check` tells, or lower max.message.bytes and have the batch deleted",
+            self.received_bytes_max, self.record_batch_bytes_max
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::settings::tests::kafka as of_one_mib;
+    use rdkafka::{
+        ClientConfig, Offset, TopicPartitionList,
+        consumer::{BaseConsumer, Consumer as _},
+        mocking::MockCluster,
+        producer::{BaseProducer, BaseRecord, Producer as _},
+    };
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn kafka(batch_mib: u64) -> Kafka {
+        Kafka { record_batch_bytes_max: ByteSize::mib(batch_mib), ..of_one_mib() }
+    }
+
+    #[test]
+    fn a_topic_of_larger_batches_than_are_expected_is_warned_of_with_the_value_that_would_do() {
+        // The broker's own default fits the gateway's.
+        assert_eq!(batch_warning(&kafka(1), "t", 1_048_588), None);
+        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
+        let stops = warning(1, 8 << 20);
+        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
+        let breaks = warning(1, (16 << 20) + 12);
+        assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
+        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
+        assert_eq!(batch_warning(&kafka(16), "t", (16 << 20) + 12), None, "what would do does");
+    }
+
+    #[test]
+    fn a_batch_up_to_what_is_received_does_not_break_a_connection() {
+        let most = received_bytes_max(&kafka(1));
+        assert!(batch_warning(&kafka(1), "t", most).unwrap().contains("stops its partition"));
+        assert!(batch_warning(&kafka(1), "t", most + 1).unwrap().contains("breaks"));
+    }
+
+    #[test]
+    fn a_topic_is_warned_of_once_for_each_size() {
+        let learned = |bytes| {
+            let limits = TopicLimits { batch_bytes_max: bytes, ..TopicLimits::default() };
+            [("small".into(), TopicLimits::default()), ("large".into(), limits)]
+        };
+        let mut warned = Warned::default();
+        assert_eq!(warned.due(&kafka(1), &learned(None)).len(), 0);
+        let due = warned.due(&kafka(1), &learned(Some(8 << 20)));
+        assert!(due.len() == 1 && due[0].contains("the topic large"), "{due:?}");
+        assert_eq!(warned.due(&kafka(1), &learned(Some(8 << 20))).len(), 0);
+        assert_eq!(warned.due(&kafka(1), &learned(Some(9 << 20))).len(), 1);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_received_is_told_with_its_limit_once_a_minute() {
+        let (mut unreceived, now) = (Unreceived::of(&kafka(1)), Instant::now());
+        assert!(unreceived.is_due(now));
+        assert!(!unreceived.is_due(now + TELL_INTERVAL / 2));
+        assert!(unreceived.is_due(now + TELL_INTERVAL));
+        let advice = unreceived.advice();
+        let limit = received_bytes_max(&kafka(1)).to_string();
+        assert!(advice.contains(&limit) && advice.contains("recordBatchBytesMax: 1MiB"), "{advice}");
+    }
+
+    #[test]
+    fn librdkafka_reports_an_answer_that_is_too_large_as_one_that_cannot_be_received() {
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic("spans", 1, 1).unwrap();
+        let client = |settings: &[(&str, &str)]| {
+            let mut config = ClientConfig::new();
+            config.set("bootstrap.servers", mock.bootstrap_servers());
+            for (name, value) in settings {
+                config.set(*name, *value);
+            }
+            config
+        };
+        let producer: BaseProducer = client(&[("message.max.bytes", "4194304")]).create().unwrap();
+        let value = vec![b'v'; 3 << 20];
+        let record: BaseRecord<'_, (), [u8]> = BaseRecord::to("spans").partition(0).payload(&value);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer.flush(TIMEOUT).unwrap();
+        let small = [("group.id", "g"), ("fetch.max.bytes", "1000000"), ("message.max.bytes", "1000000")];
+        let mut config = client(&small);
+        config.set("receive.message.max.bytes", "2000000");
+        let consumer: BaseConsumer = config.create().unwrap();
+        let mut partitions = TopicPartitionList::new();
+        partitions.add_partition_offset("spans", 0, Offset::Beginning).unwrap();
+        consumer.assign(&partitions).unwrap();
+        let begin = Instant::now();
+        loop {
+            assert!(begin.elapsed() < TIMEOUT, "nothing was reported");
+            match consumer.poll(Duration::from_millis(100)) {
+                Some(Err(error)) if Unreceived::is(&error) => return,
+                Some(Ok(_)) => panic!("it was received"),
+                _ => {}
+            }
+        }
+    }
+}

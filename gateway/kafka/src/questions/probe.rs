@@ -1,0 +1,218 @@
+//! Questions to the brokers, for `check`: are they there, do they take us in, do they have the topics, and how large may a
+//! topic's record batches be?
+//!
+//! librdkafka answers a question with "transport failure" whatever the cause, and tries again until the time is over. The
+//! cause arrives beside the answer, as an error of the client: [`Connections`] keeps the first one, which ends the question.
+
+use crate::ground::{security::ConnectionProblem, settings::probe_settings};
+use rdkafka::{
+    ClientConfig, ClientContext,
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    client::DefaultClientContext,
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, Consumer as _, ConsumerContext},
+    error::{KafkaError, RDKafkaErrorCode},
+};
+use sluice_gateway_config::{Kafka, SecretFileError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long librdkafka is asked at a time before the client's errors are looked at. Chosen: a refusal is told to a person who
+/// waits, and a handshake takes milliseconds.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The topic's limit for a record batch as it is sent, hence compressed. The broker's own, where the topic has none, is described
+/// as the topic's.
+const BATCH_LIMIT: &str = "max.message.bytes";
+
+/// A topic and how many partitions it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicPartitions {
+    /// The topic.
+    pub topic: String,
+    /// Its partitions; `None` when the brokers do not have it.
+    pub partitions: Option<usize>,
+}
+
+/// Why the brokers could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// User or password cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
+    /// librdkafka refused the settings: a certificate that is none, a file that is not there.
+    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    Settings {
+        /// Brokers of the config.
+        brokers: String,
+        /// What librdkafka said.
+        source: Box<KafkaError>,
+    },
+    /// A broker was reached, and the connection came to nothing.
+    #[error("{}: {reason}; {advice}", match .problem {
+        ConnectionProblem::Tls => "no TLS connection to a broker",
+        ConnectionProblem::Credentials => "the broker refuses user and password",
+    })]
+    Refused {
+        /// What was refused.
+        problem: ConnectionProblem,
+        /// What librdkafka said.
+        reason: String,
+        /// What to look at.
+        advice: String,
+    },
+    /// No broker answered in time.
+    #[error("no broker of {brokers} answered within {seconds} s about topic {topic}: {source}{said}")]
+    Unreachable {
+        /// Brokers of the config.
+        brokers: String,
+        /// The topic that was asked for.
+        topic: String,
+        /// The time limit.
+        seconds: u64,
+        /// What librdkafka answered.
+        source: Box<KafkaError>,
+        /// What it said of the connections meanwhile, and what to look at, each behind a semicolon; may be empty.
+        said: String,
+    },
+}
+
+/// What a client says of its connections.
+#[derive(Default)]
+struct Connections(Mutex<Said>);
+
+#[derive(Default)]
+struct Said {
+    refused: Option<(ConnectionProblem, String)>,
+    last: Option<String>,
+}
+
+impl ClientContext for Connections {
+    fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match ConnectionProblem::of(&error) {
+            Some(problem) if said.refused.is_none() => said.refused = Some((problem, reason.to_owned())),
+            Some(_) => {}
+            // "All brokers down" follows the reason for it.
+            None if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) => {}
+            None => said.last = Some(reason.to_owned()),
+        }
+    }
+}
+
+impl ConsumerContext for Connections {}
+
+/// Asks for every topic of the config. Blocks for up to `timeout` per topic.
+pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartitions>, ProbeError> {
+    let client: BaseConsumer<Connections> = client_config(kafka)
+        .map_err(ProbeError::Secret)?
+        .create_with_context(Connections::default())
+        .map_err(|source| ProbeError::Settings { brokers: brokers(kafka), source: Box::new(source) })?;
+    kafka.topics.iter().map(|topic| Question { kafka, client: &client, topic }.ask(timeout)).collect()
+}
+
+fn brokers(kafka: &Kafka) -> String {
+    kafka.bootstrap_servers.join(",")
+}
+
+/// One topic, asked for.
+struct Question<'a> {
+    kafka: &'a Kafka,
+    client: &'a BaseConsumer<Connections>,
+    topic: &'a str,
+}
+
+impl Question<'_> {
+    fn ask(&self, timeout: Duration) -> Result<TopicPartitions, ProbeError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let answer = self.client.fetch_metadata(Some(self.topic), left.min(LOOK_INTERVAL));
+            let source = match answer {
+                Ok(metadata) => return Ok(self.partitions(&metadata)),
+                Err(KafkaError::MetadataFetch(
+                    RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition,
+                )) => return Ok(TopicPartitions { topic: self.topic.to_owned(), partitions: None }),
+                Err(source) => source,
+            };
+            // Errors of the client wait until somebody polls; there is nothing else to poll for.
+            while self.client.poll(Duration::ZERO).is_some() {}
+            self.refused()?;
+            if Instant::now() >= deadline {
+                return Err(self.unreachable(timeout, source));
+            }
+        }
+    }
+
+    fn partitions(&self, metadata: &rdkafka::metadata::Metadata) -> TopicPartitions {
+        let found =
+            metadata.topics().iter().find(|found| found.name() == self.topic && found.error().is_none());
+        let partitions = found.map(|found| found.partitions().len()).filter(|count| *count > 0);
+        TopicPartitions { topic: self.topic.to_owned(), partitions }
+    }
+
+    fn refused(&self) -> Result<(), ProbeError> {
+        let said = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((problem, reason)) = said.refused.clone() else { return Ok(()) };
+        Err(ProbeError::Refused { problem, reason, advice: problem.advice(self.kafka) })
+    }
+
+    fn unreachable(&self, timeout: Duration, source: KafkaError) -> ProbeError {
+        let last = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
+        // With TLS 1.3 a broker refuses the client's certificate after the handshake, which looks like a lost connection.
+        let advice = self.kafka.tls.is_some().then(|| ConnectionProblem::Tls.advice(self.kafka));
+        let said = last.into_iter().chain(advice).fold(String::new(), |said, text| said + "; " + &text);
+        ProbeError::Unreachable {
+            brokers: brokers(self.kafka),
+            topic: self.topic.to_owned(),
+            seconds: timeout.as_secs(),
+            source: Box::new(source),
+            said,
+        }
+    }
+}
+
+/// The largest record batch that a topic takes, in bytes as it is sent. `None` when nobody says: a reader of a topic need not
+/// have the right to describe its configuration.
+pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> Option<u64> {
+    let client: AdminClient<DefaultClientContext> = client_config(kafka).ok()?.create().ok()?;
+    let options = AdminOptions::new().request_timeout(Some(timeout));
+    let described = client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await.ok()?;
+    let described = described.into_iter().next()?.ok()?;
+    described.get(BATCH_LIMIT)?.value.as_ref()?.parse().ok()
+}
+
+/// Whether the brokers would make a topic with so many partitions; nothing is made.
+///
+/// # Errors
+/// Why not, in the brokers' words. [`ProbeError`]s are for questions that need an answer; a client that cannot ask is told here, too.
+pub async fn would_make(
+    kafka: &Kafka,
+    topic: &str,
+    partitions: usize,
+    timeout: Duration,
+) -> Result<(), String> {
+    let config = client_config(kafka).map_err(|error| error.to_string())?;
+    let client: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let options = AdminOptions::new().request_timeout(Some(timeout)).validate_only(true);
+    let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+    // As many replicas as the brokers choose: fewer may be asked for, never more.
+    let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+    let made = client.create_topics([&new], &options).await.map_err(|error| error.to_string())?;
+    match made.into_iter().next() {
+        None | Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+        Some(Err((_, code))) => Err(code.to_string()),
+    }
+}
+
+fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
+    let mut config = ClientConfig::new();
+    for (name, value) in probe_settings(kafka)? {
+        config.set(name, value);
+    }
+    Ok(config)
+}

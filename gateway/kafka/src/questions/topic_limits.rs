@@ -1,0 +1,111 @@
+//! Learns what the topics' configs say of retention and of record batches, at the start and every [`LEARN_INTERVAL`].
+//!
+//! Place in the flow: the poll thread takes what was learned with [`LimitsReader::learned`]. Owner: a thread of its own, since it waits
+//! for brokers, which may be away. Without an answer the estimates of [`crate::questions::retention`] do without. Batches that are too large are
+//! warned of here.
+//!
+//! Limits: one answer waits for the poll thread; asking takes [`ASK_TIMEOUT`].
+
+use crate::questions::{
+    oversize::Warned,
+    retention::{LimitsError, TopicLimits, read_limits},
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use sluice_gateway_config::Kafka;
+use std::{convert::Infallible, sync::Arc, thread, time::Duration};
+
+/// How often configs are read again. Chosen: they change by hand, and an estimate of hours may be late by one.
+const LEARN_INTERVAL: Duration = Duration::from_hours(1);
+
+/// How soon after the brokers did not answer. Chosen: long enough to be no load, short enough to know before it matters.
+const LEARN_RETRY: Duration = Duration::from_mins(5);
+
+/// How long the brokers may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What configs say, topic by topic.
+type Learned = Vec<(Arc<str>, TopicLimits)>;
+
+/// The poll thread's end of the thread, which ends soon after this is dropped.
+#[derive(Debug)]
+pub struct LimitsReader {
+    learned: Receiver<Learned>,
+    /// Nothing is ever sent; that it is dropped wakes the thread.
+    _ends: Sender<Infallible>,
+}
+
+impl LimitsReader {
+    /// Starts the thread.
+    pub fn start(kafka: Kafka) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let mut warned = Warned::default();
+        let ask = move || {
+            let learned = runtime.block_on(read_limits(&kafka, ASK_TIMEOUT))?;
+            warned.due(&kafka, &learned).into_iter().for_each(|warning| tracing::warn!("{warning}"));
+            Ok::<_, LimitsError>(learned)
+        };
+        Self::start_with(ask)
+    }
+
+    fn start_with<E: std::fmt::Display>(
+        mut ask: impl FnMut() -> Result<Learned, E> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (learned_out, learned) = bounded(1);
+        let (ends, ended) = bounded(0);
+        let work = move || {
+            let mut is_said = false;
+            loop {
+                let wait = match ask() {
+                    Ok(limits) => {
+                        #[expect(
+                            clippy::disallowed_methods,
+                            reason = "on a thread of its own, which asks nothing before that is taken"
+                        )]
+                        let sent = learned_out.send(limits);
+                        if sent.is_err() {
+                            return;
+                        }
+                        LEARN_INTERVAL
+                    }
+                    Err(error) => {
+                        if !std::mem::replace(&mut is_said, true) {
+                            tracing::warn!(%error, "how long retention leaves is told without the topics' limits");
+                        }
+                        LEARN_RETRY
+                    }
+                };
+                if ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("limits".to_owned()).spawn(work)?;
+        Ok(Self { learned, _ends: ends })
+    }
+
+    /// What was learned since it was asked for last.
+    pub fn learned(&self) -> Option<Learned> {
+        self.learned.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_learned_waits_and_the_thread_ends_with_its_owner() {
+        let (alive, ended) = bounded::<()>(0);
+        let limits = TopicLimits { age: Some(Duration::from_secs(1)), ..TopicLimits::default() };
+        let reader = LimitsReader::start_with(move || {
+            let _alive = &alive;
+            Ok::<_, String>(vec![("spans".into(), limits)])
+        })
+        .unwrap();
+        let learned = reader.learned.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(learned, [("spans".into(), limits)]);
+        assert_eq!(reader.learned(), None, "the next answer is an hour away");
+        drop(reader);
+        assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Err(RecvTimeoutError::Disconnected));
+    }
+}
