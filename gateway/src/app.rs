@@ -101,7 +101,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
-        tracing::info!("stopped before the table was seen to fit");
+        tracing::info!("stopped before the table fits");
         return Ok(());
     };
     status.table_fits();
@@ -185,7 +185,7 @@ fn wait_for_table(
             Err(error) => {
                 let text = error.to_string();
                 if text != last {
-                    tracing::warn!("not ready: {text}; asking again");
+                    tracing::warn!("not ready: {text}; checking again");
                     status.waits_for_table(&text);
                     last = text;
                 }

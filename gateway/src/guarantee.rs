@@ -113,7 +113,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reasons.is_empty() {
             let minutes = self.age_budget.as_secs() / 60;
-            return write!(f, "exactly_once_effect: a retry is dropped for at least {minutes} minutes");
+            return write!(f, "exactly_once_effect: the server drops a retry for at least {minutes} minutes");
         }
         let reasons: Vec<_> = self.reasons.iter().map(ToString::to_string).collect();
         write!(f, "at_least_once: {}", reasons.join("; "))

@@ -59,12 +59,12 @@ impl Own {
         let at = match (way, self.control) {
             (Way::Within, _) => return None,
             (Way::Control, _) if self.is_named(headers) => return None,
-            (Way::Control, _) => format!("from who names this pod's UID in {POD_UID_HEADER}, or "),
+            (Way::Control, _) => format!("from callers that send this pod's UID in {POD_UID_HEADER}, or "),
             (Way::Admin, Some(port)) => format!("at port {port}, or "),
             (Way::Admin, None) => String::new(),
         };
         let words = format!(
-            "{path} is taken {at}from within the pod, as by kubectl sluice drain and kubectl port-forward\n"
+            "{path} is accepted {at}from within the pod, as with kubectl sluice drain or kubectl port-forward\n"
         );
         Some((StatusCode::NOT_FOUND, words))
     }

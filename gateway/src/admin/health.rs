@@ -77,7 +77,7 @@ impl Status {
             volume,
             may_hold_blocks,
             account: RowAccount::default(),
-            table_misfit: Mutex::new(Some("the table was not seen to fit yet".to_owned())),
+            table_misfit: Mutex::new(Some("the gateway has not checked the table yet".to_owned())),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -256,7 +256,7 @@ impl Health for Status {
     fn live(&self) -> Result<(), String> {
         match self.consumer.get().map(|stats| stats.since_last_poll()) {
             Some(silence) if silence > POLL_SILENCE_MAX => {
-                Err(format!("the poll thread was not heard of for {} s", silence.as_secs()))
+                Err(format!("the poll thread has not polled Kafka for {} s", silence.as_secs()))
             }
             _ => Ok(()),
         }
@@ -264,19 +264,19 @@ impl Health for Status {
 
     fn ready(&self) -> Result<(), String> {
         if self.drain.is_requested() {
-            return Err("it was asked to drain, and takes no part until POST /resume".to_owned());
+            return Err("it was drained and reads nothing until POST /resume".to_owned());
         }
         if let Some(why) = self.table_misfit().clone() {
             return Err(why);
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
-            return Err("the consumer group has not given an assignment yet".to_owned());
+            return Err("the consumer group has not assigned partitions yet".to_owned());
         };
         if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
             let seconds = OUTSIDE_MAX.as_secs();
             return Err(format!(
-                "out of the consumer group for more than {seconds} s: nothing is read; see whether its coordinator can be reached, and \
-                 whether the user may READ the group"
+                "out of the consumer group for more than {seconds} s: nothing is read; check that the group's coordinator can be \
+                 reached and that the user has READ on the group"
             ));
         }
         Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
@@ -284,14 +284,14 @@ impl Health for Status {
 
     fn drain(&self) {
         if !self.drain.is_requested() {
-            self.say("asked to drain: the group is left, and everything that is held goes in");
+            self.say("draining: the gateway leaves the group and inserts everything that it holds");
         }
         self.drain.request();
     }
 
     fn resume(&self) {
         if self.drain.is_requested() {
-            self.say("asked to take part again");
+            self.say("resuming: the gateway joins the group again");
         }
         self.drain.resume();
     }

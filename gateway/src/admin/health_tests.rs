@@ -52,7 +52,7 @@ fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
 fn one_that_waits_for_its_table_says_why() {
     let (status, consumer) = status();
     consumer.joined.store(true, Ordering::Release);
-    assert_eq!(status.ready().unwrap_err(), "the table was not seen to fit yet");
+    assert_eq!(status.ready().unwrap_err(), "the gateway has not checked the table yet");
     status.waits_for_table("Table otel.otel_traces does not exist");
     assert_eq!(status.ready().unwrap_err(), "waits for the table: Table otel.otel_traces does not exist");
     status.table_fits();

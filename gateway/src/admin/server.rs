@@ -109,7 +109,8 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Door
         Some(address) => listen(address)
             .await
             .inspect_err(
-                |error| tracing::warn!(%error, %address, "no commands are taken from other machines"),
+                |error| tracing::warn!(%error, %address, "cannot listen on the control port: the gateway accepts commands only from \
+                                                          within its pod"),
             )
             .ok(),
     };
@@ -131,7 +132,7 @@ async fn or_at_ipv4(both: std::io::Result<TcpListener>, port: u16) -> std::io::R
     match both {
         Err(error) if error.kind() != ErrorKind::AddrInUse => {
             let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
-            tracing::info!(%error, port, "there is no IPv6: listening on IPv4 alone");
+            tracing::info!(%error, port, "IPv6 is not available: listening on IPv4 only");
             Ok(listener)
         }
         both => both,
@@ -160,7 +161,7 @@ pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>
     if let (None, Some(port)) = (&uid, control) {
         tracing::warn!(
             port,
-            "this pod's UID is not known here: whoever reaches the port may have the gateway drain"
+            "the gateway cannot find its pod's UID: anyone who reaches the control port can drain it"
         );
     }
     let source = Source::new(metrics, health, Own { uid, control });
@@ -229,7 +230,7 @@ async fn answer<B>(
         ("/drain" | "/resume" | "/drainz", false) => not_allowed(&wanted),
         _ => response(
             StatusCode::NOT_FOUND,
-            format!("no {path} here; there are /metrics, /livez, /readyz, /drainz, /drain and /resume\n"),
+            format!("unknown path {path}; use /metrics, /livez, /readyz, /drainz, /drain or /resume\n"),
         ),
     }
 }

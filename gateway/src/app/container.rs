@@ -14,8 +14,8 @@ use std::{borrow::Cow, fs, path::Path};
 /// The container's limit is below the config's, and too low.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: something has changed the pod's \
-     limit (a VerticalPodAutoscaler, another webhook); exclude the gateways from it, or set its minimum to {asked}"
+    "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: a VerticalPodAutoscaler or \
+     another webhook has changed the pod's limit; exclude the gateways from it, or set its minimum to {asked}"
 )]
 pub struct TooLittle {
     found: ByteSize,
@@ -41,8 +41,8 @@ fn fitted_to(config: &CheckedConfig, limit: Option<u64>) -> Result<Cow<'_, Check
         container = %found,
         config = %asked,
         blocks = %fitted.budget().blocks,
-        "the container's memory limit is below memory.limit of the config: the lower one is divided, and blocks have less room; something has \
-         changed the pod's limit, such as a VerticalPodAutoscaler"
+        "the container's memory limit is below memory.limit of the config, so the gateway uses the lower one and has less room for \
+         blocks; a VerticalPodAutoscaler or another webhook has changed the pod's limit"
     );
     Ok(Cow::Owned(fitted))
 }

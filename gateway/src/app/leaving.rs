@@ -55,11 +55,15 @@ impl Running {
         let Usage { blocks, rows, .. } = spool.usage();
         if !is_closed {
             anyhow::bail!(
-                "the queue volume did not make everything durable: {blocks} blocks with {rows} rows may not be there at the next start"
+                "the queue volume did not sync in time: {blocks} blocks with {rows} rows may be missing at the next start"
             );
         }
         if blocks > 0 {
-            tracing::info!(blocks, rows, "blocks stay on the queue volume: the next start goes on with them");
+            tracing::info!(
+                blocks,
+                rows,
+                "blocks stay on the queue volume: the next start continues with them"
+            );
         }
         Ok(blocks)
     }
@@ -72,15 +76,15 @@ impl Running {
                 Some(Event::Ended(result)) => break result,
                 // The second one is impatience: nothing is waited for any more, nor the volume closed.
                 Some(Event::Signal) if is_asked => {
-                    self.status.say("ended at once, as the second signal asks");
+                    self.status.say("second signal: stopping at once");
                     io.shutdown_background();
                     anyhow::bail!(
-                        "ended before everything that was read is in; what is not committed is read again"
+                        "stopped before everything that was read is inserted; messages that are not committed are read again"
                     );
                 }
                 Some(Event::Signal) => {
                     is_asked = true;
-                    self.status.say("leaving: what was read is inserted and committed");
+                    self.status.say("stopping: inserting and committing what was read");
                     self.leave_and_keep();
                 }
                 Some(Event::VolumeFailed(fatal)) => {
@@ -89,19 +93,21 @@ impl Running {
                     return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
                 }
                 Some(Event::TopicMadeAnew(found)) => {
-                    tracing::error!("leaving: {found}");
+                    tracing::error!("stopping: {found}");
                     // Nobody else has what was read of the topic that is gone.
                     self.leave_and_keep();
                     made_anew = Some(found);
                 }
                 Some(Event::TableChanged(found)) => {
-                    tracing::error!("leaving: {found}");
+                    tracing::error!("stopping: {found}");
                     self.stop.request(self.leave_wait);
                     changed = Some(found);
                 }
                 None if self.is_late() => {
-                    self.status.say("given up: the time to leave is over");
-                    anyhow::bail!("the poll thread did not end in time; what is not committed is read again");
+                    self.status.say("giving up: shutdown.deadline is over");
+                    anyhow::bail!(
+                        "the poll thread did not end in time; messages that are not committed are read again"
+                    );
                 }
                 None if self.stop.is_requested() => self.status.say("leaving"),
                 None => {}
@@ -121,9 +127,9 @@ impl Running {
             }
         }
         self.status.say(match (&result, &kept) {
-            (Ok(()), Ok(0)) => "left: everything that was read is in and committed",
+            (Ok(()), Ok(0)) => "stopped: everything that was read is inserted and committed",
             (Ok(()), Ok(_)) => {
-                "left: what was read is in and committed, or on the queue volume for the next start"
+                "stopped: what was read is inserted and committed, or on the queue volume for the next start"
             }
             _ => "left",
         });
@@ -148,9 +154,9 @@ impl Running {
 fn not_left(error: sluice_kafka::Error) -> anyhow::Error {
     let meaning = match error {
         sluice_kafka::Error::NotCommitted { .. } => {
-            "not all that is in is committed; the next owner sends that again, and the server drops what it still knows"
+            "not everything that is inserted is committed; the next owner sends it again, and the server drops what it still remembers"
         }
-        _ => "not everything that was read is in; the rest is read again by the next owner",
+        _ => "not everything that was read is inserted; the next owner reads the rest again",
     };
     anyhow::Error::new(error).context(meaning)
 }
@@ -171,7 +177,7 @@ fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
     match events.recv_timeout(SAY_INTERVAL) {
         Ok(event) => Ok(Some(event)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("every thread has gone"),
+        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("all threads have ended"),
     }
 }
 
@@ -220,7 +226,7 @@ mod tests {
         assert_eq!(volume.open(64 << 20).usage().blocks, 1);
         // Its thread has ended, and answers nobody.
         let error = ended(Some(spool)).unwrap_err();
-        assert!(error.to_string().contains("did not make everything durable"), "{error}");
+        assert!(error.to_string().contains("did not sync in time"), "{error}");
     }
 
     #[test]
@@ -229,7 +235,10 @@ mod tests {
         events.try_send(Event::Ended(Err(sluice_kafka::Error::NotCommitted { offsets: 7 }))).unwrap();
         let error = running(None).wait(&events_in, Runtime::new().unwrap()).unwrap_err();
         let text = format!("{error:#}");
-        assert!(text.starts_with("not all that is in is committed") && text.contains("7 offsets"), "{text}");
+        assert!(
+            text.starts_with("not everything that is inserted is committed") && text.contains("7 offsets"),
+            "{text}"
+        );
     }
 
     #[test]

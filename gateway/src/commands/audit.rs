@@ -76,7 +76,7 @@ pub struct Request {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The topic is not the pipeline's.
-    #[error("--topic: {topic} is none of source.kafka.topics")]
+    #[error("--topic: {topic} is not in source.kafka.topics")]
     ForeignTopic {
         /// The topic.
         topic: String,
@@ -274,7 +274,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
 
     /// The second reading: keys in question are counted.
     fn recount(&mut self, reader: &TopicReader, parts: &[Part]) -> Result<(), Error> {
-        self.bell.begin("counting what is in question");
+        self.bell.begin("counting spans that are missing or doubled");
         self.each_chunk(reader, parts, |auditor, chunk, at, _| {
             auditor.comparison.recount(chunk, at, parts[at].committed);
             Ok(())

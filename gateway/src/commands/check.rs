@@ -78,7 +78,7 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, us
     for topic in topics {
         let Some(count) = topic.partitions else {
             findings.problems.push(format!(
-                "source.kafka.topics: the topic {} does not exist; create it, or name another",
+                "source.kafka.topics: the topic {} does not exist; create it, or name another one",
                 topic.topic
             ));
             continue;
@@ -98,7 +98,7 @@ async fn ask(kafka: &Kafka) -> Result<Vec<TopicPartitions>, String> {
     match tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await {
         Ok(Ok(topics)) => Ok(topics),
         Ok(Err(error)) => Err(format!("source.kafka.bootstrapServers: {error}")),
-        Err(error) => Err(format!("the question to Kafka was not finished: {error}")),
+        Err(error) => Err(format!("the request to Kafka did not finish: {error}")),
     }
 }
 
@@ -127,7 +127,7 @@ async fn check_dead_letters(
         }
         match would_make(kafka, &topic, count, KAFKA_TIMEOUT).await {
             Ok(()) => findings.found.push(format!(
-                "dead-letter topic {topic} does not exist; a gateway makes it with its first letter"
+                "dead-letter topic {topic} does not exist; a gateway creates it for its first letter"
             )),
             Err(why) => findings.warnings.push(missing_letters(dead_letter.on_missing, &topic, &why)),
         }
@@ -137,12 +137,12 @@ async fn check_dead_letters(
 /// What it means that a dead-letter topic can neither be found nor made.
 fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
     let consequence = match on_missing {
-        OnMissing::Stop => "stops its partition until the topic is there",
-        OnMissing::Skip => "is skipped, counted and in no dead-letter topic",
+        OnMissing::Stop => "stops its partition until the topic exists",
+        OnMissing::Skip => "is skipped and counted, but is in no dead-letter topic",
     };
     format!(
-        "delivery.deadLetter: the topic {topic} is not there, or may not be looked at, and making it would be refused ({why}); \
-         a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
+        "delivery.deadLetter: the topic {topic} does not exist, or the user may not describe it, and Kafka would refuse to create it \
+         ({why}); a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
     )
 }
 
@@ -201,7 +201,7 @@ async fn durability(sink: &Sink) -> String {
     match sink.durability().await {
         Ok(Some(known)) => known.to_string(),
         Ok(None) => format!(
-            "{UNKNOWN}: the gateway's user may not read it, or the table's engine leaves it to other tables"
+            "{UNKNOWN}: the gateway's user may not read it, or the table's engine stores rows in other tables"
         ),
         Err(error) => format!("{UNKNOWN}: {error}"),
     }

@@ -81,8 +81,8 @@ pub enum Error {
     Write(io::Error),
     /// There are more letters than are kept in mind.
     #[error(
-        "stopped after {0} letters, all of which were told: there are more than can be kept in mind to tell which are there twice; \
-         go on with --partition, --offset or --since"
+        "stopped after {0} letters, all of which were listed: the command cannot remember more to find duplicates; continue with \
+         --partition, --offset or --since"
     )]
     TooMany(usize),
     /// Letters were not replayed; each was named.
@@ -149,7 +149,7 @@ pub fn run(
         match reading.topic(kafka, &topic, letters, out) {
             // A topic that nobody has asked for by name is made with the first letter.
             Err(Error::Read(ReadError::Missing { .. })) if selection.topic.is_none() => {
-                reading.say(&format!("there is no topic {topic}: no letter was ever put there"));
+                reading.say(&format!("there is no topic {topic}: no letter was ever written to it"));
             }
             read => read?,
         }
@@ -282,7 +282,7 @@ impl<'a> Reading<'a> {
             Err(why) => {
                 self.foreign += 1;
                 let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
-                self.say(&format!("{topic}/{partition}@{offset} is no letter: {why}"));
+                self.say(&format!("{topic}/{partition}@{offset} is not a letter: {why}"));
                 return Ok(None);
             }
         };
@@ -301,7 +301,7 @@ impl<'a> Reading<'a> {
 
     fn conclude(&mut self) {
         let Self { used, read, doubled, foreign, .. } = self;
-        let more = if *foreign > 0 { format!(", {foreign} that are no letters") } else { String::new() };
+        let more = if *foreign > 0 { format!(", {foreign} of them not letters") } else { String::new() };
         let text =
             format!("{used} letters; {read} messages read, {doubled} of them again the same letter{more}");
         self.say(&text);
@@ -342,6 +342,6 @@ mod tests {
         assert!(!seen.is_first(&at(7)).unwrap());
         let error = seen.is_first(&at(9)).unwrap_err();
         assert!(matches!(error, Error::TooMany(2)), "{error}");
-        assert!(error.to_string().ends_with("go on with --partition, --offset or --since"));
+        assert!(error.to_string().ends_with("continue with --partition, --offset or --since"));
     }
 }

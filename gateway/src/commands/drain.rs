@@ -92,10 +92,10 @@ pub enum Error {
     #[error(transparent)]
     Spool(#[from] spool::Error),
     /// A call on it failed.
-    #[error("the queue volume has failed, and what was done last is not certain: {0}")]
+    #[error("the queue volume has failed, and the last changes may not be on it: {0}")]
     Failed(Fatal),
     /// It did not end in time.
-    #[error("the queue volume took longer than {} s to make everything durable", CLOSE_WAIT.as_secs())]
+    #[error("the queue volume did not sync within {} s", CLOSE_WAIT.as_secs())]
     Close,
     /// No runtime.
     #[error("cannot start the I/O runtime: {0}")]
@@ -173,7 +173,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         self.report.damaged = damaged(recovered);
         self.say("opened the queue volume");
         if self.spool.usage().blocks > self.report.found.blocks {
-            let text = "blocks that could be read a moment ago cannot any more; run it again".to_owned();
+            let text = "blocks became unreadable during this run; run it again".to_owned();
             self.report.problem = Some(Problem::ByHand(text));
         }
         if self.report.is_empty() {
@@ -195,7 +195,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         }
         if self.report.problem.is_none() && !self.report.is_empty() {
             let count = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
-            let text = format!("{count} records cannot be read, and are nowhere else");
+            let text = format!("{count} records cannot be read and may be the only copy of their rows");
             self.report.problem = Some(Problem::ByHand(text));
         }
         self.own_up();
@@ -210,7 +210,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
             return;
         }
         let lost = format!(
-            "{} could not be read any more and {torn} records were not written to their end, and they were nowhere else",
+            "{} could not be read any more and {torn} records were incomplete, and they were the only copy of their rows",
             self.report.lost
         );
         self.report.problem = Some(Problem::Lost(match &self.report.problem {
@@ -241,7 +241,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
     async fn again(&mut self, error: &str, tries: u32) -> Result<(), Away> {
         if self.moved.elapsed() >= self.request.timeout {
             let seconds = self.request.timeout.as_secs();
-            return Err(Away(format!("nothing got on for {seconds} s (--timeout): {error}")));
+            return Err(Away(format!("no progress for {seconds} s (--timeout): {error}")));
         }
         if self.said.elapsed() >= SAY_INTERVAL || tries == 1 {
             self.say(&format!("{error}; asking again"));
@@ -402,13 +402,13 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
 fn problem(unsent: Tally, why: &Unsendable) -> Problem {
     match why {
         Unsendable::Unfit(_) => Problem::ByHand(format!(
-            "the table does not take {unsent}: {why}. Give it those columns, or name a table that has them in the config"
+            "the table does not accept {unsent}: {why}. Give it those columns, or name a table that has them in the config"
         )),
         Unsendable::Unknown(_) => {
-            Problem::Unavailable(format!("nobody says whether the table takes {unsent}: {why}"))
+            Problem::Unavailable(format!("no server says whether the table accepts {unsent}: {why}"))
         }
         Unsendable::Foreign => Problem::ByHand(format!(
-            "{unsent} cannot be sent: {why}. Let the version of sluice-gateway that wrote them empty the volume"
+            "{unsent} cannot be sent: {why}. Run `drain` of the sluice-gateway version that wrote them"
         )),
     }
 }

@@ -138,22 +138,22 @@ pub enum Step {
 pub enum Excess {
     /// Of refused rows.
     #[error(
-        "rows in more than {REFUSED_ROWS_MAX} places of one block are refused: that is no matter of single rows; look at the table"
+        "ClickHouse refuses rows in more than {REFUSED_ROWS_MAX} places of one block: the cause is the table, not single rows"
     )]
     Rows,
     /// Of tries.
     #[error(
-        "the refused rows of a block were not found with {TRIES_MAX} inserts: that is no matter of single rows; look at the table"
+        "{TRIES_MAX} inserts did not find the refused rows of a block: the cause is the table, not single rows"
     )]
     Tries,
     /// Of places, for a plan.
     #[error(
-        "the server takes a block in so many places only in smaller parts that the plan cannot hold them; look at its limits"
+        "the server takes a block only in more parts than the plan can hold; increase the server's limits"
     )]
     Places,
     /// Of rows of all blocks.
     #[error(
-        "more than {REFUSED_ROWS_A_MINUTE_MAX} rows a minute are refused: that is no matter of single rows; look at the table"
+        "ClickHouse refuses more than {REFUSED_ROWS_A_MINUTE_MAX} rows a minute: the cause is the table, not single rows"
     )]
     Quota,
 }

@@ -67,7 +67,7 @@ impl Watch {
                 Err(error) => {
                     let error = error.to_string();
                     if error != self.said {
-                        tracing::info!(%error, "rows that ClickHouse drops by their token are not counted");
+                        tracing::info!(%error, "the gateway cannot count rows that ClickHouse drops as duplicates");
                         self.said = error;
                     }
                 }
@@ -77,8 +77,8 @@ impl Watch {
         if rows > 0 {
             tracing::info!(
                 rows,
-                "ClickHouse dropped rows because it knows the tokens of their blocks: it stored them before. If they were deleted since, \
-                 they are not stored again; to have them stored: gateway/DELIVERY.md, \"To store rows again\""
+                "ClickHouse dropped rows whose block tokens it knows: it has stored them before. Rows that were deleted since are not \
+                 stored again; how to store them: gateway/DELIVERY.md, \"To store rows again\""
             );
         }
     }

@@ -53,7 +53,7 @@ impl Native {
             Err(column) => {
                 tracing::warn!(
                     column,
-                    "insert.format is Native, but this column's type is sent as rows only: all blocks go as rows"
+                    "insert.format is Native, but this column's type can only be sent as rows: all blocks are sent as rows"
                 );
                 None
             }
@@ -81,7 +81,7 @@ impl Native {
     fn note(&self, unfit: &Unfit) {
         let count = self.metrics.blocks_not_turned.with_label_values(&[unfit.word()]);
         if count.get() == 0 {
-            tracing::warn!(%unfit, "insert.format is Native, but a block goes as rows; the next of this reason are only counted");
+            tracing::warn!(%unfit, "insert.format is Native, but a block is sent as rows; more of this reason are counted, not logged");
         }
         count.inc();
     }

@@ -188,7 +188,8 @@ impl Orphans {
                 self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.again = Instant::now() + retry::wait(Pace::Slow, self.unanswered, 1.0);
-                tracing::warn!(%error, "Kafka does not say what is true of blocks that no partition goes on with; asking again");
+                tracing::warn!(%error, "Kafka did not answer about blocks on the queue volume that no partition has taken over; asking \
+                                        again");
             }
         }
     }
@@ -233,7 +234,7 @@ async fn look_at(
             settled,
             in_kafka,
             inserted,
-            "blocks that no partition goes on with are dropped, or nowhere else and inserted"
+            "blocks that no partition has taken over: dropped if their rows are in the table or Kafka has their messages, else inserted"
         );
     }
     Answer { sendable, asked }
@@ -259,7 +260,9 @@ async fn ask_kafka(
     let logs = match asked.await {
         Ok(Ok((logs, has_all))) => {
             if !has_all {
-                tracing::warn!("the queue volume is slow to write down which of its blocks are only copies");
+                tracing::warn!(
+                    "the queue volume is slow: it has not recorded yet which of its blocks are the only copy of their rows"
+                );
             }
             logs
         }
@@ -322,18 +325,20 @@ fn judge_missing(
                 first,
                 next,
                 rows,
-                "a record on the queue volume is damaged, and its rows are nowhere else: they are lost"
+                "a record on the queue volume is damaged and was the only copy of its rows: they are lost"
             );
         }
         None if is_enqueued => {
             sender.metrics.spool.unknown_lost.inc();
             tracing::error!(
-                "a record on the queue volume is damaged with its header: its rows may be nowhere else, and nobody can say which they are"
+                "a record on the queue volume is damaged, including its header: it may have been the only copy of its rows, which are \
+                 then lost"
             );
         }
         // Its offsets were not committed before it was inserted: whoever owns its partition reads them, or misses them.
         None => tracing::error!(
-            "a record on the queue volume is damaged with its header: nobody can say what it covers; it was not committed before it was inserted"
+            "a record on the queue volume is damaged, including its header, so its offsets are unknown; if its rows are not in the \
+             table, they were not committed"
         ),
     }
     if let Some(record) = missing.record {

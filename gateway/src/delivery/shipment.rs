@@ -459,15 +459,16 @@ impl Shipment {
 
 fn advice(class: Class) -> &'static str {
     match class {
-        Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
-        Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
-        Class::RefreshSchema => "the table may have changed; its columns are read again",
+        Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are retried more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
         Class::Poison => {
-            "the server refuses rows of this block; they are looked for and dead-lettered, those of others too, without a line for each"
+            "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \
+             counted, not logged"
         }
         Class::Split => {
-            "the server cannot take this block at once; it is sent in parts, and so are others, without a line for each"
+            "the server cannot take this block at once; it is sent in parts; more of them are counted, not logged"
         }
-        Class::Halt => "someone must act, as another line says",
+        Class::Halt => "someone must fix the cause, which another log line names",
     }
 }

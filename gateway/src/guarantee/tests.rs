@@ -363,7 +363,7 @@ fn every_reason_has_a_label_of_its_own_and_a_sentence() {
     let verdict = Verdict::of(&[answer("MergeTree", 0)], 1, &LOAD);
     assert!(verdict.to_string().starts_with("at_least_once: the table's deduplication window is 0;"));
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
-    assert_eq!(verdict.to_string(), "exactly_once_effect: a retry is dropped for at least 83 minutes");
+    assert_eq!(verdict.to_string(), "exactly_once_effect: the server drops a retry for at least 83 minutes");
 }
 
 #[test]

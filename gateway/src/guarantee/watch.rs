@@ -133,10 +133,10 @@ impl Watch {
             return;
         }
         if verdict.reasons.is_empty() {
-            tracing::info!("the sink allows {verdict}");
+            tracing::info!("delivery guarantee: {verdict}");
         } else {
             let error = self.shards.iter().find_map(|shard| shard.error.as_ref()).map(ToString::to_string);
-            tracing::warn!(reasons, error, "the sink allows {verdict}");
+            tracing::warn!(reasons, error, "delivery guarantee: {verdict}");
         }
         self.said = Some(reasons);
     }
@@ -152,11 +152,14 @@ impl Watch {
         match found {
             Some(found) if found >= wanted => tracing::info!("durability {found}"),
             None if wanted == Durability::default() => {
-                tracing::info!(durability = label, "what rows survive is not known");
+                tracing::info!(
+                    durability = label,
+                    "the gateway cannot determine what failures acknowledged rows survive"
+                );
             }
             _ => tracing::warn!(
                 durability = label,
-                "rows survive less than schema.durability {wanted:?} asks for, or it is not known"
+                "acknowledged rows survive less than schema.durability: {wanted:?} requires, or the gateway cannot determine it"
             ),
         }
     }

@@ -24,7 +24,7 @@ pub enum Reason {
     MalformedJson(sluice_otlp_json::Malformed),
     /// It is longer than the budget allows for one in JSON.
     #[error(
-        "it is longer than source.kafka.recordBatchBytesMax, which decides how much memory a worker has to rewrite JSON"
+        "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
     MessageTooLong,
     /// A row of it is too large.
@@ -32,8 +32,8 @@ pub enum Reason {
     RowTooLarge,
     /// Its rows are more than it may have: for its size, or for one block.
     #[error(
-        "its rows are too large or too many: they may have {} MiB and {RAW_BYTES_PER_MESSAGE_BYTE} bytes for each of its own, \
-         {} MiB at the most, {} MiB compressed, and be {BLOCK_ROWS_MAX}; a resource of fewer attributes, or fewer spans in a message, would do",
+        "its rows are too large or too many: the limit is {} MiB plus {RAW_BYTES_PER_MESSAGE_BYTE} bytes per byte of the message, at \
+         most {} MiB ({} MiB compressed) and {BLOCK_ROWS_MAX} rows; send fewer spans per message, or fewer resource attributes",
         MESSAGE_RAW_BYTES_MIN >> 20, BLOCK_RAW_BYTES_MAX >> 20, budget::BLOCK_BYTES_MAX >> 20
     )]
     MessageTooLarge,
@@ -70,10 +70,10 @@ impl Reason {
     fn advice(&self, value: &[u8]) -> Option<&'static str> {
         match self {
             Self::Malformed(_) if begins_like_json(value) => {
-                Some("it looks like JSON, which source.kafka.format: OtlpJson reads")
+                Some("it looks like JSON; set source.kafka.format: OtlpJson to read it")
             }
             Self::MalformedJson(_) if sluice_otlp::validate(value).is_ok() => {
-                Some("it is OTLP in protobuf, which source.kafka.format: OtlpProto reads")
+                Some("it is OTLP in protobuf; set source.kafka.format: OtlpProto to read it")
             }
             _ => None,
         }
@@ -93,7 +93,7 @@ fn begins_like_json(value: &[u8]) -> bool {
 pub enum BadBatch {
     /// What is in it, decompressed, is more than the budget allows.
     #[error(
-        "the next record batch holds {bytes} bytes, decompressed, more than source.kafka.recordBatchBytesMax allows"
+        "the next record batch has {bytes} bytes when decompressed, more than source.kafka.recordBatchBytesMax"
     )]
     TooLarge {
         /// How much that is.
@@ -105,7 +105,7 @@ pub enum BadBatch {
     )]
     Broken,
     /// Its checksum is wrong, or nobody knows its kind.
-    #[error("the next record batch is not what a producer writes, or its checksum is wrong")]
+    #[error("the next record batch is of an unknown kind, or its checksum is wrong")]
     Foreign,
 }
 
@@ -137,7 +137,7 @@ impl BadBatch {
             partition,
             offset = position,
             reason = %self,
-            "the record batch cannot be read; its partition stops here until the batch is dealt with and the gateway is started anew{advice}"
+            "the record batch cannot be read; its partition stops until the cause is fixed and the gateway has restarted{advice}"
         );
     }
 
@@ -147,13 +147,13 @@ impl BadBatch {
         let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
         if batch > budget::RECORD_BATCH_BYTES_MAX {
             return format!(
-                " (source.kafka.recordBatchBytesMax is at most {}: the batch has to be made smaller)",
+                " (source.kafka.recordBatchBytesMax is at most {}: the producer must write smaller batches)",
                 budget::RECORD_BATCH_BYTES_MAX
             );
         }
         let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
         let limit = limit.max(sizing.limit);
-        format!(" (source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit} would do)")
+        format!(" (set source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit})")
     }
 }
 
@@ -162,8 +162,8 @@ fn waiting(held: Option<(OffsetRange, i64)>) -> String {
     let Some((OffsetRange { first, next }, horizon)) = held else { return String::new() };
     let last = next - 1;
     format!(
-        "; messages from offset {first} to {last} wait with it, as a gateway before may have inserted them together with later ones: \
-         they are inserted once the log can be read up to offset {horizon}"
+        "; messages from offset {first} to {last} wait with it, because an earlier gateway may have inserted them together with later \
+         ones: they are inserted once the log can be read up to offset {horizon}"
     )
 }
 
@@ -209,8 +209,7 @@ pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered
         position,
         reason,
         dead_letter_topic = delivered.topic,
-        "a message cannot be read and is in the dead-letter topic (sluice-gateway dead-letter list); \
-         further ones like it are counted, not logged"
+        "a message cannot be read and is in the dead-letter topic (sluice-gateway dead-letter list); more of them are counted, not logged"
     );
 }
 
@@ -222,7 +221,7 @@ pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
         partition,
         offset,
         reason = rejected.text,
-        "a message cannot be read and its dead letter is not delivered yet; its partition waits"
+        "a message cannot be read and Kafka has not acknowledged its dead letter yet; its partition waits"
     );
 }
 
@@ -237,7 +236,7 @@ pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
         position,
         reason,
         %refused,
-        "a message cannot be read and its dead letter is refused; its partition stops here and goes on by itself {}",
+        "a message cannot be read and Kafka refuses its dead letter; its partition stops and continues automatically {}",
         advice(refused)
     );
 }
@@ -250,7 +249,7 @@ pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered)
         partition,
         offset,
         dead_letter_topic = delivered.topic,
-        "the dead letter is taken; the partition goes on"
+        "Kafka has acknowledged the dead letter; the partition continues"
     );
 }
 
@@ -265,8 +264,8 @@ pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
         position,
         reason,
         %refused,
-        "a message cannot be read, its dead letter is refused, and it is skipped (delivery.deadLetter.onMissing: Skip); \
-         further ones are counted, not logged"
+        "a message cannot be read, Kafka refuses its dead letter, and it is skipped (delivery.deadLetter.onMissing: Skip); more of them \
+         are counted, not logged"
     );
 }
 
@@ -274,18 +273,17 @@ pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
 fn advice(refused: &Refused) -> &'static str {
     match refused {
         Refused::Missing { .. } => {
-            "once the topic is there: create it, or name another one (delivery.deadLetter.topic); \
-             delivery.deadLetter.onMissing: Skip would pass over such messages"
+            "once the topic exists: create it, or name another one (delivery.deadLetter.topic); delivery.deadLetter.onMissing: Skip \
+             would skip such messages"
         }
         Refused::NotAuthorized { .. } => {
-            "once the gateway's user may describe the topic and write to it; \
-             delivery.deadLetter.onMissing: Skip would pass over such messages"
+            "once the gateway's user may describe the topic and write to it; delivery.deadLetter.onMissing: Skip would skip such messages"
         }
         Refused::TooLarge { .. } => {
-            "once the topic's max.message.bytes is raised; a letter alone takes 2 KiB"
+            "once the topic's max.message.bytes is increased; a letter without a value takes 2 KiB"
         }
-        Refused::Unfit { .. } => "once the topic's configuration lets it take letters",
-        Refused::Ended => "with the next start of the gateway",
+        Refused::Unfit { .. } => "once the topic's configuration accepts dead letters",
+        Refused::Ended => "after a restart of the gateway",
     }
 }
 

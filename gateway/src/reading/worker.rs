@@ -223,7 +223,7 @@ impl Worker {
         // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
         drop(queue);
         if seal && self.flush(&mut reading).is_err() {
-            tracing::debug!(partition = %id, "an open block is given up; its messages are read again");
+            tracing::debug!(partition = %id, "an open block is dropped; its messages are read again");
         }
         self.release(reading, None);
     }
@@ -321,13 +321,13 @@ impl Worker {
                 tracing::warn!(
                     partition = %reading.place.id,
                     offset = reading.cutter.position(),
-                    "Kafka does not have the next offset; it is looked up where the log begins"
+                    "Kafka no longer has the next offset; the gateway looks up where the log starts"
                 );
                 reading.leave(Renew::OutOfRange);
                 return;
             }
             QueueProblem::Passing => {
-                tracing::warn!(partition = %reading.place.id, %error, "the partition reports a problem");
+                tracing::warn!(partition = %reading.place.id, %error, "Kafka reports a problem with the partition");
                 return;
             }
             QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
@@ -336,7 +336,8 @@ impl Worker {
         };
         let (id, position) = (&reading.place.id, reading.cutter.position());
         if batch.may_be_read_again() && self.refetches.fetches(id, position) {
-            tracing::warn!(partition = %id, offset = position, reason = %batch, "the record batch is fetched once more");
+            tracing::warn!(partition = %id, offset = position, reason = %batch, "the record batch cannot be read; the worker fetches it \
+                                                                                 once more");
             reading.begin_anew(Renew::Batch);
             return;
         }
@@ -359,7 +360,7 @@ impl Worker {
     /// back. `true` when something was given back.
     fn stand(&mut self, reading: &mut Reading) -> bool {
         if self.flush(reading).is_err() {
-            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; the worker tries again");
         }
         let is_empty = reading.cutter.fill().messages == 0;
         let stays_open = reading.cutter.is_replaying() || is_empty;

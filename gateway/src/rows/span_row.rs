@@ -77,10 +77,10 @@ pub enum RowError<E> {
     #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
     RowTooLarge,
     /// Its rows together take more bytes than the message may write.
-    #[error("the spans make rows of more bytes than the message may write")]
+    #[error("the rows of the spans have more bytes than the message may write")]
     MessageTooLarge,
     /// The rows could not be kept.
-    #[error("the rows cannot be kept")]
+    #[error("the row buffer does not take the rows")]
     Store(E),
 }
 

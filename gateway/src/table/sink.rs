@@ -51,7 +51,7 @@ pub enum Error {
         mismatches: Vec<Mismatch>,
     },
     /// The user may not insert.
-    #[error("the user {user} may not insert into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
+    #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
     Grant {
         /// The server.
         endpoint: String,
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// The tables of two shards differ: rows are encoded once for all.
     #[error(
-        "the table {table} is another one at {servers} ({columns}) than at {first_servers} ({first_columns})"
+        "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
     )]
     ShardsDiffer {
         /// The table.
@@ -399,7 +399,7 @@ impl Sink {
             };
             is_answered |= error.as_ref().is_none_or(|(is_answered, _)| *is_answered);
             if let Some((_, error)) = error {
-                tracing::debug!(%error, "a server does not say what became of a block");
+                tracing::debug!(%error, "a server cannot look up the outcome of a block");
             }
             evidence.push(found);
         }

@@ -32,7 +32,7 @@ use tokio::sync::Mutex;
 /// The table's columns are others than those that rows are encoded for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the table {table} has other columns now ({found}; rows are encoded for {encoded}): a new start encodes for them"
+    "the columns of table {table} have changed ({found}; rows are encoded for {encoded}): the gateway restarts to use them"
 )]
 pub struct TableChanged {
     table: String,
@@ -154,7 +154,7 @@ impl TableWatch {
 fn tell_reason(seen: &mut Seen, error: &Error) {
     let reason = error.to_string();
     if reason != seen.reason {
-        tracing::error!("rows wait: {reason}; they go in once the table is mended");
+        tracing::error!("rows wait: {reason}; they are inserted once the table is fixed");
         seen.reason = reason;
     }
 }

@@ -49,8 +49,7 @@ impl Absence {
         reasons.dedup();
         if hides_rows {
             reasons.push(
-                "a row policy hides rows from the user; audit with a user that no row policy concerns"
-                    .to_owned(),
+                "a row policy hides rows from the user; audit with a user without row policies".to_owned(),
             );
         }
         Self { age, reasons }

@@ -18,7 +18,7 @@ pub enum Moment {
 /// A text that is none of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no offset (such as 1200), no duration before now (such as 90m), and no time (such as 2026-11-21T18:00:00Z)"
+    "{0:?} is not an offset (such as 1200), a duration before now (such as 90m), or a time (such as 2026-11-21T18:00:00Z)"
 )]
 pub struct NotAMoment(String);
 

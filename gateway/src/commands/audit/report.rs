@@ -210,7 +210,10 @@ impl fmt::Display for Report {
         fmt_findings(f, "doubled", &self.findings.doubled, self.totals.doubled)?;
         if self.inexact_keys > 0 {
             let keys = self.inexact_keys;
-            writeln!(f, "not exact: {keys} spans were compared within one range only; audit a shorter time")?;
+            writeln!(
+                f,
+                "not exact: {keys} spans were only compared within their own range; audit a shorter time"
+            )?;
         }
         fmt_absent(f, self)?;
         let Totals { missing, doubled, waiting, spans, .. } = self.totals;
@@ -231,14 +234,14 @@ fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if expired > 0 {
         writeln!(
             f,
-            "expired: {expired} spans have no row any more, which the table's TTL deletes at their age"
+            "expired: {expired} spans have no row and are old enough for the table's TTL to have deleted it"
         )?;
     }
     if unseen > 0 {
         let reasons = report.unseen_reasons.join("; ");
         writeln!(
             f,
-            "unseen: {unseen} spans have no row that the audit sees, and may be lost or not: {reasons}"
+            "unseen: the audit sees no row of {unseen} spans and cannot tell whether they are lost: {reasons}"
         )?;
     }
     Ok(())

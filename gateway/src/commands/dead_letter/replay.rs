@@ -47,7 +47,7 @@ impl Replay {
     fn value(&mut self, letter: &Found) -> Result<Result<Value, String>, Error> {
         let Coordinates { topic, partition, offset, row } = &letter.head.coordinates;
         if !self.kafka.topics.contains(topic) {
-            return Ok(Err(format!("{topic} is no topic of this config")));
+            return Ok(Err(format!("{topic} is not in source.kafka.topics")));
         }
         if letter.head.has_value() && letter.head.format == Some(self.kafka.format) {
             return Ok(Ok(Value::Letter));

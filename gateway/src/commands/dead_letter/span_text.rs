@@ -18,7 +18,7 @@ pub(super) fn of_message(message: &[u8]) -> String {
     }
     if let Err(malformed) = walked {
         let position = malformed.position();
-        told.line(1, &format!("it cannot be read on from byte {position}: {malformed}"));
+        told.line(1, &format!("it cannot be read from byte {position} on: {malformed}"));
     }
     told.text
 }
@@ -164,6 +164,6 @@ mod tests {
         let mut broken = message(1);
         broken.extend_from_slice(b"\x0a\x7f");
         let text = of_message(&broken);
-        assert!(text.contains("span name") && text.contains("cannot be read on from byte"), "{text}");
+        assert!(text.contains("span name") && text.contains("cannot be read from byte"), "{text}");
     }
 }

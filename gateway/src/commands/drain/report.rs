@@ -92,10 +92,10 @@ impl fmt::Display for Damaged {
         let Self { file, reason, .. } = self;
         let fate = match self.fate {
             Fate::Settled => "its rows are in the table",
-            Fate::InKafka => "Kafka has its messages, and whoever owns the partition reads them",
-            Fate::Nowhere => "its rows are nowhere else; --give-up-damaged gives them up",
-            Fate::GivenUp | Fate::Lost => "its rows were nowhere else: they are lost",
-            Fate::Unknown => "nobody can say what it covers; --give-up-damaged gives it up",
+            Fate::InKafka => "Kafka has its messages, and the partition's owner reads them",
+            Fate::Nowhere => "it is the only copy of its rows; --give-up-damaged gives it up",
+            Fate::GivenUp | Fate::Lost => "it was the only copy of its rows: they are lost",
+            Fate::Unknown => "its offsets are unknown; --give-up-damaged gives it up",
         };
         write!(f, " in {file} ({reason}): {fate}")
     }
@@ -166,7 +166,7 @@ impl fmt::Display for Report {
         let lines = [
             (self.inserted, "inserted"),
             (self.settled, "dropped: in the table already"),
-            (self.in_kafka, "dropped: whoever owns the partition reads them from Kafka"),
+            (self.in_kafka, "dropped: the partition's owner reads them from Kafka"),
             (self.lost, "LOST: they could not be read any more"),
             (self.left, "LEFT on the volume"),
         ];
@@ -176,7 +176,7 @@ impl fmt::Display for Report {
         let rows = [
             (self.possible_duplicate_rows, "may be in the table twice"),
             (self.dead_lettered_rows, "were refused and went to the dead-letter topic"),
-            (self.skipped_rows, "were refused and passed over without a dead letter"),
+            (self.skipped_rows, "were refused and skipped without a dead letter"),
         ];
         for (rows, what) in rows.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "  {rows} rows {what}")?;

@@ -16,7 +16,7 @@ const UNSENT_WAIT: Duration = Duration::from_secs(30);
 const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// What to do about blocks that the table does not take.
-const GIVE_COLUMNS: &str = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config";
+const GIVE_COLUMNS: &str = "give the table those columns, or name a table that has them in the config and run `sluice-gateway drain`";
 
 /// Blocks that cannot be sent, by [why](Unsendable).
 #[derive(Default)]
@@ -127,7 +127,8 @@ fn say_unfit(wait: &Wait, reason: &str) {
         actor = Actor::Table.label(),
         reason,
         advice = GIVE_COLUMNS,
-        "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
+        "blocks on the queue volume are the only copy of their rows, and the table does not accept them; they stay there and are tried \
+         again"
     );
 }
 
@@ -135,8 +136,9 @@ fn say_unknown(wait: &Wait, reason: &str) {
     tracing::warn!(
         blocks = wait.blocks,
         reason,
-        advice = "look whether the servers answer, and whether the gateway's user may describe the table",
-        "blocks on the queue volume are the only copy of their rows, and nobody says whether the table takes them; they stay there, and the table is looked at again by itself"
+        advice = "check that the servers answer and that the gateway's user may describe the table",
+        "blocks on the queue volume are the only copy of their rows, and no server says whether the table accepts them; they stay there \
+         and are tried again"
     );
 }
 
@@ -144,8 +146,9 @@ fn say_foreign(wait: &Wait, reason: &str) {
     tracing::error!(
         blocks = wait.blocks,
         reason,
-        advice = "this version never sends them: let the one that wrote them go on with the volume, as the gateway or as `sluice-gateway drain`",
-        "blocks on the queue volume are the only copy of their rows, under tokens that this version does not know; they stay there"
+        advice = "this version cannot send them: run the version that wrote them with this volume, as the gateway or as `sluice-gateway \
+                  drain`",
+        "blocks on the queue volume are the only copy of their rows and have tokens of another version; they stay there"
     );
 }
 

@@ -23,7 +23,7 @@ impl Shipment {
             self.count_unanswered();
             return self.sending.tries.untold(&at);
         };
-        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
+        tracing::info!(partition = %self.block.id, ?fate, "the outcome of a block in doubt was looked up");
         self.sending.tries.told(fate, &at)
     }
 
@@ -40,7 +40,7 @@ impl Shipment {
             tracing::warn!(
                 partition = %self.block.id,
                 rows = self.sending.rows,
-                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
+                "rows are sent again after the server may have stored them and forgotten their token: they may be duplicated"
             );
         }
     }

@@ -83,7 +83,7 @@ impl Shipment {
             next = self.block.range.next,
             rows,
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
-            "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
+            "a block on the queue volume cannot be read and was the only copy of its rows: they are lost; its file is kept"
         );
         self.shard.delivery.metrics.blocks_in_flight.dec();
         self.shard.delivery.metrics.spool.rows_lost.inc_by(rows);

@@ -40,7 +40,7 @@ impl Encoded {
                 Described::Unchanged
             }
             Err(error) if error.is_about_the_table() => {
-                tracing::debug!(%error, "a block of other columns does not fit");
+                tracing::debug!(%error, "a block with other columns does not fit the table");
                 Described::Unfit
             }
             Err(error) => {

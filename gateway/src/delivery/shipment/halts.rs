@@ -66,7 +66,7 @@ impl Shipment {
                 code,
                 advice,
                 reason,
-                "a block waits for someone to act, and others may; it is tried again by itself"
+                "a block cannot be inserted until the cause is fixed (see advice), and others may wait too; it is tried again automatically"
             );
         }
     }

@@ -52,7 +52,7 @@ impl Shipment {
         if found.is_none() {
             tracing::warn!(
                 partition = %self.block.id,
-                "a block that was sent in parts has other messages now: those that were there before may be doubled"
+                "a block that was sent in parts has other messages now: rows of the earlier ones may be duplicated"
             );
             self.count_double(true);
         }
@@ -252,7 +252,8 @@ impl Shipment {
             self.say_halted().await;
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             let advice = Actor::Table.advice();
-            tracing::error!(%partition, actor, advice, %excess, "a block waits for someone to act; it is tried again by itself");
+            tracing::error!(%partition, actor, advice, %excess, "a block cannot be inserted until the cause is fixed (see advice); it \
+                                                                 is tried again automatically");
         }
         let wait = retry::wait(Pace::Slow, course.halts, self.random());
         self.wait_for_actor(Actor::Table, wait).await;

@@ -120,7 +120,7 @@ impl Shipment {
                         partition = %self.block.id,
                         offset,
                         %error,
-                        "the message of a refused row is not read again yet; its dead letter waits"
+                        "the message of a refused row could not be read again from Kafka; its dead letter waits"
                     );
                     if tries == FETCH_TRIES_QUIET {
                         self.say_halted().await;
@@ -252,7 +252,8 @@ impl Shipment {
     fn log_lettered(&self, place: Place, refused: &RefusedRow, dead_letter_topic: &str) {
         let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
-        tracing::debug!(%partition, offset, row, code, reason, dead_letter_topic, "a row is refused and is dead-lettered");
+        tracing::debug!(%partition, offset, row, code, reason, dead_letter_topic, "ClickHouse refuses a row; it is in the dead-letter \
+                                                                                   topic");
     }
 
     fn log_skipped(&self, place: Place, refused: &RefusedRow, why: &Refused) {
@@ -265,7 +266,7 @@ impl Shipment {
             code,
             reason,
             %why,
-            "a row is refused, so is its dead letter, and it is skipped (delivery.deadLetter.onMissing: Skip)"
+            "ClickHouse refuses a row and Kafka refuses its dead letter; the row is skipped (delivery.deadLetter.onMissing: Skip)"
         );
     }
 
@@ -279,7 +280,7 @@ impl Shipment {
             code,
             reason,
             %why,
-            "a row is refused, and so is its dead letter; its block waits until the topic takes it"
+            "ClickHouse refuses a row and Kafka refuses its dead letter; the block waits until the topic accepts the letter"
         );
     }
 }

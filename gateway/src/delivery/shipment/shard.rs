@@ -92,7 +92,7 @@ impl Shard {
     /// Takes down that blocks are given up: another owner reads their messages.
     pub fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
         for sealed in blocks {
-            tracing::debug!(partition = %sealed.block.id, "a block is given up: the partition has another owner");
+            tracing::debug!(partition = %sealed.block.id, "a block is dropped: its partition has another owner");
             self.delivery.metrics.blocks_in_flight.dec();
             sealed.abandon(self.spool(), is_leaving);
         }
@@ -143,7 +143,7 @@ impl Shard {
             partition = %block.id,
             rows = block.rows,
             shards,
-            "a block may be on a shard that was removed, and is sent to another: its rows may be doubled"
+            "a block may be on a shard that was removed and is sent to another shard: its rows may be duplicated"
         );
     }
 

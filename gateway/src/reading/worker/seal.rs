@@ -29,7 +29,7 @@ impl Worker {
             }
             if sealed.is_err() {
                 self.unsealed = true;
-                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; the worker tries again");
             } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
                 leaving.push((index, Renew::Rule));
             } else if let State::Leaving(renew) = reading.state {

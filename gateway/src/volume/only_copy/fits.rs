@@ -27,7 +27,7 @@ pub enum Unsendable {
     #[error("{0}")]
     Unknown(String),
     /// Its token is none of ours, and under another one the server would not know it: another version of this program must send it.
-    #[error("their tokens are none of this version's")]
+    #[error("their tokens are of another version")]
     Foreign,
 }
 
@@ -72,8 +72,8 @@ impl Tables {
         }
         let encoded = match spool.columns(number).await {
             Written::Whole(encoded) => encoded,
-            Written::Nothing => return Err(unfit("it is not written down for which")),
-            Written::Damaged => return Err(unfit("the file that says for which is damaged")),
+            Written::Nothing => return Err(unfit("the queue volume does not record which")),
+            Written::Damaged => return Err(unfit("the file that records which is damaged")),
         };
         match self.shards[place].check_encoded(&encoded).await {
             Ok(columns) => Ok(Some(Arc::new(columns))),
@@ -84,5 +84,5 @@ impl Tables {
 }
 
 fn unfit(why: &str) -> Unsendable {
-    Unsendable::Unfit(format!("they are encoded for other columns than rows are now, and {why}"))
+    Unsendable::Unfit(format!("they are encoded for other columns than new rows, and {why}"))
 }

@@ -90,7 +90,7 @@ fn say_unknown(block: &LeftBlock) {
         first,
         next,
         rows = block.rows(),
-        "what the queue volume says of the parts in which a block was sent is damaged; it is sent anew, and its rows may be doubled"
+        "the file that records the sent parts of a block is damaged; the block is sent from its start, and its rows may be duplicated"
     );
 }
 

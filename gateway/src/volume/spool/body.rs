@@ -201,7 +201,9 @@ impl BodyPieces for Pieces {
                 return Poll::Pending;
             }
             let Some(coming) = &mut self.coming else {
-                return Poll::Ready(Some(Err(Broken("it was read to where it broke off".to_owned()))));
+                return Poll::Ready(Some(Err(Broken(
+                    "the body ended early; it was read to that place".to_owned(),
+                ))));
             };
             let answer = ready!(coming.as_mut().poll(context));
             self.coming = None;

@@ -302,7 +302,10 @@ impl Keeper {
         if let Some(lost) = &lost {
             self.shared.numbers.set_aside.fetch_add(1, Ordering::Relaxed);
             self.has_changed = true;
-            tracing::error!(?lost, "a block on the queue volume is damaged; its file is kept aside");
+            tracing::error!(
+                ?lost,
+                "a block on the queue volume is damaged; its file is kept under another name"
+            );
         }
         Ok(lost)
     }

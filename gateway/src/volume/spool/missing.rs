@@ -7,7 +7,7 @@ use sluice_spool::{BlockId, Coordinates, Lost, Recovered};
 use std::collections::BTreeSet;
 
 /// What is said of the end of a file that was cut off.
-const CUT: &str = "its end was not written, or is damaged";
+const CUT: &str = "its end is missing or damaged";
 
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
