@@ -166,19 +166,24 @@ impl Metrics {
         let make = Maker::default();
         let insert_failures = make.counters(
             "insert_failures_total",
-            "Tries of blocks that failed, by what is done about it; in_doubt also when no server said what became of the last one.",
+            "Failed tries to insert a block, by what the gateway does next; in_doubt also when no server could say whether the last one \
+             was stored.",
             &["class"],
         );
         for class in Class::ALL {
             insert_failures.with_label_values(&[class.label()]);
         }
-        let parts = make.gauges("memory_budget_bytes", "The memory limit, divided.", &["part"]);
+        let parts = make.gauges(
+            "memory_budget_bytes",
+            "The memory limit, divided into the parts of the budget.",
+            &["part"],
+        );
         for (part, bytes) in budget.parts() {
             parts.with_label_values(&[part]).set(i64::try_from(bytes.get()).unwrap_or(i64::MAX));
         }
         let memory_used_bytes = make.gauges(
             "memory_used_bytes",
-            "Memory in use of parts of the budget: kafka, rows, workers, letters and blocks; and the resident set of the process.",
+            "Memory in use by part of the budget (kafka, rows, workers, letters, blocks), and the resident set of the process.",
             &["part"],
         );
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
@@ -188,22 +193,22 @@ impl Metrics {
             times: TimeMetrics::new(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
-                "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",
+                "Messages and rows that Kafka has acknowledged in the dead-letter topic, by reason.",
                 &[&REJECTED[..], &[ROW_REFUSED]].concat(),
             ),
             dead_letters_refused: make.counters(
                 "dead_letters_refused_total",
-                "Dead letters that their topic does not take, by cause; each counts once, however often it is sent again.",
+                "Dead letters that Kafka refuses, by cause; each counts once, however often it is sent again.",
                 &["cause"],
             ),
             messages_skipped: make.by_reason(
                 "messages_skipped_total",
-                "Messages passed over without a dead letter, because deadLetter.onMissing is Skip.",
+                "Messages skipped without a dead letter, because deadLetter.onMissing is Skip.",
                 &REJECTED,
             ),
             rows_deduplicated: make.counter(
                 "rows_deduplicated_total",
-                "Rows of those that ClickHouse dropped because it knows the token of their block.",
+                "Acknowledged rows that ClickHouse dropped because it knows the token of their block.",
             ),
             rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
             blocks_inserted: make
@@ -212,12 +217,13 @@ impl Metrics {
                 .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
             turn_seconds: make.seconds(
                 "turn_seconds",
-                "Seconds until a block was turned into columns, the wait for its turn included.",
+                "Seconds to transpose a block into columns, including the wait for its turn.",
                 &SECONDS_BUCKETS,
             ),
             blocks_not_turned: make.counters(
                 "blocks_not_turned_total",
-                "Blocks that went as rows though insert.format is Native, by what they have too much of, or because they were refused.",
+                "Blocks sent as rows although insert.format is Native, by the limit that they exceed, or because ClickHouse refused \
+                 them as columns.",
                 &["reason"],
             ),
             insert_seconds: make.seconds(
@@ -233,18 +239,19 @@ impl Metrics {
             ),
             partitions_stopped: make.gauge(
                 "partitions_stopped",
-                "Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.",
+                "Partitions that have stopped before a batch that cannot be read, or before a message whose dead letter Kafka refuses.",
             ),
             block_age_seconds_max: make.real(
                 "block_age_seconds_max",
-                "How old a block becomes before it is inserted, unless it is full before: insert.maxInterval, or half a second for each block that is open.",
+                "Maximum age of a block before it is inserted, unless it is full earlier: insert.maxInterval, or half a second for each \
+                 open block.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
             rows_in_flight: make.gauge(
                 "rows_in_flight",
-                "Rows walked and not yet settled: in open blocks, in blocks that wait for an insert, and on the queue volume.",
+                "Rows read and not yet settled: in open blocks, in blocks that wait for an insert, and on the queue volume.",
             ),
-            sink_behind: make.gauge("sink_behind", "1 while sealed blocks have waited for the sink for 2 s."),
+            sink_behind: make.gauge("sink_behind", "1 while sealed blocks have waited for ClickHouse for 2 s."),
             partitions_owned: make.gauge("partitions_owned", "Partitions that this gateway reads."),
             lag_messages: make.gauges(
                 "lag_messages",
@@ -258,68 +265,69 @@ impl Metrics {
             ),
             position: make.gauges(
                 "position",
-                "The offset at which reading goes on, ahead of what is committed.",
+                "The offset at which the gateway reads next; ahead of the committed offset.",
                 &["topic", "partition"],
             ),
             retention_seconds_left: make.float_gauges(
                 "retention_seconds_left",
-                "Seconds until Kafka's retention overtakes what is not inserted; absent where nothing is to be overtaken.",
+                "Seconds until Kafka's retention deletes messages that are not inserted; absent while there are none.",
                 &["topic", "partition"],
             ),
             open_transactions: OpenTransactionMetrics::new(&make),
             messages_lost: make.counter(
                 "messages_lost_total",
-                "Messages that Kafka's retention overtook before they were read, each counted once, by the owner whose commit passes it; must stay 0.",
+                "Messages that Kafka's retention deleted before they were read; counted once, by the owner whose commit passes them; \
+                 must stay 0.",
             ),
             messages_overtaken: make.gauges(
                 "messages_overtaken",
-                "Messages that Kafka's retention has overtaken and that messages_lost_total does not count yet; absent where there are none.",
+                "Messages that Kafka's retention has deleted and that messages_lost_total does not count yet; absent while there are none.",
                 &["topic", "partition"],
             ),
             fresh_starts: make.counter(
                 "fresh_starts_total",
-                "Partitions that began without knowing what was in flight before; rows of it may be doubled once.",
+                "Partitions started without a plan of the ranges in flight; rows of those ranges may be duplicated once.",
             ),
             rule_changes: make.counter(
                 "rule_changes_total",
-                "Partitions read up to where another size rule or number of shards may have been used, and that begin anew by those of this gateway.",
+                "Partitions read up to the end of ranges of another size rule or number of shards, from where this gateway uses its own.",
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",
-                "Ranges cut where an owner before may have sent longer ones; their rows may be doubled.",
+                "Ranges cut where an earlier owner may have sent longer ones; their rows may be duplicated.",
             ),
             partitions_halted: make.gauge(
                 "partitions_halted",
-                "Partitions that are not read because a newer version has read them; roll forward to it.",
+                "Partitions that this gateway does not read because a newer version has read them; upgrade to that version.",
             ),
             partition_still: make.gauges(
                 "partition_still",
-                "1 for every partition that stands still longer than it may, with the reason.",
+                "1 for every partition that has stood still for longer than allowed, with the reason.",
                 &["topic", "partition", "reason"],
             ),
             ledger_imbalance_rows: make.gauge(
                 "ledger_imbalance_rows",
-                "Rows walked - settled by insert - dead-lettered - given up - in flight; must be 0 at rest.",
+                "Rows read - inserted - dead-lettered - given up - in flight; must be 0 at rest.",
             ),
             rows_abandoned: make.counter(
                 "rows_abandoned_total",
-                "Rows given up because their partition went before they were inserted; its next owner reads them again.",
+                "Rows given up because their partition was revoked before they were inserted; its next owner reads them again.",
             ),
             rebalances: make.gauge("rebalances", "Assignments and revocations since the start."),
             stale_ranges: make.gauge(
                 "stale_ranges",
-                "Ranges settled after their partition had another owner, since the start; their rows may be doubled.",
+                "Ranges settled after their partition had another owner, since the start; their rows may be duplicated.",
             ),
             commits: make.gauges("commits", "Offset commits since the start.", &["result"]),
             block_pool_bytes: make.gauges(
                 "block_pool_bytes",
-                "The pool that holds compressed blocks.",
+                "Bytes of the pool for compressed blocks, by state.",
                 &["state"],
             ),
             memory_parts: MemoryParts::of(&memory_used_bytes),
             memory_used_bytes,
-            queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
-            table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
+            queue_volume_bytes: make.gauges("queue_volume_bytes", "Bytes of the queue volume, by state.", &["state"]),
+            table_fits: make.gauge("table_fits", "1 when the table has the columns that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
             spool: SpoolMetrics::new(&make),
             guarantee: GuaranteeMetrics::new(&make),
@@ -327,7 +335,7 @@ impl Metrics {
             worker_seconds: make.registered(CounterVec::new(
                     Maker::opts(
                         "worker_seconds_total",
-                        "Seconds of the workers by what they do or wait for.",
+                        "Seconds of each worker, by what it does or waits for.",
                     ),
                     &["worker", "state"],
                 ),

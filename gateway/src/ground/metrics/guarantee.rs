@@ -32,30 +32,31 @@ impl GuaranteeMetrics {
         let metrics = Self {
             guarantee: make.gauges(
                 "delivery_guarantee",
-                "1 for the guarantee that holds, with the reason when it is the weaker one.",
+                "1 for the delivery guarantee that holds, with the reason if it is at_least_once.",
                 &["guarantee", "reason"],
             ),
             durability: make.gauges(
                 "durability",
-                "1 for what rows survive that ClickHouse has acknowledged: the least of all shards and servers.",
+                "1 for the failure that acknowledged rows survive: the weakest of all shards and servers.",
                 &["durability"],
             ),
             possible_duplicate_rows: make.counter(
                 "possible_duplicate_rows_total",
-                "Rows sent again after the server may have forgotten that it has them.",
+                "Rows sent again after the server may have forgotten their deduplication token.",
             ),
             view_gaps: make.counter(
                 "view_gaps_total",
-                "Blocks that the table has and that materialized views below it have refused.",
+                "Blocks that are in the table and that materialized views below it have refused.",
             ),
             window_used: make.real(
                 "dedup_window_used_ratio",
-                "Share of its shard's deduplication window that the range in doubt has used that has used most.",
+                "The largest share of its shard's deduplication window that a range in doubt has used.",
             ),
-            in_doubt: make
-                .gauge("in_doubt_ranges", "Ranges sent of which nobody knows whether they are stored."),
-            oldest_in_doubt_seconds: make
-                .real("oldest_in_doubt_seconds", "Seconds since the first of them was sent; 0 without any."),
+            in_doubt: make.gauge("in_doubt_ranges", "Ranges that were sent and may or may not be stored."),
+            oldest_in_doubt_seconds: make.real(
+                "oldest_in_doubt_seconds",
+                "Seconds since the oldest range in doubt was sent; 0 without any.",
+            ),
         };
         metrics.promise(Some(Reason::RangesNotPlanned));
         metrics.survives(None);

@@ -43,13 +43,13 @@ impl MessageMetrics {
             bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
             without_spans: make.by_reason(
                 "messages_without_spans_total",
-                "Messages read that have no spans, by why: no value in Kafka, a value of no bytes, or a request without spans.",
+                "Messages without spans, by reason: no value in Kafka, an empty value, or a request without spans.",
                 &WITHOUT_SPANS,
             ),
             rejected: make.by_reason("messages_rejected_total", "Messages that cannot be read.", &REJECTED),
             rejected_at: make.gauge(
                 "message_rejected_timestamp_seconds",
-                "When a message was last rejected, in seconds since 1970; 0 before the first.",
+                "Unix time in seconds at which a message was last rejected; 0 before the first.",
             ),
         }
     }

@@ -21,17 +21,18 @@ impl OpenTransactionMetrics {
         Self {
             messages: make.gauges(
                 "open_transaction_messages",
-                "Messages between the last stable offset and the end of the partition, which no lag counts; absent while no transaction is open.",
+                "Messages between the last stable offset and the end of the partition, which the lag does not count; absent while no \
+                 transaction is open.",
                 &labels,
             ),
             seconds: make.float_gauges(
                 "open_transaction_seconds",
-                "Since the last stable offset has last moved, as this gateway sees it; absent while no transaction is open.",
+                "Seconds since this gateway last saw the last stable offset move; absent while no transaction is open.",
                 &labels,
             ),
             first_offset: make.gauges(
                 "open_transaction_first_offset",
-                "The last stable offset, where the first open transaction begins; absent while no transaction is open.",
+                "The last stable offset: where the first open transaction begins; absent while no transaction is open.",
                 &labels,
             ),
         }

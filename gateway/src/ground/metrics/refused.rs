@@ -21,7 +21,7 @@ impl RefusedMetrics {
     pub(super) fn new(make: &Maker) -> Self {
         let blocks_waiting = make.gauges(
             "blocks_waiting_for_action",
-            "Blocks that ClickHouse refuses, or that the table has no columns for, until someone acts, by who must.",
+            "Blocks that wait because ClickHouse refuses them or the table lacks their columns, by who must act.",
             &["actor"],
         );
         for actor in Actor::ALL {
@@ -31,15 +31,15 @@ impl RefusedMetrics {
             blocks_waiting,
             blocks_in_parts: make.counter(
                 "blocks_in_parts_total",
-                "Blocks sent in parts, because rows of them are refused or they are too much at once.",
+                "Blocks sent in parts, because ClickHouse refuses rows of them or cannot take them at once.",
             ),
             blocks_halted: make.gauge(
                 "blocks_halted",
-                "Blocks sent in parts that wait for someone to act: too many rows are refused, or their dead letters are.",
+                "Blocks sent in parts that wait for someone to act: ClickHouse refuses too many rows, or Kafka refuses their dead letters.",
             ),
             rows_skipped: make.counter(
                 "rows_skipped_total",
-                "Rows that ClickHouse refuses, passed over without a dead letter because deadLetter.onMissing is Skip.",
+                "Rows that ClickHouse refuses, skipped without a dead letter because deadLetter.onMissing is Skip.",
             ),
         }
     }

@@ -20,7 +20,7 @@ impl TimeMetrics {
     pub(super) fn new(make: &Maker) -> Self {
         let replaced = make.counters(
             "times_replaced_total",
-            "Times that no clock can mean: a start or an event that has the timestamp of its message, or a duration of 0.",
+            "Impossible times of spans: a start or an event that got its message's timestamp, or a duration set to 0.",
             &["time"],
         );
         for time in [START, DURATION, EVENT] {
@@ -28,7 +28,7 @@ impl TimeMetrics {
         }
         let expired = make.counter(
             "rows_expired_total",
-            "Rows that the table's TTL had expired before they were encoded; ClickHouse deletes them.",
+            "Rows older than the table's TTL when they were encoded; ClickHouse deletes them.",
         );
         Self { replaced, expired }
     }
