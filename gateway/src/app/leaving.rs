@@ -1,6 +1,6 @@
-//! What is waited for once everything runs, and how it all ends.
+//! Waits while the gateway runs, and stops it.
 //!
-//! Owner: the first thread. Limits: the time to leave (`shutdown.deadline`), [`LATE_MAX`] and [`CLOSE_WAIT`] behind it.
+//! Owner: the main thread. Limits: `shutdown.deadline`, then [`LATE_MAX`] and [`CLOSE_WAIT`].
 
 use super::Event;
 use crate::{
@@ -19,36 +19,36 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// How often it is said what leaving waits for, and looked whether it is late.
+/// How often the log says what the shutdown waits for, and how often the deadline is checked.
 const SAY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
-/// the grace period.
+/// How long after the deadline the poll thread may take to end. The operator leaves 10 s between the deadline and the end of the grace
+/// period.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// How long the queue volume may take to make everything durable when the process leaves.
+/// How long the queue volume may take to sync during the shutdown.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The threads.
+/// The running threads.
 pub(super) struct Running {
     pub(super) status: Arc<Status>,
     pub(super) stop: Stop,
-    /// How long leaving may take.
+    /// How long the shutdown may take.
     pub(super) leave_wait: Duration,
-    /// Whether what is not inserted by then goes to the queue volume.
+    /// Whether blocks that are not inserted by then are moved to the queue volume.
     pub(super) keeps: Arc<AtomicBool>,
     pub(super) spool: Option<Spool>,
     pub(super) workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Running {
-    /// Leaves, in time; what cannot be inserted by then is kept on the queue volume, where the next run finds it.
+    /// Starts the shutdown. What cannot be inserted in time is moved to the queue volume, where the next run finds it.
     fn leave_and_keep(&self) {
         self.keeps.store(true, Ordering::Release);
         self.stop.request(self.leave_wait);
     }
 
-    /// Makes the queue volume durable. Gives how many blocks stay there.
+    /// Syncs the queue volume and returns how many blocks stay there.
     fn close_volume(&self) -> anyhow::Result<u64> {
         let Some(spool) = &self.spool else { return Ok(0) };
         let is_closed = spool.close(CLOSE_WAIT);
@@ -68,13 +68,13 @@ impl Running {
         Ok(blocks)
     }
 
-    /// Waits until the threads have ended, and says why.
+    /// Waits until the threads have ended; an error says why they did.
     pub(super) fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
         let (mut changed, mut made_anew, mut is_asked) = (None, None, false);
         let result = loop {
             match next(events)? {
                 Some(Event::Ended(result)) => break result,
-                // The second one is impatience: nothing is waited for any more, nor the volume closed.
+                // A second signal means that the sender does not wait: stop without waiting for inserts or syncing the volume.
                 Some(Event::Signal) if is_asked => {
                     self.status.say("second signal: stopping at once");
                     io.shutdown_background();
@@ -88,13 +88,14 @@ impl Running {
                     self.leave_and_keep();
                 }
                 Some(Event::VolumeFailed(fatal)) => {
-                    // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
+                    // The last writes may be missing from the volume, so it must not be relied on. Kafka has the messages; the next start
+                    // reads them again.
                     io.shutdown_background();
                     return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
                 }
                 Some(Event::TopicMadeAnew(found)) => {
                     tracing::error!("stopping: {found}");
-                    // Nobody else has what was read of the topic that is gone.
+                    // This process has the only copy of what it read from the deleted topic.
                     self.leave_and_keep();
                     made_anew = Some(found);
                 }
@@ -114,7 +115,7 @@ impl Running {
             }
         };
         if let Some(changed) = changed {
-            // Blocks for the old columns cannot go in; they are not committed, so their messages are read again.
+            // Blocks for the old columns cannot be inserted. They are not committed, so their messages are read again.
             io.shutdown_background();
             return Err(changed.into());
         }
@@ -133,10 +134,10 @@ impl Running {
             }
             _ => "left",
         });
-        // What is still in flight is given up; it is not committed, so it is read again.
+        // What is still in flight is dropped. It is not committed, so it is read again.
         io.shutdown_background();
         match result {
-            // Of a topic that was made anew nothing of before can be committed: that it was is what the next start must be told.
+            // Offsets of a recreated topic cannot be committed. The error to report is that it was recreated.
             Err(sluice_kafka::Error::NotCommitted { .. }) if made_anew.is_some() => {}
             result => result.map_err(not_left)?,
         }
@@ -150,7 +151,7 @@ impl Running {
     }
 }
 
-/// What it means that the group was not left well.
+/// The context of an error with which the poll thread ended.
 fn not_left(error: sluice_kafka::Error) -> anyhow::Error {
     let meaning = match error {
         sluice_kafka::Error::NotCommitted { .. } => {
@@ -161,7 +162,7 @@ fn not_left(error: sluice_kafka::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(meaning)
 }
 
-/// Keeps on the queue volume what is not settled, once `keeps` says so.
+/// Moves what is not settled to the queue volume, once `keeps` is set.
 pub(super) fn rest(spool: &Spool, keeps: &Arc<AtomicBool>) -> Rest {
     let (asked, looked, keeps) = (spool.clone(), spool.clone(), keeps.clone());
     let keep = move || {

@@ -1,4 +1,4 @@
-//! The gateway's queue volume: claimed before anything else is started, and opened once the table is seen to fit.
+//! The gateway's queue volume: claimed before anything else starts, opened once the table fits.
 //!
 //! Owner: the main thread, which claims and opens it once.
 
@@ -10,15 +10,15 @@ use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};
 use sluice_spool::Volume;
 use std::{path::Path, time::Duration};
 
-/// What `delivery.commit: AfterEnqueue` gives up.
+/// The cost of `delivery.commit: AfterEnqueue`, as a warning.
 pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: if the \
                                  volume is lost, they are lost; duplicates are no more likely than without it";
 
-/// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
-/// deleted by force, and short of the minute that the startup probe allows.
+/// How long the gateway waits for another process to release the queue volume. Chosen: what a container runtime takes to end a container
+/// that was deleted by force, and less than the minute that the startup probe allows.
 const VOLUME_WAIT: Duration = Duration::from_secs(10);
 
-/// Claims the queue volume, if there is to be one. A signal ends the wait for another process to let go of it.
+/// Claims the queue volume, if there is to be one. A signal ends the wait for another process.
 pub(super) fn claim(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow::Result<Option<Volume>> {
     if config.queue.mode == QueueMode::Disabled {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(super) fn open(
     let bytes_max = config.queue.bytes_max(space.context("cannot read the size of the queue volume")?.total);
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
-    // The group does not wait for the whole of a large volume.
+    // Reads only part of a large volume first, so that joining the group does not wait.
     let options = sluice_spool::Options { reads_all: false, ..options };
     let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
         #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
