@@ -107,10 +107,13 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Door
         None => None,
         Some(address) => listen(address)
             .await
-            .inspect_err(
-                |error| tracing::warn!(%error, %address, "cannot listen on the control port: the gateway accepts commands only from \
-                                                          within its pod"),
-            )
+            .inspect_err(|error| {
+                tracing::warn!(
+                    %error,
+                    %address,
+                    "cannot listen on the control port: the gateway accepts commands only from within its pod"
+                );
+            })
             .ok(),
     };
     Ok(Doors { admin: bound, listen: listen_at, control })

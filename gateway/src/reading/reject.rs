@@ -1,8 +1,8 @@
-//! What becomes of a message that gives no rows.
+//! What happens to a message that cannot be read.
 //!
-//! It is rejected whole and goes to the dead-letter topic. Where that takes no letters, `delivery.deadLetter.onMissing` decides:
-//! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on. A message that is empty, or
-//! has no value, is no such message: it is read, and holds no spans.
+//! The whole message is rejected and goes to the dead-letter topic. If Kafka refuses the letter, `delivery.deadLetter.onMissing` decides.
+//! `Stop` stops the partition before that message until someone acts; other partitions continue. `Skip` counts the message and continues.
+//! A message without a value, or with an empty one, is not rejected: it has no spans.
 
 use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE};
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
@@ -22,7 +22,7 @@ pub enum Reason {
     /// It is not OTLP/JSON.
     #[error("it is not an OTLP trace message in JSON: {0}")]
     MalformedJson(sluice_otlp_json::Malformed),
-    /// It is longer than the budget allows for one in JSON.
+    /// It is in JSON and longer than the budget allows.
     #[error(
         "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
@@ -30,7 +30,7 @@ pub enum Reason {
     /// A row of it is too large.
     #[error("one of its spans makes a row that is larger than the limit")]
     RowTooLarge,
-    /// Its rows are more than it may have: for its size, or for one block.
+    /// Its rows are too large for its size, or for one block.
     #[error(
         "its rows are too large or too many: the limit is {} MiB plus {RAW_BYTES_PER_MESSAGE_BYTE} bytes per byte of the message, at \
          most {} MiB ({} MiB compressed) and {BLOCK_ROWS_MAX} rows; send fewer spans per message, or fewer resource attributes",
@@ -57,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// Where in the message it cannot be read, in bytes from its start; none where all of it was read.
+    /// Where in the message the error is, in bytes from its start; `None` if all of it could be read.
     pub fn position(&self) -> Option<u64> {
         match self {
             Self::Malformed(malformed) => Some(malformed.position() as u64),
@@ -66,7 +66,7 @@ impl Reason {
         }
     }
 
-    /// What would read the message, where it is in the other format.
+    /// The format to set if the message is in the other one.
     fn advice(&self, value: &[u8]) -> Option<&'static str> {
         match self {
             Self::Malformed(_) if begins_like_json(value) => {
@@ -80,31 +80,31 @@ impl Reason {
     }
 }
 
-/// Whether this may be an object of JSON: a brace, and the quote of its first name or another brace. In protobuf the brace would begin a
-/// group, which OTLP has none of.
+/// Whether this may be a JSON object: a brace, and the quote of its first name or another brace. In protobuf the brace would start a group,
+/// which OTLP does not have.
 fn begins_like_json(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(value);
     let Some(inside) = value.trim_ascii_start().strip_prefix(b"{") else { return false };
     matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}'))
 }
 
-/// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
+/// Why a record batch stops its partition. `onMissing: Skip` does not apply, because it is unknown which messages would be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// What is in it, decompressed, is more than the budget allows.
+    /// Its decompressed size is more than the budget allows.
     #[error(
         "the next record batch has {bytes} bytes when decompressed, more than source.kafka.recordBatchBytesMax"
     )]
     TooLarge {
-        /// How much that is.
+        /// The decompressed size.
         bytes: u64,
     },
-    /// It does not decompress, or it is too large and does not say how large.
+    /// It does not decompress, or it is too large and does not contain its size.
     #[error(
         "the next record batch does not decompress within source.kafka.recordBatchBytesMax, or is broken"
     )]
     Broken,
-    /// Its checksum is wrong, or nobody knows its kind.
+    /// Its checksum is wrong, or its kind is unknown.
     #[error("the next record batch is of an unknown kind, or its checksum is wrong")]
     Foreign,
 }
@@ -119,7 +119,7 @@ impl BadBatch {
         }
     }
 
-    /// Whether it may be whole when it is fetched once more: then it was damaged on its way.
+    /// Whether a second fetch may succeed because the batch was damaged in transit.
     pub fn may_be_read_again(&self) -> bool {
         match self {
             Self::Broken | Self::Foreign => true,
@@ -127,8 +127,8 @@ impl BadBatch {
         }
     }
 
-    /// One log line for the partition that stops. `position` is the offset behind the last message that was read, `held` what
-    /// [`Cutter::held`](sluice_ranges::Cutter::held) says.
+    /// Logs that the partition stops. `position` is the offset behind the last message that was read; `held` is the result of
+    /// [`Cutter::held`](sluice_ranges::Cutter::held).
     pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing, held: Option<(OffsetRange, i64)>) {
         let (topic, partition) = (&*id.topic, id.partition);
         let advice = self.advice(sizing) + &waiting(held);
@@ -141,7 +141,7 @@ impl BadBatch {
         );
     }
 
-    /// What would do, where that is known.
+    /// The settings that would accept the batch, if they are known.
     fn advice(&self, sizing: &Sizing) -> String {
         let Self::TooLarge { bytes } = self else { return String::new() };
         let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
@@ -157,7 +157,7 @@ impl BadBatch {
     }
 }
 
-/// What is said of messages in front of a batch that must wait for it.
+/// The part of the log line about earlier messages that must wait for the batch.
 fn waiting(held: Option<(OffsetRange, i64)>) -> String {
     let Some((OffsetRange { first, next }, horizon)) = held else { return String::new() };
     let last = next - 1;
@@ -167,23 +167,23 @@ fn waiting(held: Option<(OffsetRange, i64)>) -> String {
     )
 }
 
-/// What is kept of a message that cannot be read, while its letter is under way.
+/// What is kept of a rejected message until its letter is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
     /// Its offset.
     pub offset: i64,
-    /// What its range needs to know of it.
+    /// The message's part in the digest of its range.
     pub digest: Digest,
-    /// Why, as a metric label.
+    /// The reason, as a metric label.
     pub label: &'static str,
-    /// Where in it, in bytes from its start.
+    /// Where the error is, in bytes from the start of the message.
     pub position: Option<u64>,
-    /// Why, in words.
+    /// The reason in words.
     pub text: String,
 }
 
 impl Rejected {
-    /// Of this message, for this reason.
+    /// For this message and reason.
     pub fn of(message: &impl Message, reason: &Reason) -> Self {
         Self {
             offset: message.offset(),
@@ -198,7 +198,7 @@ impl Rejected {
     }
 }
 
-/// The line for the first letters of a partition; those that follow are counted.
+/// Logs the first letters of a partition; later ones are counted.
 pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -213,7 +213,7 @@ pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered
     );
 }
 
-/// The line for a letter that takes its time.
+/// Logs that Kafka has not acknowledged a letter yet.
 pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
     let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
     tracing::warn!(
@@ -225,7 +225,7 @@ pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
     );
 }
 
-/// The line for a partition that stops because a letter is refused.
+/// Logs that a partition stops because Kafka refuses a letter.
 pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -241,7 +241,7 @@ pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     );
 }
 
-/// The line for a partition that goes on.
+/// Logs that a partition continues.
 pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
     let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
     tracing::info!(
@@ -253,7 +253,7 @@ pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered)
     );
 }
 
-/// The line for a cause to pass over messages; those that follow for the same are counted.
+/// Logs the first skipped message for each cause; later ones are counted.
 pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -269,7 +269,7 @@ pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     );
 }
 
-/// After what a partition goes on.
+/// When the partition continues: the end of the log line.
 fn advice(refused: &Refused) -> &'static str {
     match refused {
         Refused::Missing { .. } => {

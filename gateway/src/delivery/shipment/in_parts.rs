@@ -252,8 +252,13 @@ impl Shipment {
             self.say_halted().await;
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             let advice = Actor::Table.advice();
-            tracing::error!(%partition, actor, advice, %excess, "a block cannot be inserted until the cause is fixed (see advice); it \
-                                                                 is tried again automatically");
+            tracing::error!(
+                %partition,
+                actor,
+                advice,
+                %excess,
+                "a block cannot be inserted until the cause is fixed (see advice); it is tried again automatically"
+            );
         }
         let wait = retry::wait(Pace::Slow, course.halts, self.random());
         self.wait_for_actor(Actor::Table, wait).await;

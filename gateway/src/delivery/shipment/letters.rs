@@ -252,8 +252,15 @@ impl Shipment {
     fn log_lettered(&self, place: Place, refused: &RefusedRow, dead_letter_topic: &str) {
         let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
-        tracing::debug!(%partition, offset, row, code, reason, dead_letter_topic, "ClickHouse refuses a row; it is in the dead-letter \
-                                                                                   topic");
+        tracing::debug!(
+            %partition,
+            offset,
+            row,
+            code,
+            reason,
+            dead_letter_topic,
+            "ClickHouse refuses a row; it is in the dead-letter topic"
+        );
     }
 
     fn log_skipped(&self, place: Place, refused: &RefusedRow, why: &Refused) {
