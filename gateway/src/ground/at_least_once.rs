@@ -1,11 +1,11 @@
-//! Why no more than "at least once" is promised, and how much is in doubt.
+//! The reasons why only "at least once" holds, and the measure of what is in doubt.
 
 use std::{fmt, time::Duration};
 
-/// Why no more than "at least once" is promised. In the order of what to mend first.
+/// Why only "at least once" holds. Ordered by what to fix first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// No server has answered yet, or the user may not read what it rests on.
+    /// No server has answered yet, or the user may not read the deduplication settings.
     NotProbed,
     /// Another owner would cut other ranges.
     RangesNotPlanned,
@@ -13,38 +13,38 @@ pub enum Reason {
     PlanUnavailable,
     /// Kafka removes messages from the middle of a range.
     TopicCompacted,
-    /// The table hands rows on later (`Distributed`, `Buffer`).
+    /// The table forwards rows later (`Distributed`, `Buffer`).
     EngineForwards,
-    /// The table's engine remembers nothing (`Null`, `Memory`, `Log`).
+    /// The table's engine remembers no tokens (`Null`, `Memory`, `Log`).
     EngineForgets,
     /// The table's window is 0.
     WindowOff,
-    /// The table forgets a token before a retry can come.
+    /// The table forgets a token before a retry can arrive.
     WindowShort,
-    /// There are several servers, and each has a table of its own.
+    /// There are several servers, and each has its own table.
     ServersNotReplicas,
     /// One address leads to several servers that do not share tokens, or its server was replaced.
     AddressBalances,
     /// The user's profile forces asynchronous inserts.
     AsyncInsertForced,
-    /// The user's profile forces other settings than every INSERT asks for.
+    /// The user's profile forces other settings than those of every INSERT.
     SettingsForced,
-    /// Settings of INSERTs, tokens among them, do not reach the server.
+    /// Settings of INSERTs, including tokens, do not reach the server.
     SettingsLost,
-    /// The server was upgraded to one that does not know the tokens of before.
+    /// The server was upgraded to a version that does not know earlier tokens.
     ServerUpgraded,
     /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
     TimeZone,
-    /// A range is in doubt for longer than its token may be relied on.
+    /// A range has been in doubt for longer than its token may be relied on.
     InDoubtTooOld,
-    /// A view below the table, or the view's table, may not be seen by the gateway's user. The table itself has every row once.
+    /// The gateway's user may not see a view below the table, or the view's table. The table itself has every row once.
     ViewsUnseen,
-    /// A view below the table takes retries for new rows. The table itself has every row once.
+    /// A view below the table stores retries again. The table itself has every row once.
     ViewsNotOnce,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 18] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
@@ -79,7 +79,7 @@ impl Reason {
         )
     }
 
-    /// As a metric label.
+    /// The metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::NotProbed => "not_probed",
@@ -154,14 +154,14 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is in doubt.
+/// The ranges in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Doubt {
-    /// How many ranges.
+    /// Their number.
     pub ranges: usize,
-    /// How long ago the first of them was sent.
+    /// How long ago the oldest one was sent.
     pub oldest: Duration,
-    /// What the range that has used most of its shard's window has used of it: half of it is relied on, and at 1 its token may be
-    /// forgotten; more while it waits beyond that, and 1 where there is no window.
+    /// The largest share of its shard's window that a range has used. Half of the window is relied on. At 1, the range's token may be
+    /// forgotten; above 1, it is waiting for longer. 1 if there is no window.
     pub window_used_ratio: f64,
 }

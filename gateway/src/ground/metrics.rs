@@ -1,6 +1,6 @@
-//! The gateway's metrics: made once, handed to whoever counts. Labels come from closed sets.
+//! The gateway's metrics: created once, and passed to all code that counts. Labels come from closed sets.
 //!
-//! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
+//! Nothing here is called per span: workers add per message or per turn, delivery per block.
 
 mod guarantee;
 mod maker;
@@ -27,16 +27,16 @@ use prometheus::{
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
 
-/// What a worker does with its time.
+/// How a worker spends its time.
 #[derive(Debug, Clone)]
 pub struct WorkerSeconds {
     /// Walking, encoding, compressing.
     pub busy: Counter,
     /// Waiting for messages.
     pub source: Counter,
-    /// Waiting for free chunks: blocks are not inserted as fast as they are made.
+    /// Waiting for free chunks: blocks are inserted more slowly than they are made.
     pub buffers: Counter,
-    /// Waiting to hand a block over.
+    /// Waiting for delivery to take a block.
     pub sink: Counter,
 }
 
@@ -46,25 +46,25 @@ pub struct Metrics {
     families: Vec<Family>,
     /// Messages that were read, or could not be.
     pub messages: MessageMetrics,
-    /// Rows whose times are not what they should be.
+    /// Rows whose times had to be corrected, and expired rows.
     pub times: TimeMetrics,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
     pub dead_letters_refused: IntCounterVec,
-    /// Messages that were passed over without a dead letter, by reason.
+    /// Messages that were skipped without a dead letter, by reason.
     pub messages_skipped: IntCounterVec,
     /// Rows that ClickHouse has acknowledged.
     pub rows_inserted: IntCounter,
-    /// Rows of these that ClickHouse dropped because it knows their token.
+    /// Rows among these that ClickHouse dropped because it knows their token.
     pub rows_deduplicated: IntCounter,
     /// Blocks that ClickHouse has acknowledged.
     pub blocks_inserted: IntCounter,
     /// Compressed bytes that ClickHouse has acknowledged.
     pub bytes_inserted: IntCounter,
-    /// Seconds until a block was turned into columns.
+    /// Seconds to transpose a block into columns.
     pub turn_seconds: Histogram,
-    /// Blocks that could not be turned into columns, by why.
+    /// Blocks that were not transposed, by reason.
     pub blocks_not_turned: IntCounterVec,
     /// Seconds per successful insert.
     pub insert_seconds: Histogram,
@@ -72,78 +72,78 @@ pub struct Metrics {
     pub insert_failures: IntCounterVec,
     /// Seconds from the end of a block's latest span to its insert.
     pub freshness_seconds: Histogram,
-    /// Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.
+    /// Partitions that have stopped before a batch that cannot be read, or before a message whose dead letter Kafka refuses.
     pub partitions_stopped: IntGauge,
-    /// How old an open block may become now.
+    /// The current maximum age of an open block.
     pub block_age_seconds_max: Gauge,
     /// Blocks that wait for an insert or are being inserted.
     pub blocks_in_flight: IntGauge,
-    /// Rows that were walked and of which nobody has said what became.
+    /// Rows that were read and have no result yet.
     pub rows_in_flight: IntGauge,
-    /// 1 while sealed blocks wait for the sink; what workers wait for then is the sink, though they may read on.
+    /// 1 while sealed blocks wait for ClickHouse. The workers' waits then count as waits for ClickHouse.
     pub sink_behind: IntGauge,
-    /// Partitions that are owned.
+    /// Partitions that this process owns.
     pub partitions_owned: IntGauge,
     /// Messages between the committed offset and the end.
     pub lag_messages: IntGaugeVec,
     /// The last committed offset.
     pub committed_offset: IntGaugeVec,
-    /// Where reading goes on.
+    /// The offset that is read next.
     pub position: IntGaugeVec,
-    /// Seconds until Kafka's retention overtakes what is not inserted.
+    /// Seconds until Kafka's retention deletes messages that are not inserted.
     pub retention_seconds_left: GaugeVec,
-    /// What waits behind open transactions.
+    /// Messages behind open transactions.
     pub open_transactions: OpenTransactionMetrics,
-    /// Messages that retention overtook.
+    /// Messages that Kafka's retention deleted before they were read.
     pub messages_lost: IntCounter,
-    /// Those that are not counted yet.
+    /// Such messages that `messages_lost` does not count yet.
     pub messages_overtaken: IntGaugeVec,
-    /// Partitions that began without knowing what was in flight before.
+    /// Partitions started without a plan of the ranges in flight.
     pub fresh_starts: IntCounter,
-    /// Partitions that went over to the rule of this gateway.
+    /// Partitions that changed to this gateway's rule.
     pub rule_changes: IntCounter,
-    /// Ranges cut where an owner before may have sent longer ones.
+    /// Ranges cut where an earlier owner may have sent longer ones.
     pub doubtful_ranges: IntCounter,
-    /// Partitions that a newer version has read, and that this one must not.
+    /// Partitions that a newer version has read, so that this one must not.
     pub partitions_halted: IntGauge,
     /// 1 for every partition that stands still, with the reason.
     pub partition_still: IntGaugeVec,
-    /// Rows that were walked and are nowhere.
+    /// Rows that were read and are counted nowhere.
     pub ledger_imbalance_rows: IntGauge,
     /// Rows whose generation ended before they were inserted.
     pub rows_abandoned: IntCounter,
     /// Assignments and revocations.
     pub rebalances: IntGauge,
-    /// Ranges that settled after their partition had another owner.
+    /// Ranges settled after their partition had another owner.
     pub stale_ranges: IntGauge,
-    /// Commits by result.
+    /// Commits, by result.
     pub commits: IntGaugeVec,
-    /// Chunks of the pool by state.
+    /// Bytes of the pool, by state.
     pub block_pool_bytes: IntGaugeVec,
-    /// What is in use of the memory budget, by part; `process` is all of it.
+    /// Memory in use, by part of the budget; `process` is all of it.
     pub memory_used_bytes: IntGaugeVec,
-    /// Those of its parts that the workers tell.
+    /// The parts that the workers report.
     pub memory_parts: MemoryParts,
-    /// The queue volume by state.
+    /// Bytes of the queue volume, by state.
     pub queue_volume_bytes: IntGaugeVec,
-    /// Whether the table fitted when it was last looked at.
+    /// Whether the table fitted at the last look.
     pub table_fits: IntGauge,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
-    /// What is on the queue volume.
+    /// Metrics of the queue volume.
     pub spool: SpoolMetrics,
-    /// What is promised, and what is in doubt.
+    /// The guarantee, and what is in doubt.
     pub guarantee: GuaranteeMetrics,
-    /// What the server does not take whole.
+    /// Blocks and rows that ClickHouse refuses.
     pub refused: RefusedMetrics,
     worker_seconds: CounterVec,
 }
 
-/// What workers hold of the memory budget.
+/// The workers' use of the memory budget.
 pub struct MemoryParts {
-    /// Row buffers that were made.
+    /// Row buffers.
     pub rows: IntGauge,
-    /// Scratch of all workers, between two messages.
+    /// Scratch memory of all workers, between two messages.
     pub workers: IntGauge,
     /// Dead letters under way.
     pub letters: IntGauge,
@@ -156,11 +156,11 @@ impl MemoryParts {
     }
 }
 
-/// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
+/// Buckets of the insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
 const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
 impl Metrics {
-    /// Makes all metrics and registers them.
+    /// Creates all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
     pub fn new(budget: &Budget) -> Self {
         let make = Maker::default();
@@ -345,22 +345,22 @@ impl Metrics {
         }
     }
 
-    /// Every metric that there is, also those that have no series yet.
+    /// All metrics, including those without series.
     pub fn families(&self) -> &[Family] {
         &self.families
     }
 
-    /// The seconds of one worker.
+    /// The metrics of one worker.
     pub fn worker(&self, number: usize) -> WorkerSeconds {
         let number = number.to_string();
         let of = |state: &str| self.worker_seconds.with_label_values(&[number.as_str(), state]);
         WorkerSeconds { busy: of("busy"), source: of("source"), buffers: of("buffers"), sink: of("sink") }
     }
 
-    /// Everything, in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     ///
     /// # Errors
-    /// When a metric cannot be written, which is a defect of ours.
+    /// If a metric cannot be written, which is a defect of this program.
     pub fn text(&self) -> prometheus::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -368,7 +368,7 @@ impl Metrics {
     }
 }
 
-/// What tests take where any gateway will do.
+/// Values for tests that do not depend on the config.
 #[cfg(test)]
 pub(crate) mod reference {
     use super::{Budget, Metrics};

@@ -1,15 +1,15 @@
-//! The metrics of what is promised about delivery, and of what is in doubt.
+//! Metrics of the delivery guarantee, and of what is in doubt.
 
 use super::Maker;
 use crate::ground::at_least_once::{Doubt, Reason};
 use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
 use sluice_clickhouse::durability::{self, Durability, UNKNOWN};
 
-/// The label of the promise that every row is in the table once.
+/// The label if every row is in the table once.
 const EXACTLY_ONCE: &str = "exactly_once_effect";
-/// The label of the other one.
+/// The label if every row is in the table at least once.
 const AT_LEAST_ONCE: &str = "at_least_once";
-/// The reason of a promise that needs none.
+/// The reason label of `exactly_once_effect`.
 const NO_REASON: &str = "none";
 
 /// Handles of these metrics.
@@ -27,7 +27,7 @@ pub struct GuaranteeMetrics {
 }
 
 impl GuaranteeMetrics {
-    /// Makes and registers them. Until it is said otherwise, nothing more than at least once is promised.
+    /// Creates and registers them. Initially, only "at least once" holds.
     pub(super) fn new(make: &Maker) -> Self {
         let metrics = Self {
             guarantee: make.gauges(
@@ -63,13 +63,13 @@ impl GuaranteeMetrics {
         metrics
     }
 
-    /// Takes down the guarantee that holds: `None` is exactly once, else the reason why it is not.
+    /// Records the guarantee that holds: `None` is exactly once, otherwise the reason why it is not.
     pub fn promise(&self, reason: Option<Reason>) {
         let labels = match reason {
             None => [EXACTLY_ONCE, NO_REASON],
             Some(reason) => [AT_LEAST_ONCE, reason.label()],
         };
-        // The new one first: whoever reads in between sees two, never none.
+        // The new series first: a scrape in between sees two, never none.
         self.guarantee.with_label_values(&labels).set(1);
         let all = Reason::ALL.map(|reason| [AT_LEAST_ONCE, reason.label()]);
         for others in all.iter().chain([&[EXACTLY_ONCE, NO_REASON]]).filter(|others| **others != labels) {
@@ -77,10 +77,10 @@ impl GuaranteeMetrics {
         }
     }
 
-    /// Records what rows survive that ClickHouse has acknowledged; `None` while it is not known.
+    /// Records the failures that acknowledged rows survive; `None` if unknown.
     pub fn survives(&self, known: Option<Durability>) {
         let label = durability::label(known);
-        // The new one first, as above.
+        // The new series first, as above.
         self.durability.with_label_values(&[label]).set(1);
         let all = Durability::ALL.map(Durability::label).into_iter().chain([UNKNOWN]);
         for other in all.filter(|other| *other != label) {
@@ -88,7 +88,7 @@ impl GuaranteeMetrics {
         }
     }
 
-    /// Takes down what is in doubt.
+    /// Records what is in doubt.
     pub fn doubt(&self, doubt: &Doubt) {
         self.in_doubt.set(i64::try_from(doubt.ranges).unwrap_or(i64::MAX));
         self.oldest_in_doubt_seconds.set(doubt.oldest.as_secs_f64());

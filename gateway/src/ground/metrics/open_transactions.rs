@@ -1,4 +1,4 @@
-//! The metrics of partitions whose messages wait behind an open transaction.
+//! Metrics of partitions with messages behind an open transaction.
 
 use super::Maker;
 use prometheus::{GaugeVec, IntGaugeVec};
@@ -15,7 +15,7 @@ pub struct OpenTransactionMetrics {
 }
 
 impl OpenTransactionMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let labels = ["topic", "partition"];
         Self {
@@ -38,7 +38,7 @@ impl OpenTransactionMetrics {
         }
     }
 
-    /// Shows these and no others.
+    /// Shows these partitions and no others.
     pub fn show(&self, open: &BTreeMap<PartitionId, OpenTransaction>) {
         self.messages.reset();
         self.seconds.reset();

@@ -1,4 +1,4 @@
-//! The metrics of blocks that the server does not take whole, and of the rows that it refuses.
+//! Metrics of blocks that ClickHouse does not accept whole, and of the rows that it refuses.
 
 use super::Maker;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec};
@@ -9,7 +9,7 @@ use sluice_clickhouse::outcome::Actor;
 pub struct RefusedMetrics {
     /// Blocks that are, or were, sent in parts.
     pub blocks_in_parts: IntCounter,
-    /// Those that wait for someone to act.
+    /// Blocks in parts that wait for someone to act.
     pub blocks_halted: IntGauge,
     blocks_waiting: IntGaugeVec,
     /// Rows without a dead letter.
@@ -17,7 +17,7 @@ pub struct RefusedMetrics {
 }
 
 impl RefusedMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let blocks_waiting = make.gauges(
             "blocks_waiting_for_action",
@@ -44,7 +44,7 @@ impl RefusedMetrics {
         }
     }
 
-    /// Blocks that wait for this one to act.
+    /// Blocks that wait for this actor.
     pub fn blocks_waiting_for(&self, actor: Actor) -> IntGauge {
         self.blocks_waiting.with_label_values(&[actor.label()])
     }

@@ -1,4 +1,4 @@
-//! Metrics of the queue volume. They are read from the spool's numbers when someone looks.
+//! Metrics of the queue volume. Each scrape copies them from the spool's numbers.
 
 use super::Maker;
 use prometheus::{Gauge, IntCounter, IntGauge};
@@ -23,11 +23,11 @@ impl Moved {
     }
 }
 
-/// What is on the queue volume, and what became of what was.
+/// The use of the queue volume, and what happened to its blocks.
 pub struct SpoolMetrics {
     /// Bytes of its files.
     pub bytes: IntGauge,
-    /// Those that they may have.
+    /// Maximum bytes of its files.
     pub bytes_max: IntGauge,
     /// Blocks on it.
     pub blocks: IntGauge,
@@ -39,17 +39,17 @@ pub struct SpoolMetrics {
     pub appended: Moved,
     /// Inserted from it.
     pub drained: Moved,
-    /// Given up on it, because Kafka has their messages.
+    /// Dropped because Kafka has their messages.
     pub dropped: Moved,
-    /// Blocks of an earlier run that were gone on with.
+    /// Blocks of an earlier run that were taken over.
     pub taken_over: IntCounter,
     /// Blocks that could not be read.
     pub damaged: IntCounter,
-    /// Blocks that found no room.
+    /// Blocks for which there was no room.
     pub refused: IntCounter,
-    /// Rows of blocks that could not be read, and were nowhere else.
+    /// Rows lost: their blocks could not be read and were the only copy.
     pub rows_lost: IntCounter,
-    /// Blocks that could not be read, header and all, where offsets are committed from the volume.
+    /// Blocks that could not be read, including their headers, while offsets are committed from the volume.
     pub unknown_lost: IntCounter,
 }
 

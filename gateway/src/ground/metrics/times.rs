@@ -1,4 +1,4 @@
-//! Metrics of rows whose times are not what they should be.
+//! Metrics of rows whose times had to be corrected, and of expired rows.
 
 use super::Maker;
 use crate::rows::span_times::TimeCounts;
@@ -16,7 +16,7 @@ pub struct TimeMetrics {
 }
 
 impl TimeMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let replaced = make.counters(
             "times_replaced_total",
