@@ -52,7 +52,7 @@ mod tests {
                 ),
                 Some(uid),
             ),
-            // The kubelet's folder is a file system of its own, or lies in a subvolume.
+            // The kubelet's folder may be its own file system, or lie in a subvolume.
             (format!("631 612 254:1 /pods/{uid}/etc-hosts /etc/hosts rw - xfs /dev/vdb rw"), Some(uid)),
             (
                 format!(
@@ -60,7 +60,7 @@ mod tests {
                 ),
                 Some(uid),
             ),
-            // Docker's, a template's own, and another file.
+            // A mount of Docker, one of the pod template, and another file.
             (
                 "631 612 254:0 /var/lib/docker/containers/0a1b/hosts /etc/hosts rw - ext4 /dev/vda rw".into(),
                 None,

@@ -294,7 +294,7 @@ mod tests {
         net::TcpStream,
     };
 
-    /// A gateway that does nothing but what it is told.
+    /// A gateway that only records its commands.
     #[derive(Default)]
     struct Told(AtomicBool);
 
@@ -346,7 +346,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_ipv6_all_addresses_are_those_of_ipv4() {
-        // What Linux says: EAFNOSUPPORT, EADDRNOTAVAIL.
+        // The errors of Linux: EAFNOSUPPORT, EADDRNOTAVAIL.
         for code in [97, 99] {
             let listener = or_at_ipv4(Err(std::io::Error::from_raw_os_error(code)), 0).await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -377,7 +377,7 @@ mod tests {
         assert!(asked(Way::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
     }
 
-    /// A gateway whose disk answers once it may.
+    /// A gateway whose disk answers only after a signal of the test.
     struct Hangs {
         may_answer: Receiver<()>,
         has_waited_in_vain: AtomicBool,

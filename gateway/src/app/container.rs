@@ -77,7 +77,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of version 1, seen with the host's paths.
+    /// A cgroup of version 1 with the host's paths.
     const V1: &str = "9:cpuset:/\n5:cpu,memory:/kubepods/burstable/pod1/abc\n1:name=systemd:/\n0::/\n";
 
     fn config() -> CheckedConfig {

@@ -208,7 +208,7 @@ mod tests {
         Running { status: status(), stop, leave_wait: Duration::ZERO, keeps, spool, workers: Vec::new() }
     }
 
-    /// How it ends when nothing is left to be settled.
+    /// The end of a gateway with nothing left to settle.
     fn ended(spool: Option<Spool>) -> anyhow::Result<()> {
         let (events, events_in) = bounded(1);
         events.try_send(Event::Ended(Ok(()))).unwrap();
@@ -225,7 +225,7 @@ mod tests {
         spool.spill(&sealed.frames);
         assert!(ended(Some(spool.clone())).is_ok());
         assert_eq!(volume.open(64 << 20).usage().blocks, 1);
-        // Its thread has ended, and answers nobody.
+        // Its thread has ended and answers no request.
         let error = ended(Some(spool)).unwrap_err();
         assert!(error.to_string().contains("did not sync in time"), "{error}");
     }

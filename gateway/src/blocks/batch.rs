@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(1));
     }
 
-    /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.
+    /// Runs `count` partitions with a message every 100 ms each for two minutes: blocks closed a second, and the age of the oldest.
     fn trickle(count: usize) -> (f64, Duration) {
         let age_max = BlockAge::of(&Insert::default());
         let begun = age_max.shared.started;
@@ -229,7 +229,7 @@ mod tests {
             let now = begun + step * Duration::from_millis(100);
             for block in &mut open {
                 let opened = block.get_or_insert_with(|| (now, age_max.open())).0;
-                // What was banked at the start is gone by then.
+                // The blocks that may close at once are used up by then.
                 let counts = step >= 600;
                 if age_max.time_left((0, now - opened), now).is_zero() {
                     *block = None;

@@ -469,7 +469,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain vector: append, truncate at the end of an earlier frame, read.
+        /// Compares the store with a plain vector: append, truncate at the end of an earlier frame, read.
         #[test]
         fn a_store_is_a_vector_in_pieces(sizes in prop::collection::vec(1usize..150_000, 1..20), back in 0usize..20) {
             let pool = Pool::new(64 * MIB, 1, 1);

@@ -113,7 +113,7 @@ mod tests {
         PartitionId { topic: "spans".into(), partition: 0 }
     }
 
-    /// Clients that have no message, and fail at negative offsets; how many were opened, and a channel that says when one has gone.
+    /// Clients without messages that fail at negative offsets; the number of opened ones, and a channel that reports each closed one.
     fn counted(idle_wait: Duration) -> (Originals, Arc<AtomicUsize>, Receiver<()>) {
         let opened = Arc::new(AtomicUsize::new(0));
         let (gone, gone_in) = bounded::<()>(9);

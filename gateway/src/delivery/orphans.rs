@@ -364,7 +364,7 @@ mod tests {
     use sluice_ranges::OffsetRange;
     use std::sync::Arc;
 
-    /// What the blocks of these tests are encoded for, as a number. Nobody has written down which columns that is.
+    /// The number of the columns that the blocks of these tests are encoded for. The columns are not recorded.
     const COLUMNS: u64 = 9;
 
     fn orphans(spool: &Spool) -> Orphans {
@@ -373,7 +373,7 @@ mod tests {
         Orphans::new(sender(spool, COLUMNS), serde_json::from_value(kafka).unwrap(), policy)
     }
 
-    /// What inserts while rows are encoded for these columns. No server can be asked.
+    /// A sender whose rows are encoded for these columns. No server can be reached.
     fn sender(spool: &Spool, columns: u64) -> OnlyCopySender {
         OnlyCopySender {
             spool: spool.clone(),
@@ -384,12 +384,12 @@ mod tests {
         }
     }
 
-    /// What Kafka says of a log whose retention has left it the offsets from 40.
+    /// Kafka's answers about a log in which retention has left the offsets from 40.
     fn logs(block: &LeftBlock, committed: i64) -> Logs {
         Logs::of_one(block.partition(), OffsetRange { first: 40, next: 90 }, committed)
     }
 
-    /// All that is left, found while the group's offset was 20.
+    /// All blocks that are left, found while the group's committed offset was 20.
     pub(super) async fn only_copies(spool: &Spool) -> Vec<OnlyCopyBlock> {
         let blocks = spool.left().take_all();
         let logs = logs(&blocks[0], 20);

@@ -75,7 +75,7 @@ mod tests {
 
     const SENDING_MAX: usize = 2;
 
-    /// A block of the shard with this place, as the partition's number; it never ends where the shard is away.
+    /// A block of the shard with this position, given as the partition's number; it never ends while the shard is away.
     async fn ship((place, is_away): (i32, bool)) -> End {
         if is_away {
             std::future::pending::<()>().await;

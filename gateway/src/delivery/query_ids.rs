@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_query_id_of_an_attempt_never_changes() {
-        // Another version of this program asks for what this one has sent.
+        // Another version of this program looks up what this one has sent.
         let ours = QueryIds::of("group", ("otel", "spans"), 0);
         assert_eq!(ours.start("token"), "token-42e754564567edad-");
         let id = QueryIds { process: 0xab, ..ours.clone() }.attempt("token", 3);

@@ -212,11 +212,11 @@ mod tests {
             block: prop::sample::Index,
             at: prop::sample::Index,
         },
-        /// A defect: a sealed block goes without a word.
+        /// A defect: a sealed block disappears.
         Vanish {
             block: prop::sample::Index,
         },
-        /// A defect: a block has rows that the walk did not count, or too few.
+        /// A defect: the block has more or fewer rows than were counted.
         SealOthers {
             block: prop::sample::Index,
             more: i64,
@@ -255,7 +255,7 @@ mod tests {
         index.index(usize::try_from(rows).unwrap() + 1) as u64
     }
 
-    /// A world of blocks, and what the account should miss of it.
+    /// A world of blocks, and the imbalance that the account should show.
     #[derive(Default)]
     struct World {
         account: RowAccount,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever becomes of blocks, the account balances after every step, and at rest nothing is in flight.
+        /// Whatever happens to blocks, the account balances after every step, and at rest nothing is in flight.
         #[test]
         fn rows_consumed_equal_rows_accounted(steps in steps(false)) {
             let mut world = World::default();
@@ -327,7 +327,7 @@ mod tests {
             prop_assert_eq!((world.account.imbalance(), world.account.in_flight()), (0, 0));
         }
 
-        /// Exactly the rows that vanished or appeared are missed, for ever.
+        /// The imbalance is exactly the rows that disappeared or appeared, permanently.
         #[test]
         fn rows_that_vanish_are_missed(steps in steps(true)) {
             let mut world = World::default();

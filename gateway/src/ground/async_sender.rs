@@ -62,7 +62,7 @@ mod tests {
         let (sender, receiver) = bounded(1);
         let sender = AsyncSender::new(sender);
         sender.try_send(1).unwrap();
-        // Runs on the same thread, and only once the sender waits.
+        // Runs on the same thread, and only while the sender waits.
         let other_task = async {
             assert!(sender.try_send(3).is_err_and(|error| error.is_full()));
             receiver.try_recv()

@@ -387,7 +387,7 @@ pub(crate) mod reference {
         }
     }
 
-    /// Its metrics.
+    /// The metrics of that size.
     pub fn metrics() -> Metrics {
         Metrics::new(&Budget::divide(&sizing()).unwrap())
     }
@@ -402,7 +402,7 @@ mod tests {
     fn every_reason_is_counted_before_it_is_given() {
         let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
         for reason in [malformed, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge] {
-            // One that is added does not compile before it is here.
+            // A new metric does not compile until it is listed here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
                 Reason::MessageTooLong => REJECTED[2],

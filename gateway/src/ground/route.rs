@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_partition_goes_where_it_has_always_gone() {
-        // Written down once: another function would send what is in flight to another shard.
+        // Fixed numbers: another function would send ranges in flight to another shard.
         let route = Route::new(3);
         let found: Vec<usize> =
             (0..6).map(|partition| route.shard_of(&id("otlp_spans", partition))).collect();

@@ -64,19 +64,19 @@ mod tests {
     #[test]
     fn an_address_balances_while_it_has_led_to_several_places() {
         let mut seen = TokenPlaces::default();
-        // When, which places answered; whether one is other than before, and whether the address balances.
+        // Time, places that answered; whether earlier tokens are unreliable, and whether the address balances.
         for (minute, names, is_other, vary) in [
             (0, &["a"][..], false, false),
             (1, &["a"], false, false),
-            // Nothing is known.
+            // Nothing is known yet.
             (2, &[], false, false),
             (3, &["b"], true, true),
             (4, &["a", "b"], false, true),
             (5, &["b"], false, true),
             (13, &["b"], false, true),
-            // What was sent to the other one may be in doubt still.
+            // Blocks sent to the other server may still be in doubt.
             (14, &["b"], true, false),
-            // It was replaced by yet another one, which is away for a day.
+            // It was replaced by another one, which is away for a day.
             (20, &["c"], true, true),
             (1_500, &[], false, true),
             (1_501, &["c"], true, false),

@@ -129,7 +129,7 @@ mod tests {
 
     const NOW: u64 = 1_780_000_000_000_000_000;
     const MESSAGE: i64 = 1_780_000_000_123_000_000;
-    /// From a clock that counts from boot.
+    /// The time of a clock that counts from boot.
     const BOOT: u64 = 44_511_913_730_532;
 
     fn times(start: u64, end: u64) -> (i64, u64, Vec<Original>) {

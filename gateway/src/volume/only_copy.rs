@@ -231,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of each offset: below the commit and in no gap, or Kafka has it and it is read, or its block is inserted.
+        /// For each offset: it is below the commit and in no gap, or Kafka has the message and it is read, or its block is inserted.
         #[test]
         fn no_offset_is_nowhere(
             (first, len) in (0_i64..60, 1_i64..20),

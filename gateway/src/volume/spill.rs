@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_waits_gets_the_room_it_waits_for() {
-        // As large as that of a gateway with little memory: where a run ends, there is less than a worker waits for.
+        // As large as that of a gateway with little memory: at the end of a run, less is free than a worker waits for.
         const POOL: usize = 32 << 20;
         let (volume, pool) = (Volume::new("waits"), Arc::new(Pool::new(POOL as u64, 1, 1)));
         assert!(marks(POOL, pool.redo_bytes()).1 < pool.redo_bytes());
@@ -416,7 +416,7 @@ mod tests {
         }
         drop(trying);
         while spool.usage().blocks < 2 {
-            // One that is being sent too.
+            // Also one that is being sent.
             std::thread::yield_now();
         }
         let asked = spool.times_asked();

@@ -1,4 +1,4 @@
-//! Letters into a real Kafka and back: topics that are made, that cannot be made, that take too little; and the command.
+//! Dead letters in a real Kafka: topics that are created, cannot be created, or accept too little; and the command.
 
 use crate::broker::Topic;
 use rdkafka::message::{Headers as _, Message as _};

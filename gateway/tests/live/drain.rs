@@ -1,4 +1,4 @@
-//! A queue volume whose gateway is gone: emptied by the command's library, with a real Kafka that has some of it and a real table.
+//! Empties a queue volume whose gateway is gone, with the command's library, a real Kafka that has some of the messages, and a real table.
 
 use crate::{
     broker::Topic,

@@ -174,7 +174,7 @@ mod tests {
         volume::block_frames::tests::{Volume, left_behind},
     };
 
-    /// All of these wait for the same.
+    /// All of these wait for the same reason.
     fn waits(blocks: &[OnlyCopyBlock], why: &Unsendable) -> Waits {
         let mut waits = Waits::default();
         for _ in blocks {
@@ -199,13 +199,13 @@ mod tests {
             assert!(!unsent.is_due(start + UNSENT_WAIT), "they are being looked at");
         }
         assert!(unsent.said_unfit.0.is_some() && unsent.said_unknown.0.is_none());
-        // Nobody says whether the one fits, and the other does.
+        // For one block no server answers; the other fits.
         blocks.truncate(1);
         let unknown = waits(&blocks, &Unsendable::Unknown("no server answers".to_owned()));
         unsent.put((blocks, &unknown), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
         blocks = unsent.take_all();
-        // Only another version sends it.
+        // Only another version can send it.
         let foreign = waits(&blocks, &Unsendable::Foreign);
         unsent.put((blocks, &foreign), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));

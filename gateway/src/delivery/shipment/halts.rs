@@ -101,7 +101,7 @@ mod tests {
             (5, table, false),
             (6, other, true),
             (7, access, true),
-            // Blocks that wait for different things take turns.
+            // Blocks with different causes alternate.
             (8, table, false),
             (9, other, false),
             (600, table, true),

@@ -319,7 +319,7 @@ mod tests {
             let waits = held_for(held_max, answer, || turn = None);
             let other = async {
                 if is_late {
-                    // Has its turn before there is an answer.
+                    // Runs before there is an answer.
                     drop(turns.acquire().await.unwrap());
                 }
                 answers.send("it is there").unwrap();

@@ -153,7 +153,7 @@ mod tests {
             is_enqueued: None,
             ..torn(first)
         };
-        // Another owner has read its messages by then, and inserted them.
+        // Another owner has read and inserted its messages by then.
         assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(RowLocation::Settled));
         assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(RowLocation::InKafka));
         let alone = OffsetRange { first: 40, next: 50 };

@@ -109,7 +109,7 @@ mod tests {
     use sluice_ranges::RefusedParts;
     use std::time::Duration;
 
-    /// A volume on which an earlier run has left the offsets from 20 to 30, and how far it was with them in parts.
+    /// A volume on which an earlier run has left the offsets from 20 to 30, and its progress with them in parts.
     async fn left_in_parts(volume: &Volume) -> (Spool, RefusedParts) {
         let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
         let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
@@ -125,7 +125,7 @@ mod tests {
         (volume.open(64 << 20), parts)
     }
 
-    /// The parts that its only block is gone on with, and the rows that may be doubled. All of them are nowhere else.
+    /// The parts with which its only block continues, and its possible duplicates. It is the only copy of all of its rows.
     async fn ready(spool: &Spool) -> (Option<RefusedParts>, u64) {
         let block = spool.left().take_all().remove(0);
         let columns = block.columns();

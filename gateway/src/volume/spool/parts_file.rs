@@ -118,7 +118,7 @@ mod tests {
         Note { token: token(), range: RANGE, parts: parts() }
     }
 
-    /// The next draft finds no room, and the ones after it do.
+    /// There is no room for the next draft; there is room for the ones after it.
     fn fill(folder: &Path) {
         let draft = folder.join(format!("parts-{}.new", token()));
         std::os::unix::fs::symlink("/dev/full", draft).unwrap();
