@@ -101,7 +101,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
-        tracing::info!("stopped before the table fits");
+        tracing::info!("stopped while waiting for the table");
         return Ok(());
     };
     status.table_fits();

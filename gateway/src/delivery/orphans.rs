@@ -190,8 +190,10 @@ impl Orphans {
                 self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.again = Instant::now() + retry::wait(Pace::Slow, self.unanswered, 1.0);
-                tracing::warn!(%error, "Kafka did not answer about blocks on the queue volume that no partition has taken over; asking \
-                                        again");
+                tracing::warn!(
+                    %error,
+                    "Kafka did not answer about blocks on the queue volume that no partition has taken over; asking again"
+                );
             }
         }
     }

@@ -155,7 +155,7 @@ impl Watch {
             None if wanted == Durability::default() => {
                 tracing::info!(
                     durability = label,
-                    "the gateway cannot determine what failures acknowledged rows survive"
+                    "the gateway cannot determine which failures acknowledged rows survive"
                 );
             }
             _ => tracing::warn!(

@@ -81,7 +81,7 @@ pub enum RowError<E> {
     #[error("the rows of the spans have more bytes than the message may write")]
     MessageTooLarge,
     /// The row buffer did not accept the rows.
-    #[error("the row buffer does not take the rows")]
+    #[error("the row buffer does not accept the rows")]
     Store(E),
 }
 
