@@ -1,9 +1,9 @@
 //! Determines the delivery guarantee: whether every row is in the table exactly once, or at least once, and why.
 //!
-//! Place in the flow: a task of its own ([`Watch`]) asks the servers before the first block is sent and every [`LOOK_INTERVAL`], and at
-//! once when a block in doubt is to be sent and the last answer is older than [`OUTDATED_AFTER`]. Delivery reads the results, shard by
+//! Place in the flow: a task of its own ([`Watch`]) asks the servers before the first block is sent, and every [`LOOK_INTERVAL`]. It asks
+//! at once when a block in doubt is to be sent and the last answer is older than [`OUTDATED_AFTER`]. Delivery reads the results, shard by
 //! shard ([`GuaranteeState`]): how long a token may be relied on, and whether there are views below the table. The guarantee itself is
-//! only reported; it changes nothing except that possible duplicates are counted.
+//! only reported. It changes nothing, except that possible duplicates are counted.
 //!
 //! "Once" needs the following; each has a [`Reason`] for its absence. The next owner cuts the same ranges. The table remembers tokens, and
 //! its servers share them. The user's profile does not force other settings. Views drop retries too. Retries arrive while the token is
@@ -38,8 +38,8 @@ pub const OUTDATED_AFTER: Duration = LOOK_INTERVAL.saturating_mul(2);
 /// again, and clocks differ.
 const WINDOW_SHARE: f64 = 0.5;
 
-/// The longest time for which a token is relied on. Chosen: in a longer time, something other than the window is likely to have changed the
-/// table, and a person should look at a range that is in doubt for a day anyway.
+/// The longest time for which a token is relied on. Chosen: in a longer time, the table is likely to have changed in
+/// other ways than its window. A person should look at a range that is in doubt for a day anyway.
 pub const AGE_BUDGET_MAX: Duration = Duration::from_hours(24);
 
 /// Blocks per second of a busy table, if its rate was not measured. Chosen: ClickHouse's documentation recommends one insert a second,

@@ -58,7 +58,7 @@ impl Answer {
 
 /// The right to one try. It must be returned.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a pass that is not given back is in flight for ever"]
+#[must_use = "a pass that is not returned stays in flight forever"]
 pub struct Pass {
     /// Number of openings when it was issued. An answer to a try from before the last opening says nothing about the time after it.
     openings: u64,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A token names what is read. Two pipelines that read one topic into two tables of one server have equal tokens. That is harmless, because
-//! the server keeps tokens by table. But it has one space of query ids for all tables. Before the scope was part of the id, the server
-//! refused the second of two concurrent INSERTs as already running (216), and the gateway took the first one's success for its own: its
-//! rows were lost.
+//! the server keeps tokens by table. But it has one space of query ids for all tables. Without the scope in the
+//! id, the server refused the second of two concurrent INSERTs as already running (216). The gateway took the first one's success for its
+//! own, and its rows were lost.
 //!
 //! All gateways and attempts of a pipeline have the same scope. With the process part, a gateway finds its own INSERTs. Attempts of a
 //! version without scopes are not found any more: a block that such a gateway left in doubt counts as unknown and is sent again under its

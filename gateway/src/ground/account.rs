@@ -39,7 +39,7 @@ struct Sums {
 
 /// Rows of an open block. If it is dropped without [`seal`](Self::seal) or [`abandon`](Self::abandon), they count as missing.
 #[derive(Debug)]
-#[must_use = "rows that are dropped without a word are missed in the account"]
+#[must_use = "rows that are dropped without a result count as missing"]
 pub struct OpenRows {
     account: RowAccount,
     rows: u64,
@@ -47,7 +47,7 @@ pub struct OpenRows {
 
 /// Rows of a sealed block. If it is dropped without a result, they count as missing.
 #[derive(Debug)]
-#[must_use = "rows that are dropped without a word are missed in the account"]
+#[must_use = "rows that are dropped without a result count as missing"]
 pub struct RowsInFlight {
     account: RowAccount,
     rows: u64,
