@@ -1,14 +1,14 @@
-//! What the gateway tells the kubelet, Prometheus and the operator over HTTP, and what it is asked.
+//! The HTTP interface for the kubelet, Prometheus and the operator: state and commands.
 //!
-//! Owner: the admin server's tasks. It names every room, and nothing but [`app`](crate::app) names it.
+//! Owner: the admin server's tasks. Uses every other folder; only [`app`](crate::app) uses it.
 //!
 //! | file | is |
 //! | --- | --- |
 //! | [`server`] | the HTTP servers: probes, metrics, `drain` and `resume` |
-//! | [`caller`] | from whom commands are taken |
-//! | [`pod_uid`] | in which pod this process runs |
-//! | [`health`] | the state of all rooms, as the server asks for it |
-//! | [`remaining`] | what keeps this gateway from being taken away |
+//! | [`caller`] | which callers may send commands |
+//! | [`pod_uid`] | the UID of the pod that this process runs in |
+//! | [`health`] | the state of all parts, as the server reads it |
+//! | [`remaining`] | what must be finished before this gateway can be removed |
 
 pub mod server;
 

@@ -1,8 +1,8 @@
-//! Builds every part, starts the threads, and takes them down in order.
+//! Builds every part, starts the threads, and stops them in order.
 //!
-//! Threads: this one (waits), the poll thread, one per worker, and one for I/O (admin server, inserts). Order of
-//! leaving: the poll thread takes the partitions back, workers seal what is whole and let go, delivery inserts it, the
-//! poll thread commits and leaves the group. What is not in by the deadline is on the queue volume, or read again by the next owner.
+//! Threads: the main thread (this file; it waits), the poll thread, one per worker, and one for I/O (admin server, inserts). Order of the
+//! shutdown: the poll thread revokes the partitions, workers seal complete ranges and release them, delivery inserts the blocks, the poll
+//! thread commits and leaves the group. What is not inserted by the deadline is on the queue volume, or the next owner reads it again.
 
 pub mod container;
 mod leaving;
@@ -56,37 +56,37 @@ use tokio::{
     sync::mpsc::{self, error::TrySendError},
 };
 
-/// Gained and lost partitions that wait for a worker. Above the partitions of any topic that one pod can read.
+/// Assigned and revoked partitions that wait for a worker. More than the partitions of any topic that one pod can read.
 const OWNERSHIP_MAX: usize = 4_096;
 
-/// How long a rebalance waits for the blocks of a partition that goes. Long enough for an insert, short of the 45 s
-/// after which the group would expel this member.
+/// How long a rebalance waits for the blocks of a revoked partition. Long enough for an insert, shorter than the 45 s after which the
+/// group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
 
-/// Events that wait for this thread: one of each kind, and a second signal.
+/// Events that wait for the main thread: one of each kind, and a second signal.
 const EVENTS_MAX: usize = 6;
 
-/// What this thread waits for.
+/// What the main thread waits for.
 enum Event {
     /// SIGTERM or SIGINT.
     Signal,
     /// The poll thread has ended.
     Ended(Result<(), sluice_kafka::Error>),
-    /// The table has other columns than those that rows are encoded for.
+    /// The table's columns are no longer those that rows are encoded for.
     TableChanged(TableChanged),
-    /// A topic is another one than that which is read.
+    /// A topic was deleted and created again.
     TopicMadeAnew(TopicMadeAnew),
     /// The queue volume has failed.
     VolumeFailed(sluice_spool::Fatal),
 }
 
-/// Runs the gateway until SIGTERM, or until the consumer cannot go on. It makes ranges by this version of the size rule, of which the program
-/// knows one.
+/// Runs the gateway until SIGTERM, or until the consumer fails permanently. It cuts ranges by `version` of the size rule; the program knows
+/// only one.
 pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let config = checked.config();
     let io = runtime()?;
     let (events_out, events) = bounded(EVENTS_MAX);
-    // Before anything is waited for: the kernel hands no signal without a handler to the first process of a container.
+    // Must come before any wait: the kernel drops signals without a handler for the first process of a container.
     watch_signals(&io, events_out.clone())?;
     let volume = queue_volume::claim(config, &events)?;
     let shards = sink::shards(&config.sink.clickhouse)?;
@@ -101,7 +101,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
-        tracing::info!("stopped before the table was seen to fit");
+        tracing::info!("stopped while waiting for the table");
         return Ok(());
     };
     status.table_fits();
@@ -135,7 +135,7 @@ fn pipeline(config: &GatewayConfig) -> String {
 
 fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        // Sockets and timers; the work is in the workers.
+        // Only sockets and timers run here; the CPU work is on the worker threads.
         .worker_threads(1)
         .thread_name("io")
         .enable_all()
@@ -143,7 +143,7 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the I/O runtime")
 }
 
-/// Tells of every signal: the second one asks for something else than the first.
+/// Sends an event for every signal: the second one means something else than the first.
 fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
     let _guard = io.enter();
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch SIGTERM")?;
@@ -154,7 +154,7 @@ fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            // Where others wait to be read already, one more says nothing new.
+            // The channel is full of events that are not read yet; one more signal would add nothing.
             if events.try_send(Event::Signal).is_err_and(|refused| refused.is_disconnected()) {
                 // The process is ending.
                 return;
@@ -164,7 +164,7 @@ fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the table is there and fits: one line when what is wrong changes. `None` when a signal came first.
+/// Waits until the table exists and fits. Logs one line whenever the cause changes. `None` if a signal came first.
 fn wait_for_table(
     io: &Runtime,
     shards: &[Sink],
@@ -185,7 +185,7 @@ fn wait_for_table(
             Err(error) => {
                 let text = error.to_string();
                 if text != last {
-                    tracing::warn!("not ready: {text}; asking again");
+                    tracing::warn!("not ready: {text}; checking again");
                     status.waits_for_table(&text);
                     last = text;
                 }
@@ -198,7 +198,7 @@ fn wait_for_table(
     None
 }
 
-/// What the threads are started from.
+/// Everything that the threads are started with.
 struct Gateway<'a> {
     config: &'a GatewayConfig,
     rule: Rule,
@@ -213,7 +213,7 @@ struct Gateway<'a> {
     spool: Option<Spool>,
 }
 
-/// What a worker is told by.
+/// The channels on which a worker receives.
 struct Inlets {
     ownership: Receiver<Ownership>,
     wake: Receiver<()>,
@@ -221,7 +221,7 @@ struct Inlets {
     shortage: Shortage,
 }
 
-/// Where a worker's results go.
+/// The channels to which a worker sends.
 struct Outlets {
     blocks: mpsc::Sender<Block>,
     reports: Sender<Report>,
@@ -292,7 +292,7 @@ impl Gateway<'_> {
                 #[expect(clippy::disallowed_methods, reason = "on the poll thread, which has ended its work")]
                 let sent = events.send(Event::Ended(result));
                 if sent.is_err() {
-                    // Nobody waits any more: the process is ending.
+                    // The receiver has gone: the process is ending.
                 }
             })
             .context("cannot start the poll thread")?;
@@ -300,7 +300,7 @@ impl Gateway<'_> {
         Ok(Running { status, stop, leave_wait, keeps, spool, workers: workers? })
     }
 
-    /// What each shard is delivered to by.
+    /// One [`Delivery`] for each shard.
     fn deliveries(
         &self,
         shards: Vec<Sink>,
@@ -351,7 +351,7 @@ impl Gateway<'_> {
         Ok(deliveries)
     }
 
-    /// What delivery to all shards has in common.
+    /// What the deliveries of all shards share.
     fn stores(&self, drain: Drain) -> Stores {
         Stores {
             pool: self.pool.clone(),
@@ -364,7 +364,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// What is promised about delivery: asked once before the first block is sent, then again and again.
+    /// The delivery guarantee: asked for once before the first block is sent, then periodically.
     fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<GuaranteeState> {
         let standing = Arc::new(GuaranteeState::new(self.metrics.guarantee.clone(), shards.len(), []));
         let group = &self.config.source.kafka.consumer_group;
@@ -424,7 +424,8 @@ fn named(name: &str) -> thread::Builder {
     thread::Builder::new().name(name.to_owned())
 }
 
-/// The pod's name makes the member: a pod that comes back is the same one. Its zone is empty where Kubernetes does not tell it.
+/// The pod's name is the group instance id, so a restarted pod is the same group member. The rack is the node's zone, if Kubernetes
+/// provides it.
 pub(crate) fn identity(config: &GatewayConfig) -> Identity {
     let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let (pod, rack) = (named("POD_NAME"), named("NODE_ZONE"));

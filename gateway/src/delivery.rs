@@ -1,22 +1,22 @@
-//! From a sealed block to "it is in the table", whatever happens in between.
+//! From a sealed block to rows in the table, including retries, refusals and moves to the queue volume.
 //!
 //! Owner: one task on the I/O runtime, and a task for each block that may be sent. Blocks come from the workers and from the
-//! [queue volume](crate::volume), orders from the poll thread; reports go back to the poll thread, which commits.
+//! [queue volume](crate::volume), orders from the poll thread. Reports go back to the poll thread, which commits.
 //!
 //! ```text
 //!  blocks, orders --> task --> held --> shipment --> insert --> report
 //!                                         |   ^
-//!       route: which shard                |   `-- tries: what next?   retry: when?   breaker: to which server, and how much?
-//!                                         `-- refused --> bisect: which rows are to blame?
+//!       route: which shard                |   `-- tries: what next?   retry: when?   breaker: to which server, how many?
+//!                                         `-- refused --> bisect: which rows does ClickHouse refuse?
 //!
 //!  held --> enqueue: counts as settled once it is on the queue volume (`delivery.commit: AfterEnqueue`)
 //!  volume, left by an earlier run --> orphans: sent, or dropped because Kafka has its messages
 //! ```
 //!
-//! One thread runs all of that, and probes too, so that nothing here blocks: what goes to other threads goes by an
+//! One thread runs all of this, and the probes too, so nothing here may block. Messages to other threads go through an
 //! [`AsyncSender`](crate::ground::async_sender::AsyncSender).
 //!
-//! What decides ([`tries`], [`breaker`], [`bisect`], [`retry`]) is pure: time, chance and answers are arguments.
+//! The deciding parts ([`tries`], [`breaker`], [`bisect`], [`retry`]) are pure: time, randomness and answers are arguments.
 
 pub mod task;
 

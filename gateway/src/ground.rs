@@ -1,13 +1,13 @@
-//! What every room counts with and asks: named by all of them, naming only what rows count of times.
+//! Shared by all folders; uses nothing of them except the counters of odd times in [`rows`](crate::rows).
 //!
 //! | file | is |
 //! | --- | --- |
-//! | [`account`] | where every row is |
-//! | [`at_least_once`] | why rows are promised no more than at least once |
-//! | [`metrics`] | all numbers, made once |
-//! | [`route`] | which shard the rows of a partition go to |
+//! | [`account`] | counts where every row is |
+//! | [`at_least_once`] | the reasons why only "at least once" holds |
+//! | [`metrics`] | all metrics, created once |
+//! | [`route`] | the shard of each partition |
 //! | [`clock`] | the time for delivery |
-//! | [`async_sender`] | a channel into threads, for tasks that must not block |
+//! | [`async_sender`] | a channel to threads, for tasks that must not block |
 
 pub mod account;
 pub mod async_sender;

@@ -1,15 +1,15 @@
-//! What can be promised about delivery: that every row is in the table once, or that it is there at least once, and why.
+//! Determines the delivery guarantee: whether every row is in the table exactly once, or at least once, and why.
 //!
-//! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]), and
-//! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what
-//! follows from it, shard by shard ([`GuaranteeState`]): for how long a token may be relied on, and whether views hang below the table.
-//! It is a report: nothing is done differently because of it, but that doubles which cannot be excluded are counted.
+//! Place in the flow: a task of its own ([`Watch`]) asks the servers before the first block is sent, and every [`LOOK_INTERVAL`]. It asks
+//! at once when a block in doubt is to be sent and the last answer is older than [`OUTDATED_AFTER`]. Delivery reads the results, shard by
+//! shard ([`GuaranteeState`]): how long a token may be relied on, and whether there are views below the table. The guarantee itself is
+//! only reported. It changes nothing, except that possible duplicates are counted.
 //!
-//! "Once" needs, each with a [`Reason`] that says it is missing: ranges that the next owner cuts as this one did; a table that
-//! remembers tokens, on servers that share them; settings that the user's profile does not force to others; views that drop
-//! retries too; and retries that come while the token is remembered.
+//! "Once" needs the following; each has a [`Reason`] for its absence. The next owner cuts the same ranges. The table remembers tokens, and
+//! its servers share them. The user's profile does not force other settings. Views drop retries too. Retries arrive while the token is
+//! remembered.
 //!
-//! Owner: [`Watch`] is one task's; [`GuaranteeState`] is shared.
+//! Owner: [`Watch`] belongs to one task; [`GuaranteeState`] is shared.
 
 mod guarantee_state;
 mod places;
@@ -26,46 +26,46 @@ use std::{
     time::Duration,
 };
 
-/// How often the servers are asked. Chosen: a window, a view or a profile is changed by hand; the rate of blocks, which the answer also
-/// gives, changes with the load of a minute.
+/// How often the servers are asked. Chosen: windows, views and profiles are changed by hand; the rate of blocks, which is also in the
+/// answer, changes with the load of a minute.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// After what time without an answer it is not known any more for how long a token may be relied on. Chosen: one look may fail; what
-/// others write in a minute is in the share of the window that is not relied on.
+/// How long an answer is valid. Chosen: one question may fail; the blocks that others write in a minute are within the share of the
+/// window that is not relied on.
 pub const OUTDATED_AFTER: Duration = LOOK_INTERVAL.saturating_mul(2);
 
-/// Of the time that a token is remembered, the share in which it is relied on. Chosen: the rate of blocks may double before it is
-/// measured again, and clocks differ.
+/// The share of the time that a token is remembered in which it is relied on. Chosen: the rate of blocks may double before it is measured
+/// again, and clocks differ.
 const WINDOW_SHARE: f64 = 0.5;
 
-/// The longest time for which a token is relied on. Chosen: beyond it something else than the window is likely to have
-/// happened to the table, and a range in doubt for a day is someone's business anyway.
+/// The longest time for which a token is relied on. Chosen: in a longer time, the table is likely to have changed in
+/// other ways than its window. A person should look at a range that is in doubt for a day anyway.
 pub const AGE_BUDGET_MAX: Duration = Duration::from_hours(24);
 
-/// What a busy table takes a second, for when its rate was not measured. Chosen: ClickHouse's documentation wishes for one insert a
-/// second, and tens work as long as merges keep up.
+/// Blocks per second of a busy table, if its rate was not measured. Chosen: ClickHouse's documentation recommends one insert a second,
+/// and tens work as long as merges keep up.
 pub const BUSY_BLOCKS_PER_SECOND: f64 = 10.0;
 
-/// What a table that takes nothing now is reckoned with. Chosen: traffic may begin at any moment, and is measured half a minute later; so a
-/// window of a hundred blocks is relied on for minutes, and one of ten thousand still for half a day.
+/// Blocks per second assumed for an idle table. Chosen: traffic may start at any moment and is measured half a minute later. A window of a
+/// hundred blocks is then relied on for minutes, and one of ten thousand for half a day.
 pub const IDLE_BLOCKS_PER_SECOND: f64 = 0.1;
 
-/// Measurements of blocks that are kept. Chosen: five minutes of looks; a burst is remembered for as long.
+/// Number of measurements that are kept. Chosen: those of five minutes; a burst counts for as long.
 const RATE_SAMPLES_MAX: usize = 11;
 
-/// What follows from the servers' answers.
+/// The result of the servers' answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// Why no more than "at least once" can be promised; empty when "once" can.
+    /// Why only "at least once" holds; empty for "once".
     pub reasons: BTreeSet<Reason>,
-    /// For how long a token may be relied on.
+    /// How long a token may be relied on.
     pub age_budget: Duration,
-    /// Whether materialized views hang below the table.
+    /// Whether there are materialized views below the table.
     pub views: bool,
 }
 
 impl Verdict {
-    /// From what each server says that has answered; `servers` is how many the config names.
+    /// From the answers of the servers that have answered; `servers` is the number of servers in the config.
     pub fn of(answers: &[Deduplication], servers: usize, load: &Load) -> Self {
         let mut reasons = BTreeSet::new();
         if answers.is_empty() {
@@ -83,14 +83,14 @@ impl Verdict {
         let budgets = answers.iter().map(|answer| age_budget(answer, load.blocks_per_second));
         let is_kept = !reasons.iter().any(|reason| reason.voids_tokens());
         let age_budget = budgets.min().filter(|_| is_kept).unwrap_or_default();
-        // One try that is lost, and one after it.
+        // Time for one lost try and one after it.
         if reasons.is_empty() && age_budget < 2 * load.insert_timeout {
             reasons.insert(Reason::WindowShort);
         }
         Self { reasons, age_budget, views: answers.iter().any(|answer| !answer.views.is_empty()) }
     }
 
-    /// The same with another reason.
+    /// Adds a reason.
     #[must_use]
     pub fn and(mut self, reason: Reason) -> Self {
         self.reasons.insert(reason);
@@ -98,7 +98,7 @@ impl Verdict {
         Self { age_budget, ..self }
     }
 
-    /// Of several shards: what each of them allows.
+    /// The verdict for several shards: the weakest.
     pub fn of_shards(verdicts: impl IntoIterator<Item = Self>) -> Option<Self> {
         verdicts.into_iter().reduce(|all, one| Self {
             reasons: all.reasons.union(&one.reasons).copied().collect(),
@@ -108,31 +108,31 @@ impl Verdict {
     }
 }
 
-/// In one line, for a person.
+/// In one line.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reasons.is_empty() {
             let minutes = self.age_budget.as_secs() / 60;
-            return write!(f, "exactly_once_effect: a retry is dropped for at least {minutes} minutes");
+            return write!(f, "exactly_once_effect: the server drops a retry for at least {minutes} minutes");
         }
         let reasons: Vec<_> = self.reasons.iter().map(ToString::to_string).collect();
         write!(f, "at_least_once: {}", reasons.join("; "))
     }
 }
 
-/// What is sent to the table.
+/// The load of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Blocks that all writers insert a second, once per table partition that they touch; 0 when it is not known.
+    /// Blocks that all writers insert a second, counted once per table partition that they touch; 0 if unknown.
     pub blocks_per_second: f64,
-    /// How long a try takes at the most.
+    /// The longest duration of a try.
     pub insert_timeout: Duration,
 }
 
-/// Whether replicated tables at several addresses keep their tokens in several places: they are shards.
+/// Whether replicated tables at several addresses keep their tokens in different places, which means that they are shards.
 fn are_apart(answers: &[Deduplication]) -> bool {
     let replicated = answers.iter().filter(|answer| answer.engine.is_replicated());
-    // Of an address that leads to several there is a reason of its own.
+    // An address that leads to several places has its own reason.
     let mut places = replicated.map(|answer| &answer.token_places).filter(|places| places.len() == 1);
     let first = places.next();
     places.any(|place| Some(place) != first)
@@ -171,7 +171,7 @@ fn reasons_of(answer: &Deduplication, servers: usize) -> Vec<Reason> {
     reasons
 }
 
-/// For how long a token may be relied on: half of the time until the window has moved on, by its age if it has one, and by the blocks
+/// How long a token may be relied on: half of the time until the window has moved on, by its age limit if there is one, and by the blocks
 /// that all writers insert. Zero without a window.
 pub fn age_budget(answer: &Deduplication, blocks_per_second: f64) -> Duration {
     let of_views = answer.views.iter().map(|view| view.window_blocks).filter(|blocks| *blocks > 0);
@@ -180,18 +180,18 @@ pub fn age_budget(answer: &Deduplication, blocks_per_second: f64) -> Duration {
         return Duration::ZERO;
     }
     let by_age = answer.window_age.unwrap_or(Duration::MAX).as_secs_f64();
-    // Zero blocks a second never fill it.
+    // At zero blocks a second, the window never fills up.
     let by_blocks = u32::try_from(blocks).map_or(f64::INFINITY, f64::from) / blocks_per_second;
     let seconds = (by_age.min(by_blocks) * WINDOW_SHARE).min(AGE_BUDGET_MAX.as_secs_f64());
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// How many blocks a second are inserted, from a count that grows.
+/// The rate of inserted blocks, measured from a growing count.
 #[derive(Debug, Default)]
 pub struct BlockRate(VecDeque<(Duration, u64)>);
 
 impl BlockRate {
-    /// Takes down the count at a moment.
+    /// Records the count at a moment.
     pub fn count(&mut self, now: Duration, blocks: u64) {
         if self.0.len() == RATE_SAMPLES_MAX {
             self.0.pop_front();
@@ -199,14 +199,14 @@ impl BlockRate {
         self.0.push_back((now, blocks));
     }
 
-    /// The highest rate between two counts that are kept, but no less than that of an idle table; before there are two, that of a busy one.
+    /// The highest rate between two kept counts, at least that of an idle table; with fewer than two counts, that of a busy one.
     pub fn per_second(&self) -> f64 {
         if self.0.len() < 2 {
             return BUSY_BLOCKS_PER_SECOND;
         }
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let rates = pairs.map(|((from, less), (to, more))| {
-            // Fewer than before: the table was made anew, or its newest parts were dropped.
+            // A lower count: the table was recreated, or its newest parts were dropped.
             let blocks = u32::try_from(more.saturating_sub(*less)).unwrap_or(u32::MAX);
             f64::from(blocks) / to.saturating_sub(*from).as_secs_f64().max(1.0)
         });

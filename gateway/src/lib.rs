@@ -1,7 +1,7 @@
 //! The Sluice gateway: reads OTLP traces from Kafka and inserts them into ClickHouse.
 //!
-//! The program is a thin shell around this library, so that benchmarks can drive its parts. Its rooms, in the order in which data
-//! passes through them:
+//! `main.rs` only parses the command line and calls this library, so that benchmarks can run its parts. The folders, in the order in which
+//! data passes through them:
 //!
 //! ```text
 //!  Kafka --> reading --> rows --> blocks --> delivery --> table (ClickHouse)
@@ -10,20 +10,20 @@
 //!                                               volume
 //! ```
 //!
-//! | room | what is in it | whose |
+//! | folder | contents | owner |
 //! | --- | --- | --- |
-//! | [`reading`] | messages are polled, read, and encoded or rejected | the worker threads |
-//! | [`rows`] | a message's spans become rows: the only place that knows both OTLP and the table | the worker threads |
-//! | [`blocks`] | rows are compressed into blocks, which live in one pool of memory | workers until they are sealed, delivery then |
-//! | [`delivery`] | sealed blocks are held, sent, tried again, and taken apart when they are refused | the delivery task |
-//! | [`table`] | the table and its servers: how to reach it, how it is made, what becomes of it | inserts, commands |
-//! | [`volume`] | blocks on the queue volume: who goes there, who comes back, what an earlier run has left | the spool thread |
-//! | [`guarantee`] | whether rows are in the table once, or at least once, and why | a task that asks the servers |
-//! | [`admin`] | what is told about all that, and asked, over HTTP | the admin server |
-//! | [`ground`] | what all of these name: metrics, the account of rows, the route to a shard, the clock | whoever holds a handle |
+//! | [`reading`] | polls messages, reads them, and encodes or rejects them | the worker threads |
+//! | [`rows`] | turns a message's spans into rows; the only place that knows both OTLP and the table | the worker threads |
+//! | [`blocks`] | compresses rows into blocks, which live in one pool of memory | workers until a block is sealed, then delivery |
+//! | [`delivery`] | queues sealed blocks, sends and retries them, and splits those that ClickHouse refuses | the delivery task |
+//! | [`table`] | the table and its servers: how to reach it, how it is created, whether it changes | inserts, commands |
+//! | [`volume`] | blocks on the queue volume: which are moved there, which return, what an earlier run has left | the spool thread |
+//! | [`guarantee`] | whether rows are in the table exactly once or at least once, and why | a task that asks the servers |
+//! | [`admin`] | state and commands over HTTP | the admin server |
+//! | [`ground`] | used by all of these: metrics, the account of rows, the route to a shard, the clock | every holder of a handle |
 //! | [`commands`] | what a person or the operator runs beside the gateway | the command's thread |
 //!
-//! [`app`] builds the parts, starts the threads, and takes them down; [`args`] is the command line.
+//! [`app`] builds the parts, starts the threads and stops them; [`args`] is the command line.
 
 pub mod admin;
 pub mod app;

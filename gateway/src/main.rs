@@ -1,4 +1,4 @@
-//! Starts and stops; everything else is in the library.
+//! Parses the command line, runs the command and turns its result into an exit code.
 
 use clap::Parser as _;
 use sluice_gateway::{
@@ -26,13 +26,13 @@ use std::{
 };
 use tracing_subscriber::EnvFilter;
 
-// One allocator for Rust and, through the C symbols it defines, for librdkafka: the budget knows no second one.
+// One allocator for Rust and, through the C symbols that it defines, for librdkafka: the memory budget assumes a single allocator.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // First of all, and for good: librdkafka would have OpenSSL freed at the process's exit, while its threads may still shake
-    // hands with brokers, which ends in SIGSEGV. This asks for no exit handler (OPENSSL_INIT_NO_ATEXIT).
+    // Must be the first call. By default OpenSSL frees its state in an exit handler while librdkafka's threads may still be in a TLS
+    // handshake, which ends in SIGSEGV. This call registers no exit handler (OPENSSL_INIT_NO_ATEXIT).
     openssl_sys::init();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why the program ends, and with which code.
+/// Why the program ends, and its exit code.
 struct Failure {
     code: u8,
     text: String,
@@ -85,10 +85,10 @@ fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
-    // What changed the container's limit is outside of the config, which is as good as any other revision.
+    // A limit that a webhook has changed is no error of the config: the exit code says that a retry may help.
     let config = app::container::fitted(config).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
     app::run(&config, Version::CURRENT).map_err(|error| {
-        // A new start, which the table's new columns or a new topic ask for, is what this code stands for.
+        // A restart picks up the table's new columns or the new topic; this exit code asks for it.
         let starts_anew = error.is::<TableChanged>() || error.is::<TopicMadeAnew>();
         let code = if starts_anew { EXIT_UNAVAILABLE } else { 1 };
         Failure::new(code, format!("{error:#}"))
@@ -96,8 +96,7 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A broken invariant ends the process, whichever thread finds it: one that lived on without its worker would look well and
-/// read nothing.
+/// Aborts the process if any thread panics. A process that continued without one of its workers would look healthy and read nothing.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -189,10 +188,10 @@ fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> 
     let told = (&mut out as &mut dyn std::io::Write, &mut progress as &mut dyn std::io::Write);
     match dead_letter::run(config.config(), &selection, action, letters.json, told) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // Whoever read it has seen enough.
+        // The reader of the output has closed the pipe.
         Err(dead_letter::Error::Write(_)) => Ok(ExitCode::FAILURE),
-        // No server is away: someone must say which letters are meant, or see to those that were not replayed. Whoever tries again what
-        // was unavailable would replay all others once more.
+        // Not a server's failure: the user must narrow the selection, or look at the letters that were not replayed. A caller that retries
+        // after `EXIT_UNAVAILABLE` would replay all other letters again.
         Err(error @ (dead_letter::Error::TooMany(_) | dead_letter::Error::NotReplayed(_))) => {
             Err(Failure::new(1, error))
         }
@@ -217,7 +216,7 @@ fn run_ddl(command: &DdlCommand) -> Result<ExitCode, Failure> {
     Ok(if told.code == 0 { written } else { ExitCode::from(told.code) })
 }
 
-/// The message for a person, and in the last line the same for the operator, which reads it from the end of the Job's pod.
+/// The message for a person, followed by the last line for the operator, which reads it from the end of the Job's pod log.
 fn ddl_failure(error: &sink::Error) -> Failure {
     let text = error.to_string();
     let line = ddl::last_line(error.reason(), &text);
@@ -245,7 +244,7 @@ fn log_to_stderr(log: &Log) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to standard output; a reader that has gone is no success.
+/// Writes to standard output. Fails if the reader has closed it.
 fn say(text: &str) -> ExitCode {
     let written = std::io::stdout().write_all(text.as_bytes());
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -253,6 +252,6 @@ fn say(text: &str) -> ExitCode {
 
 fn complain(text: &str) {
     if writeln!(std::io::stderr(), "{text}").is_err() {
-        // There is nobody to tell.
+        // Standard error is closed; there is no other place to report to.
     }
 }

@@ -1,14 +1,14 @@
 //! The table, and the servers that have it.
 //!
-//! Job: everything between the config's `sink.clickhouse` and statements, but for the inserts of blocks, which are
-//! [delivery's](crate::delivery). Has no thread of its own.
+//! Job: everything between the config's `sink.clickhouse` and statements, except the inserts of blocks, which belong to
+//! [delivery](crate::delivery). Has no thread of its own.
 //!
-//! | file | asked by | answers |
+//! | file | used by | answers |
 //! | --- | --- | --- |
-//! | [`sink`] | whoever talks to ClickHouse | how are its servers reached, and does the table fit? |
-//! | [`schema`] | `ddl`, `check` | how should it be made, and what differs? |
+//! | [`sink`] | all code that talks to ClickHouse | how are its servers reached, and does the table fit? |
+//! | [`schema`] | `ddl`, `check` | how should the table be created, and what differs? |
 //! | [`row_expiry`] | workers, `audit` | how old may a row be before the table's TTL deletes it? |
-//! | [`table_watch`] | inserts that were refused | is it still what blocks were encoded for? |
+//! | [`table_watch`] | inserts after a refusal | does the table still have the columns that blocks were encoded for? |
 
 pub mod sink;
 

@@ -1,11 +1,11 @@
-//! Blocks on the queue volume: which go there, how they come back, and what becomes of those that an earlier run has left.
+//! Blocks on the queue volume: which are moved there, how they return, and what happens to those that an earlier run has left.
 //!
-//! Owner: the thread `spool` has the volume's files; the delivery task decides what goes there. Blocks come from
-//! [delivery](crate::delivery) when memory runs short, and go back to it to be sent. The files' format is `sluice_spool`'s.
+//! Owner: the thread `spool` has the volume's files; the delivery task decides which blocks go there. Blocks come from
+//! [delivery](crate::delivery) when memory runs short, and go back to it to be sent. `sluice_spool` defines the format of the files.
 //!
 //! ```text
 //!  delivery --> block_frames --spill--> spool --> (files) --> spool, read back while they are sent --> delivery
-//!                                         `-- left by an earlier run --> goes on with its partition
+//!                                         `-- left by an earlier run --> continues with its partition
 //!                                                                  `---> only_copy: inserted by delivery's orphans, or dropped
 //! ```
 

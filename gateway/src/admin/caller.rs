@@ -1,70 +1,71 @@
-//! Who may have a gateway drain and take part again.
+//! Which callers may drain and resume a gateway.
 //!
 //! | from | at | may command |
 //! | --- | --- | --- |
-//! | the pod itself, which is where `kubectl port-forward` comes out | either port | yes |
-//! | other pods | the control port | who names this pod's UID, as the operator does; anybody where the gateway does not know its own |
+//! | the pod itself, which includes `kubectl port-forward` | either port | yes |
+//! | other pods | the control port | if they send this pod's UID, as the operator does; always if the gateway does not know its UID |
 //! | other pods | the admin port | no |
 //!
-//! Everybody who may read the pod knows its UID. Others are answered 404, which an operator that does not name the pod takes for a gateway that
-//! leaves when it is told to end. A request that names another pod is answered 421, whatever it asks: the address was that pod's before.
+//! Everyone who may read the pod knows its UID. Other callers get 404. An operator that sends no UID takes that answer for a gateway that
+//! can only be stopped by deleting its pod. A request with another pod's UID gets 421 for every path: the address belonged to that pod.
 
 use hyper::{HeaderMap, StatusCode};
 use sluice_gateway_config::pod_uid::POD_UID_HEADER;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How a request came in.
+/// Where a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// From within the pod.
     Within,
-    /// From elsewhere, at the control port.
+    /// From outside the pod, at the control port.
     Control,
-    /// From elsewhere, at the admin port.
+    /// From outside the pod, at the admin port.
     Admin,
 }
 
 impl Way {
-    /// Of a peer at the port that is `otherwise`. Meshes connect from other addresses of 127.0.0.0/8 for peers elsewhere.
+    /// The origin of a peer; `otherwise` is the origin for peers outside the pod. Service meshes connect from other addresses of
+    /// 127.0.0.0/8 on behalf of peers outside.
     pub(super) fn of(peer: IpAddr, otherwise: Self) -> Self {
         let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         if own.contains(&peer.to_canonical()) { Self::Within } else { otherwise }
     }
 }
 
-/// The pod that a gateway runs in, as far as it knows.
+/// What a gateway knows about its pod.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
     /// Its UID.
     pub uid: Option<String>,
-    /// The port at which other pods may command.
+    /// The port at which other pods may send commands.
     pub control: Option<u16>,
 }
 
 impl Own {
-    /// Why a request is not answered that names another pod.
+    /// The answer to a request that names another pod.
     pub(super) fn misdirected(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         let is_other = headers.contains_key(POD_UID_HEADER) && !self.is_named(headers);
         is_other.then(|| (StatusCode::MISDIRECTED_REQUEST, "this is another pod\n".to_owned()))
     }
 
-    /// Whether a request names this pod. One that does not know its UID takes every name, and none, for its own.
+    /// Whether a request names this pod. A gateway that does not know its UID accepts any name, and none.
     fn is_named(&self, headers: &HeaderMap) -> bool {
         let Some(uid) = &self.uid else { return true };
         headers.get(POD_UID_HEADER).is_some_and(|named| named.as_bytes() == uid.as_bytes())
     }
 
-    /// Why a command is not taken.
+    /// The answer to a command that is not accepted.
     pub(super) fn refused(&self, path: &str, way: Way, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         let at = match (way, self.control) {
             (Way::Within, _) => return None,
             (Way::Control, _) if self.is_named(headers) => return None,
-            (Way::Control, _) => format!("from who names this pod's UID in {POD_UID_HEADER}, or "),
+            (Way::Control, _) => format!("from callers that send this pod's UID in {POD_UID_HEADER}, or "),
             (Way::Admin, Some(port)) => format!("at port {port}, or "),
             (Way::Admin, None) => String::new(),
         };
         let words = format!(
-            "{path} is taken {at}from within the pod, as by kubectl sluice drain and kubectl port-forward\n"
+            "{path} is accepted {at}from within the pod, as with kubectl sluice drain or kubectl port-forward\n"
         );
         Some((StatusCode::NOT_FOUND, words))
     }

@@ -1,4 +1,4 @@
-//! What the admin server is told about the gateway.
+//! The state of the gateway as the admin server reports it.
 
 use crate::{
     admin::{remaining::Remaining, server::Health},
@@ -15,23 +15,24 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// A poll thread that was not heard of for this long is stuck: it polls twenty times a second, and the longest wait that
-/// it is allowed, for a revoked partition, is a sixth of this.
+/// A poll thread that has not polled for this long is stuck. It polls 20 times a second; its longest allowed wait, for a revoked partition,
+/// is a sixth of this.
 const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
 
-/// A member that its group has not known for this long does not come back by itself soon: its coordinator is away, or the user may not read
-/// the group any more. Chosen: twelve times as long as a member may take to give its partitions up in a rebalance, which all others wait for.
+/// A member that has been out of its group for this long does not return soon: its coordinator is away, or the user may not read the group
+/// any more. Chosen: 12 times as long as a member may take to give up its partitions in a rebalance, which all members wait for.
 const OUTSIDE_MAX: Duration = Duration::from_mins(2);
 
-/// Partitions that an answer names; more are counted. The operator says the same in the pipeline's status.
+/// Partitions that an answer names; the others are counted. The operator writes the same text into the pipeline's status.
 const STUCK_NAMED_MAX: usize = 8;
 
-/// The state of the gateway, as far as others may know it.
+/// The state of the gateway that others may read.
 pub struct Status {
     metrics: Arc<Metrics>,
     pool: Arc<Pool>,
     volume: Option<Volume>,
-    /// Whether something may be on it that an earlier run has left, as it was at the start: nothing comes before the queue is opened.
+    /// Whether an earlier run may have left blocks on the volume. Determined at the start, because nothing is written before the queue is
+    /// opened.
     may_hold_blocks: bool,
     account: RowAccount,
     /// Why rows cannot be written yet; `None` once they can.
@@ -42,12 +43,12 @@ pub struct Status {
     age_max: OnceLock<BlockAge>,
 }
 
-/// Why partitions make the gateway not ready. No words of it change while it is so: the operator writes them into the status.
+/// Why partitions make the gateway not ready. The text is the same as long as the cause is, because the operator writes it into the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stuck(Vec<Still>);
 
 impl Stuck {
-    /// Those of the partitions that stand still for which recovering did not help. `None` when there is none.
+    /// Of the partitions that stand still, those that recovery did not help. `None` without any.
     pub fn of(still: Vec<Still>) -> Option<Self> {
         let stuck: Vec<Still> = still.into_iter().filter(|still| still.is_stuck).collect();
         (!stuck.is_empty()).then_some(Self(stuck))
@@ -68,7 +69,7 @@ impl fmt::Display for Stuck {
 }
 
 impl Status {
-    /// Nothing has happened yet.
+    /// The state at the start.
     pub fn new(metrics: Arc<Metrics>, pool: Arc<Pool>, volume: Option<Volume>) -> Self {
         let may_hold_blocks = volume.as_ref().is_some_and(|volume| !volume.is_blank().unwrap_or(false));
         Self {
@@ -77,7 +78,7 @@ impl Status {
             volume,
             may_hold_blocks,
             account: RowAccount::default(),
-            table_misfit: Mutex::new(Some("the table was not seen to fit yet".to_owned())),
+            table_misfit: Mutex::new(Some("the gateway has not checked the table yet".to_owned())),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -90,33 +91,33 @@ impl Status {
         self.account.clone()
     }
 
-    /// Where `/drain` and `/resume` are written.
+    /// The drain request that `/drain` and `/resume` set.
     pub fn drain_asked(&self) -> Drain {
         self.drain.clone()
     }
 
-    /// Logs what is held beside a step of leaving.
+    /// Logs a step of the shutdown with what is still held.
     pub fn say(&self, step: &str) {
         let partitions = self.consumer.get().map(|stats| stats.partitions_owned.load(Ordering::Relaxed));
         self.remaining().say(partitions.unwrap_or(0), step);
     }
 
-    /// The table was seen to fit.
+    /// Records that the table fits.
     pub fn table_fits(&self) {
         *self.table_misfit() = None;
     }
 
-    /// The table is missing, does not fit, or was not to be seen.
+    /// Records that the table is missing, does not fit, or could not be read.
     pub fn waits_for_table(&self, why: &str) {
         *self.table_misfit() = Some(format!("waits for the table: {why}"));
     }
 
     fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
-        // Whoever held it had nothing left to do that fails.
+        // Poisoning is harmless: the value is always complete.
         self.table_misfit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The consumer was made.
+    /// Records the consumer's statistics.
     pub fn consumes(&self, stats: Arc<ConsumerStats>) {
         assert!(self.consumer.set(stats).is_ok(), "there is one consumer");
     }
@@ -126,18 +127,18 @@ impl Status {
         self.volume.as_ref().map(Volume::space)
     }
 
-    /// The queue on it was opened.
+    /// Records the opened queue.
     pub fn spools(&self, spool: Spool) {
         assert!(self.spool.set(spool).is_ok(), "there is one queue volume");
     }
 
-    /// Blocks close by this.
+    /// Records the age at which blocks close.
     pub fn closes_by(&self, age_max: BlockAge) {
         assert!(self.age_max.set(age_max).is_ok(), "all workers share it");
     }
 
-    /// Blocks on the queue volume, and whether it is damaged. It is opened once the table was seen to fit, and until then nobody knows
-    /// what an earlier run has left there: whoever took that for nothing would delete it.
+    /// Blocks on the queue volume, and whether it is damaged. Before the queue is opened, it is unknown what an earlier run has left. The
+    /// answer must not be 0 then, because the operator would delete the volume.
     fn on_volume(&self) -> (u64, bool) {
         self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
             let usage = spool.usage();
@@ -179,7 +180,7 @@ impl Status {
             .commits
             .with_label_values(&["failed"])
             .set(count(stats.commit_failures.load(Ordering::Relaxed)));
-        // A partition that has gone must not stay with its last lag.
+        // A revoked partition must not keep its last lag.
         metrics.lag_messages.reset();
         metrics.committed_offset.reset();
         metrics.position.reset();
@@ -202,7 +203,7 @@ impl Status {
         self.refresh_halts(stats);
     }
 
-    /// What stands still, and what Kafka is about to drop.
+    /// Partitions that stand still, and messages that Kafka is about to delete.
     fn refresh_halts(&self, stats: &ConsumerStats) {
         let metrics = &self.metrics;
         metrics.partition_still.reset();
@@ -233,18 +234,18 @@ impl Status {
     }
 }
 
-/// Brings a counter up to a sum that is kept elsewhere. One scrape at a time may be behind; the next one catches up.
+/// Raises a counter to a sum that is kept elsewhere. A concurrent scrape may see an old value; the next one is right.
 fn catch_up(counter: &IntCounter, sum: u64) {
     counter.inc_by(sum.saturating_sub(counter.get()));
 }
 
-/// Seconds since a moment in ms since 1970; 0 when it lies ahead.
+/// Seconds since a moment in ms since 1970; 0 for a moment in the future.
 fn seconds_since(ms: u64) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_millis(ms)).as_secs_f64()
 }
 
-/// The resident set, as the kernel counts it; `None` where it does not say.
+/// The resident set as the kernel reports it; `None` if it does not.
 fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -256,7 +257,7 @@ impl Health for Status {
     fn live(&self) -> Result<(), String> {
         match self.consumer.get().map(|stats| stats.since_last_poll()) {
             Some(silence) if silence > POLL_SILENCE_MAX => {
-                Err(format!("the poll thread was not heard of for {} s", silence.as_secs()))
+                Err(format!("the poll thread has not polled Kafka for {} s", silence.as_secs()))
             }
             _ => Ok(()),
         }
@@ -264,19 +265,19 @@ impl Health for Status {
 
     fn ready(&self) -> Result<(), String> {
         if self.drain.is_requested() {
-            return Err("it was asked to drain, and takes no part until POST /resume".to_owned());
+            return Err("it was drained and reads nothing until POST /resume".to_owned());
         }
         if let Some(why) = self.table_misfit().clone() {
             return Err(why);
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
-            return Err("the consumer group has not given an assignment yet".to_owned());
+            return Err("the consumer group has not assigned partitions yet".to_owned());
         };
         if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
             let seconds = OUTSIDE_MAX.as_secs();
             return Err(format!(
-                "out of the consumer group for more than {seconds} s: nothing is read; see whether its coordinator can be reached, and \
-                 whether the user may READ the group"
+                "out of the consumer group for more than {seconds} s: nothing is read; check that the group's coordinator can be \
+                 reached and that the user has READ on the group"
             ));
         }
         Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
@@ -284,14 +285,14 @@ impl Health for Status {
 
     fn drain(&self) {
         if !self.drain.is_requested() {
-            self.say("asked to drain: the group is left, and everything that is held goes in");
+            self.say("draining: the gateway leaves the group and inserts everything that it holds");
         }
         self.drain.request();
     }
 
     fn resume(&self) {
         if self.drain.is_requested() {
-            self.say("asked to take part again");
+            self.say("resuming: the gateway joins the group again");
         }
         self.drain.resume();
     }
@@ -303,7 +304,7 @@ impl Health for Status {
         });
         let (on_volume, is_damaged) = self.on_volume();
         Remaining {
-            // What an earlier run has left on the volume is in flight once it is known what becomes of it.
+            // Blocks that an earlier run has left enter `blocks_in_flight` only after Kafka was asked about them.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
             is_damaged,
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,

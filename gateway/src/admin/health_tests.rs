@@ -1,4 +1,4 @@
-//! What a gateway says of itself.
+//! The state that a gateway reports.
 
 use super::*;
 use crate::ground::metrics::reference::metrics;
@@ -52,7 +52,7 @@ fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
 fn one_that_waits_for_its_table_says_why() {
     let (status, consumer) = status();
     consumer.joined.store(true, Ordering::Release);
-    assert_eq!(status.ready().unwrap_err(), "the table was not seen to fit yet");
+    assert_eq!(status.ready().unwrap_err(), "the gateway has not checked the table yet");
     status.waits_for_table("Table otel.otel_traces does not exist");
     assert_eq!(status.ready().unwrap_err(), "waits for the table: Table otel.otel_traces does not exist");
     status.table_fits();
@@ -101,7 +101,7 @@ fn what_is_held_is_told() {
     assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
 }
 
-/// What an earlier run has left, as long as nobody has looked.
+/// The blocks of an earlier run before the volume is opened.
 #[tokio::test]
 async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
     let folder = Folder::new("not-open");
@@ -142,7 +142,7 @@ async fn a_volume_with_something_that_cannot_be_read_says_so() {
     damage(&folder.files()[0]);
     assert!(sealed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
     sealed.frames.end(Some(&spool), Ended::Damaged);
-    // Whoever closes it has looked at that.
+    // Closing waits until the spool thread has handled that.
     spool.close(Duration::from_mins(1));
     assert!(status.remaining().is_damaged, "{:?}", status.remaining());
 }

@@ -1,25 +1,25 @@
 //! The UID of the pod that this process runs in.
 //!
-//! Kubernetes could say it in an environment variable; but that is part of the pod template, and an operator that asked for it would replace
-//! every gateway of every pipeline when it is upgraded. The kubelet says it all the same: it mounts `/etc/hosts` from the pod's own folder,
-//! `<root>/pods/<uid>/etc-hosts` (`getEtcHostsPath` in pkg/kubelet), and Linux tells what is mounted (`proc_pid_mountinfo(5)`). Runtimes
-//! that put a machine of their own in between (Kata, gVisor) do not show it.
+//! Kubernetes could provide it in an environment variable. But that is part of the pod template: an upgraded operator that set it would
+//! replace every gateway of every pipeline. The kubelet provides it in another way: it mounts `/etc/hosts` from the pod's own folder,
+//! `<root>/pods/<uid>/etc-hosts` (`getEtcHostsPath` in pkg/kubelet), and Linux lists the mounts (`proc_pid_mountinfo(5)`). Runtimes with
+//! a virtual machine in between (Kata, gVisor) do not show it.
 
 use std::{fs::File, io::Read as _};
 
-/// What Linux says is mounted.
+/// Where Linux lists the mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Bytes of it that are read. A pod has some dozen mounts of 200 bytes.
+/// Bytes of the list that are read. A pod has some dozen mounts of 200 bytes.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 
-/// Field of a mount: what is mounted, within its file system.
+/// Field of a mount: the mounted path within its file system.
 const SOURCE: usize = 3;
 
-/// Field of a mount: where.
+/// Field of a mount: where it is mounted.
 const TARGET: usize = 4;
 
-/// The UID of this process's pod; `None` outside of Kubernetes, and where the runtime does not show it.
+/// The UID of this process's pod; `None` outside Kubernetes, and if the runtime does not show it.
 pub fn own() -> Option<String> {
     let mut mounts = Vec::new();
     File::open(MOUNTS).and_then(|file| file.take(MOUNTS_BYTES_MAX).read_to_end(&mut mounts)).ok()?;
@@ -52,7 +52,7 @@ mod tests {
                 ),
                 Some(uid),
             ),
-            // The kubelet's folder is a file system of its own, or lies in a subvolume.
+            // The kubelet's folder may be its own file system, or lie in a subvolume.
             (format!("631 612 254:1 /pods/{uid}/etc-hosts /etc/hosts rw - xfs /dev/vdb rw"), Some(uid)),
             (
                 format!(
@@ -60,7 +60,7 @@ mod tests {
                 ),
                 Some(uid),
             ),
-            // Docker's, a template's own, and another file.
+            // A mount of Docker, one of the pod template, and another file.
             (
                 "631 612 254:0 /var/lib/docker/containers/0a1b/hosts /etc/hosts rw - ext4 /dev/vda rw".into(),
                 None,

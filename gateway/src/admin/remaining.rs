@@ -1,29 +1,29 @@
-//! What keeps a gateway from being taken away: what it holds, and what it has not committed.
+//! What must be finished before the operator can remove a gateway: blocks that it holds, and messages that it has not committed.
 //!
-//! Place in the flow: [`crate::admin::health`] reads it off the parts; `/drainz` tells it, and leaving logs it step by step. The operator
-//! takes a gateway away once `blocks` and `uncommitted` are 0, and its queue volume with it only if that is not damaged.
+//! [`crate::admin::health`] collects it; `/drainz` returns it, and each step of the shutdown logs it. The operator removes a gateway once
+//! `blocks` and `uncommitted` are 0. It removes the queue volume too unless that is damaged.
 
 use std::fmt;
 
 /// What is held and not committed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Remaining {
-    /// Sealed blocks that are not inserted, those on the queue volume among them. At least 1 while it is not known what is there.
+    /// Sealed blocks that are not inserted, including those on the queue volume. At least 1 until the queue volume is opened.
     pub blocks: u64,
-    /// Memory that blocks take, those that are open among them, in bytes.
+    /// Memory of all blocks, including open ones, in bytes.
     pub bytes: u64,
-    /// Messages whose blocks are sealed and whose offsets are not committed. At least 1 while this process is a member of the group:
-    /// the commit with which a partition is given back is still to come.
+    /// Messages whose blocks are sealed and whose offsets are not committed. At least 1 while this process is a member of the group,
+    /// because its last commit is still to come.
     pub uncommitted: u64,
-    /// Whether something on the queue volume cannot be read, and is kept until somebody has looked at it.
+    /// Whether something on the queue volume cannot be read, and is kept until a person has looked at it.
     pub is_damaged: bool,
-    /// Whether it was asked to drain, and takes no part.
+    /// Whether it was drained and reads nothing until it is resumed.
     pub is_draining: bool,
-    /// The port at which other pods may tell it to drain and to take part. The admin server says it.
+    /// The port at which other pods may drain and resume it. The admin server sets it.
     pub control: Option<u16>,
 }
 
-/// As JSON, which `/drainz` answers with.
+/// JSON, as `/drainz` returns it.
 impl fmt::Display for Remaining {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { blocks, bytes, uncommitted, is_damaged, is_draining, control } = self;
@@ -39,7 +39,7 @@ impl fmt::Display for Remaining {
 }
 
 impl Remaining {
-    /// Logs it beside a step of leaving.
+    /// Logs it with a step of the shutdown.
     pub fn say(&self, partitions: i64, step: &str) {
         let Self { blocks, bytes, uncommitted, is_damaged: damaged, .. } = *self;
         tracing::info!(blocks, bytes, uncommitted, damaged, partitions, "{step}");

@@ -1,24 +1,23 @@
-//! `/metrics`, `/livez` and `/readyz` over HTTP/1.1, and what the operator asks of a gateway that is to be taken away.
+//! `/metrics`, `/livez` and `/readyz` over HTTP/1.1, and the requests with which the operator drains a gateway before removing it.
 //!
 //! | request | does | answers |
 //! | --- | --- | --- |
-//! | `POST /drain` | the consumer group is left and everything that is held goes in; the process stays up, not ready | 200, as `/drainz` |
+//! | `POST /drain` | the gateway leaves the consumer group and inserts everything that it holds; the process stays up, not ready | 200, as `/drainz` |
 //! | `GET /drainz` | nothing | 200, [`Remaining`]: `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}` once nothing is left |
-//! | `POST /resume` | takes part in the group again, also in the middle of a drain | 200, as `/drainz` |
+//! | `POST /resume` | the gateway joins the group again, also in the middle of a drain | 200, as `/drainz` |
 //!
-//! All of them may be repeated. A new start of the process takes part, until it is asked to drain again.
+//! All of them may be repeated. A restarted process is not drained until it is asked again.
 //!
-//! What is read is for everybody who reaches the admin port, Prometheus above all. Commands (`POST`) are taken there from within the pod
-//! alone. Other pods give them at the control port, which is one above it and which the pipeline's NetworkPolicy opens to the operator;
-//! `/drainz` says which it is (`"control":9091`), and [`crate::admin::caller`] from whom they are taken. A sidecar that passes connections
-//! on from the pod's own address makes them come from within.
+//! Every caller that reaches the admin port may read, mainly Prometheus. There, commands (`POST`) are accepted only from within the pod.
+//! Other pods send commands to the control port. It is the admin port plus 1, and the pipeline's NetworkPolicy opens it to the operator.
+//! `/drainz` names it (`"control":9091`), and [`crate::admin::caller`] says which callers are accepted. A sidecar that forwards connections
+//! from the pod's own address makes them look as if they came from within.
 //!
-//! The thread that answers is the one that inserts. So what may take long, such as `/metrics`, which asks the disk and writes thousands of
-//! lines, is done on a thread for that, one at a time: a disk that hangs keeps one thread, and neither inserts nor probes.
+//! The I/O thread that answers also runs the inserts. So slow work is done on a blocking thread, one scrape at a time: `/metrics` asks
+//! the disk and writes thousands of lines. A disk that hangs blocks only that thread, not inserts or probes.
 //!
-//! Liveness is about this process alone: its poll thread runs. Readiness is that the group gave an assignment and that
-//! the table was seen to fit; it does not go away with ClickHouse, because a restart or a removed endpoint would help
-//! nobody.
+//! Liveness covers only this process: its poll thread runs. Readiness means that the group has assigned partitions and that the table
+//! fitted at the start. The gateway stays ready when ClickHouse is away, because a restart or a removed endpoint would not help.
 
 use crate::{
     admin::{
@@ -44,32 +43,32 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::Semaphore};
 
-/// Connections at the same time, at either port. Kubelet and Prometheus need two; the rest is for people.
+/// Concurrent connections at either port. The kubelet and Prometheus need two; the rest is for people.
 const CONNECTIONS_MAX: usize = 32;
 
 /// A connection that sends no request within this time is closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Prometheus' text format, which every browser shows as plain text as well.
+/// Prometheus' text format, which browsers show as plain text.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What `/drainz` and those beside it answer with.
+/// The content type of `/drainz`, `/drain` and `/resume`.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How long to wait when a connection cannot be accepted: out of file descriptors, most likely, and others have to close some.
+/// How long to wait when a connection cannot be accepted, most likely because there are no file descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// What the admin server asks the gateway.
+/// What the admin server needs from the gateway.
 pub trait Health: Send + Sync + 'static {
     /// Whether the process still does its work; the reason when it does not.
     fn live(&self) -> Result<(), String>;
-    /// Whether it takes part; the reason when it does not.
+    /// Whether it takes part in the group; the reason when it does not.
     fn ready(&self) -> Result<(), String>;
-    /// Brings the metrics up to date that are read rather than counted. May block, as nothing else here.
+    /// Updates the metrics that are read rather than counted. The only call here that may block.
     fn refresh(&self);
-    /// Leaves the group, and stays up.
+    /// Leaves the group and keeps the process running.
     fn drain(&self);
-    /// Takes part again.
+    /// Joins the group again.
     fn resume(&self);
     /// What is held and not committed.
     fn remaining(&self) -> Remaining;
@@ -83,7 +82,7 @@ pub struct Error {
     source: std::io::Error,
 }
 
-/// What is listened to.
+/// The bound sockets.
 #[derive(Debug)]
 pub struct Doors {
     admin: TcpListener,
@@ -92,14 +91,14 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Where metrics and probes are served: the address of the config, with the port that the kernel chose where the config says 0.
+    /// The address of metrics and probes: that of the config, with the port that the kernel chose if the config says 0.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 }
 
-/// Binds the addresses. Without the control port the gateway runs all the same, and takes commands from within alone: a machine that has
-/// several gateways may have the port taken.
+/// Binds the addresses. If the control port is taken, the gateway runs without it and accepts commands only from within the pod: several
+/// gateways may run on one machine.
 pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
     let refused = |source| Error { address: admin, source };
     let bound = listen(admin).await.map_err(refused)?;
@@ -108,15 +107,19 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Door
         None => None,
         Some(address) => listen(address)
             .await
-            .inspect_err(
-                |error| tracing::warn!(%error, %address, "no commands are taken from other machines"),
-            )
+            .inspect_err(|error| {
+                tracing::warn!(
+                    %error,
+                    %address,
+                    "cannot listen on the control port: the gateway accepts commands only from within its pod"
+                );
+            })
             .ok(),
     };
     Ok(Doors { admin: bound, listen: listen_at, control })
 }
 
-/// Listens at an address. `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4, or of IPv4 alone where the kernel has no IPv6.
+/// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6.
 async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;
@@ -125,20 +128,20 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     or_at_ipv4(TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await, port).await
 }
 
-/// All addresses of IPv4 where there are none of IPv6: no such sockets (EAFNOSUPPORT, of a kernel with `ipv6.disable=1`), or no such
+/// Falls back to all IPv4 addresses if IPv6 is not available: no such sockets (EAFNOSUPPORT, a kernel with `ipv6.disable=1`), or no such
 /// address (EADDRNOTAVAIL).
 async fn or_at_ipv4(both: std::io::Result<TcpListener>, port: u16) -> std::io::Result<TcpListener> {
     match both {
         Err(error) if error.kind() != ErrorKind::AddrInUse => {
             let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
-            tracing::info!(%error, port, "there is no IPv6: listening on IPv4 alone");
+            tracing::info!(%error, port, "IPv6 is not available: listening on IPv4 only");
             Ok(listener)
         }
         both => both,
     }
 }
 
-/// What requests are answered from.
+/// What answers are built from.
 struct Source<H> {
     metrics: Arc<Metrics>,
     health: Arc<H>,
@@ -153,14 +156,14 @@ impl<H: Health> Source<H> {
     }
 }
 
-/// Serves for ever, in the pod of this UID.
+/// Serves forever, in the pod of this UID.
 pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>, uid: Option<String>) {
     let control = doors.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
     if let (None, Some(port)) = (&uid, control) {
         tracing::warn!(
             port,
-            "this pod's UID is not known here: whoever reaches the port may have the gateway drain"
+            "the gateway cannot find its pod's UID: anyone who reaches the control port can drain it"
         );
     }
     let source = Source::new(metrics, health, Own { uid, control });
@@ -229,7 +232,7 @@ async fn answer<B>(
         ("/drain" | "/resume" | "/drainz", false) => not_allowed(&wanted),
         _ => response(
             StatusCode::NOT_FOUND,
-            format!("no {path} here; there are /metrics, /livez, /readyz, /drainz, /drain and /resume\n"),
+            format!("unknown path {path}; use /metrics, /livez, /readyz, /drainz, /drain or /resume\n"),
         ),
     }
 }
@@ -239,7 +242,7 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     let scraped = tokio::task::spawn_blocking(move || {
         source.health.refresh();
         let text = source.metrics.text();
-        // Whoever asked may have gone by now, and the thread is at it all the same.
+        // The caller may have gone, but the thread is still busy: the next scrape waits until here.
         drop(turn);
         text
     });
@@ -250,7 +253,7 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     }
 }
 
-/// What is left, as JSON.
+/// The answer of `/drainz`: what remains, as JSON.
 fn told(own: &Own, health: &impl Health) -> Response<Full<Bytes>> {
     let remaining = Remaining { control: own.control, ..health.remaining() };
     let mut response = response(StatusCode::OK, remaining.to_string() + "\n");
@@ -291,7 +294,7 @@ mod tests {
         net::TcpStream,
     };
 
-    /// A gateway that does nothing but what it is told.
+    /// A gateway that only records its commands.
     #[derive(Default)]
     struct Told(AtomicBool);
 
@@ -343,7 +346,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_ipv6_all_addresses_are_those_of_ipv4() {
-        // What Linux says: EAFNOSUPPORT, EADDRNOTAVAIL.
+        // The errors of Linux: EAFNOSUPPORT, EADDRNOTAVAIL.
         for code in [97, 99] {
             let listener = or_at_ipv4(Err(std::io::Error::from_raw_os_error(code)), 0).await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -374,7 +377,7 @@ mod tests {
         assert!(asked(Way::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
     }
 
-    /// A gateway whose disk answers once it may.
+    /// A gateway whose disk answers only after a signal of the test.
     struct Hangs {
         may_answer: Receiver<()>,
         has_waited_in_vain: AtomicBool,

@@ -1,21 +1,21 @@
-//! The memory limit that the kernel sets on this process, and what becomes of a config that asks for more.
+//! Compares the config's memory limit with the limit that the kernel sets on this process.
 //!
 //! The operator gives the container the limit that the config has. A mutating webhook, such as that of a `VerticalPodAutoscaler`, may lower
-//! it afterwards: then the kernel would end the gateway as soon as its blocks fill the budget, again and again. So the lower limit is
-//! divided. It is blocks alone that have less room then: ranges, and with them tokens, are the same.
+//! it afterwards. The kernel would then OOM-kill the gateway whenever its blocks fill the budget. So the gateway divides the lower limit.
+//! Only blocks get less room: ranges, and with them tokens, stay the same.
 //!
-//! Read once, at the start, from the process's cgroup and those that hold it, of either version (`cgroups(7)`). Fewer CPUs than workers
-//! are no danger, and nobody is told; a queue volume that is smaller than its config is filled to a share of what it has
+//! The limit is read once, at the start, from the process's cgroup and its ancestors, of either version (`cgroups(7)`). Fewer CPUs than
+//! workers are harmless and not reported. A queue volume that is smaller than its config is filled to a share of its size
 //! ([`crate::volume`]).
 
 use sluice_gateway_config::{ByteSize, CheckedConfig, Shortfall};
 use std::{borrow::Cow, fs, path::Path};
 
-/// The container's limit is below the config's, and too low.
+/// The container's memory limit is below the config's, and too low for the buffers.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: something has changed the pod's \
-     limit (a VerticalPodAutoscaler, another webhook); exclude the gateways from it, or set its minimum to {asked}"
+    "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: a VerticalPodAutoscaler or \
+     another webhook has changed the pod's limit; exclude the gateways from it, or set its minimum to {asked}"
 )]
 pub struct TooLittle {
     found: ByteSize,
@@ -23,7 +23,7 @@ pub struct TooLittle {
     shortfall: Shortfall,
 }
 
-/// The config for the container that this process runs in.
+/// The config with the lower of its memory limit and the container's.
 ///
 /// # Errors
 /// [`TooLittle`] when its buffers do not fit.
@@ -41,14 +41,14 @@ fn fitted_to(config: &CheckedConfig, limit: Option<u64>) -> Result<Cow<'_, Check
         container = %found,
         config = %asked,
         blocks = %fitted.budget().blocks,
-        "the container's memory limit is below memory.limit of the config: the lower one is divided, and blocks have less room; something has \
-         changed the pod's limit, such as a VerticalPodAutoscaler"
+        "the container's memory limit is below memory.limit of the config, so the gateway uses the lower one and has less room for \
+         blocks; a VerticalPodAutoscaler or another webhook has changed the pod's limit"
     );
     Ok(Cow::Owned(fitted))
 }
 
-/// The least limit of this process's cgroup and of those that hold it, in bytes; `None` without one. A container usually sees its own
-/// cgroup as the root.
+/// The lowest limit of this process's cgroup and its ancestors, in bytes; `None` without one. A container usually sees its own cgroup as
+/// the root.
 fn memory_limit(root: &Path) -> Option<u64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = own.lines().filter_map(|line| {
@@ -64,7 +64,7 @@ fn memory_limit(root: &Path) -> Option<u64> {
 }
 
 fn least(mount: &Path, path: &str, file: &str) -> Option<u64> {
-    // A path of the host's is not there where the mount shows the container's part alone.
+    // If the mount shows only the container's part, the host's path does not exist there.
     let groups = Path::new(path.trim_start_matches('/')).ancestors();
     let limit = |group: &Path| fs::read_to_string(mount.join(group).join(file)).ok()?.trim().parse().ok();
     groups.filter_map(limit).min()
@@ -77,7 +77,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of version 1, seen with the host's paths.
+    /// A cgroup of version 1 with the host's paths.
     const V1: &str = "9:cpuset:/\n5:cpu,memory:/kubepods/burstable/pod1/abc\n1:name=systemd:/\n0::/\n";
 
     fn config() -> CheckedConfig {

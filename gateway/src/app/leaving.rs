@@ -1,6 +1,6 @@
-//! What is waited for once everything runs, and how it all ends.
+//! Waits while the gateway runs, and stops it.
 //!
-//! Owner: the first thread. Limits: the time to leave (`shutdown.deadline`), [`LATE_MAX`] and [`CLOSE_WAIT`] behind it.
+//! Owner: the main thread. Limits: `shutdown.deadline`, then [`LATE_MAX`] and [`CLOSE_WAIT`].
 
 use super::Event;
 use crate::{
@@ -19,96 +19,103 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// How often it is said what leaving waits for, and looked whether it is late.
+/// How often the log says what the shutdown waits for, and how often the deadline is checked.
 const SAY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
-/// the grace period.
+/// How long after the deadline the poll thread may take to end. The operator leaves 10 s between the deadline and the end of the grace
+/// period.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// How long the queue volume may take to make everything durable when the process leaves.
+/// How long the queue volume may take to sync during the shutdown.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The threads.
+/// The running threads.
 pub(super) struct Running {
     pub(super) status: Arc<Status>,
     pub(super) stop: Stop,
-    /// How long leaving may take.
+    /// How long the shutdown may take.
     pub(super) leave_wait: Duration,
-    /// Whether what is not inserted by then goes to the queue volume.
+    /// Whether blocks that are not inserted by then are moved to the queue volume.
     pub(super) keeps: Arc<AtomicBool>,
     pub(super) spool: Option<Spool>,
     pub(super) workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Running {
-    /// Leaves, in time; what cannot be inserted by then is kept on the queue volume, where the next run finds it.
+    /// Starts the shutdown. What cannot be inserted in time is moved to the queue volume, where the next run finds it.
     fn leave_and_keep(&self) {
         self.keeps.store(true, Ordering::Release);
         self.stop.request(self.leave_wait);
     }
 
-    /// Makes the queue volume durable. Gives how many blocks stay there.
+    /// Syncs the queue volume and returns how many blocks stay there.
     fn close_volume(&self) -> anyhow::Result<u64> {
         let Some(spool) = &self.spool else { return Ok(0) };
         let is_closed = spool.close(CLOSE_WAIT);
         let Usage { blocks, rows, .. } = spool.usage();
         if !is_closed {
             anyhow::bail!(
-                "the queue volume did not make everything durable: {blocks} blocks with {rows} rows may not be there at the next start"
+                "the queue volume did not sync in time: {blocks} blocks with {rows} rows may be missing at the next start"
             );
         }
         if blocks > 0 {
-            tracing::info!(blocks, rows, "blocks stay on the queue volume: the next start goes on with them");
+            tracing::info!(
+                blocks,
+                rows,
+                "blocks stay on the queue volume: the next start continues with them"
+            );
         }
         Ok(blocks)
     }
 
-    /// Waits until the threads have ended, and says why.
+    /// Waits until the threads have ended; an error says why they did.
     pub(super) fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
         let (mut changed, mut made_anew, mut is_asked) = (None, None, false);
         let result = loop {
             match next(events)? {
                 Some(Event::Ended(result)) => break result,
-                // The second one is impatience: nothing is waited for any more, nor the volume closed.
+                // A second signal means that the sender does not wait: stop without waiting for inserts or syncing the volume.
                 Some(Event::Signal) if is_asked => {
-                    self.status.say("ended at once, as the second signal asks");
+                    self.status.say("second signal: stopping at once");
                     io.shutdown_background();
                     anyhow::bail!(
-                        "ended before everything that was read is in; what is not committed is read again"
+                        "stopped before everything that was read is inserted; messages that are not committed are read again"
                     );
                 }
                 Some(Event::Signal) => {
                     is_asked = true;
-                    self.status.say("leaving: what was read is inserted and committed");
+                    self.status.say("stopping: inserting and committing what was read");
                     self.leave_and_keep();
                 }
                 Some(Event::VolumeFailed(fatal)) => {
-                    // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
+                    // The last writes may be missing from the volume, so it must not be relied on. Kafka has the messages; the next start
+                    // reads them again.
                     io.shutdown_background();
                     return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
                 }
                 Some(Event::TopicMadeAnew(found)) => {
-                    tracing::error!("leaving: {found}");
-                    // Nobody else has what was read of the topic that is gone.
+                    tracing::error!("stopping: {found}");
+                    // This process has the only copy of what it read from the deleted topic.
                     self.leave_and_keep();
                     made_anew = Some(found);
                 }
                 Some(Event::TableChanged(found)) => {
-                    tracing::error!("leaving: {found}");
+                    tracing::error!("stopping: {found}");
                     self.stop.request(self.leave_wait);
                     changed = Some(found);
                 }
                 None if self.is_late() => {
-                    self.status.say("given up: the time to leave is over");
-                    anyhow::bail!("the poll thread did not end in time; what is not committed is read again");
+                    self.status.say("giving up: shutdown.deadline is over");
+                    anyhow::bail!(
+                        "the poll thread did not end in time; messages that are not committed are read again"
+                    );
                 }
                 None if self.stop.is_requested() => self.status.say("leaving"),
                 None => {}
             }
         };
         if let Some(changed) = changed {
-            // Blocks for the old columns cannot go in; they are not committed, so their messages are read again.
+            // Blocks for the old columns cannot be inserted. They are not committed, so their messages are read again.
             io.shutdown_background();
             return Err(changed.into());
         }
@@ -121,16 +128,16 @@ impl Running {
             }
         }
         self.status.say(match (&result, &kept) {
-            (Ok(()), Ok(0)) => "left: everything that was read is in and committed",
+            (Ok(()), Ok(0)) => "stopped: everything that was read is inserted and committed",
             (Ok(()), Ok(_)) => {
-                "left: what was read is in and committed, or on the queue volume for the next start"
+                "stopped: what was read is inserted and committed, or on the queue volume for the next start"
             }
             _ => "left",
         });
-        // What is still in flight is given up; it is not committed, so it is read again.
+        // What is still in flight is dropped. It is not committed, so it is read again.
         io.shutdown_background();
         match result {
-            // Of a topic that was made anew nothing of before can be committed: that it was is what the next start must be told.
+            // Offsets of a recreated topic cannot be committed. The error to report is that it was recreated.
             Err(sluice_kafka::Error::NotCommitted { .. }) if made_anew.is_some() => {}
             result => result.map_err(not_left)?,
         }
@@ -144,18 +151,18 @@ impl Running {
     }
 }
 
-/// What it means that the group was not left well.
+/// The context of an error with which the poll thread ended.
 fn not_left(error: sluice_kafka::Error) -> anyhow::Error {
     let meaning = match error {
         sluice_kafka::Error::NotCommitted { .. } => {
-            "not all that is in is committed; the next owner sends that again, and the server drops what it still knows"
+            "not everything that is inserted is committed; the next owner sends it again, and the server drops what it still remembers"
         }
-        _ => "not everything that was read is in; the rest is read again by the next owner",
+        _ => "not everything that was read is inserted; the next owner reads the rest again",
     };
     anyhow::Error::new(error).context(meaning)
 }
 
-/// Keeps on the queue volume what is not settled, once `keeps` says so.
+/// Moves what is not settled to the queue volume, once `keeps` is set.
 pub(super) fn rest(spool: &Spool, keeps: &Arc<AtomicBool>) -> Rest {
     let (asked, looked, keeps) = (spool.clone(), spool.clone(), keeps.clone());
     let keep = move || {
@@ -171,7 +178,7 @@ fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
     match events.recv_timeout(SAY_INTERVAL) {
         Ok(event) => Ok(Some(event)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("every thread has gone"),
+        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("all threads have ended"),
     }
 }
 
@@ -201,7 +208,7 @@ mod tests {
         Running { status: status(), stop, leave_wait: Duration::ZERO, keeps, spool, workers: Vec::new() }
     }
 
-    /// How it ends when nothing is left to be settled.
+    /// The end of a gateway with nothing left to settle.
     fn ended(spool: Option<Spool>) -> anyhow::Result<()> {
         let (events, events_in) = bounded(1);
         events.try_send(Event::Ended(Ok(()))).unwrap();
@@ -218,9 +225,9 @@ mod tests {
         spool.spill(&sealed.frames);
         assert!(ended(Some(spool.clone())).is_ok());
         assert_eq!(volume.open(64 << 20).usage().blocks, 1);
-        // Its thread has ended, and answers nobody.
+        // Its thread has ended and answers no request.
         let error = ended(Some(spool)).unwrap_err();
-        assert!(error.to_string().contains("did not make everything durable"), "{error}");
+        assert!(error.to_string().contains("did not sync in time"), "{error}");
     }
 
     #[test]
@@ -229,7 +236,10 @@ mod tests {
         events.try_send(Event::Ended(Err(sluice_kafka::Error::NotCommitted { offsets: 7 }))).unwrap();
         let error = running(None).wait(&events_in, Runtime::new().unwrap()).unwrap_err();
         let text = format!("{error:#}");
-        assert!(text.starts_with("not all that is in is committed") && text.contains("7 offsets"), "{text}");
+        assert!(
+            text.starts_with("not everything that is inserted is committed") && text.contains("7 offsets"),
+            "{text}"
+        );
     }
 
     #[test]

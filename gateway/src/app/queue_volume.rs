@@ -1,4 +1,4 @@
-//! The gateway's queue volume: claimed before anything else is started, and opened once the table is seen to fit.
+//! The gateway's queue volume: claimed before anything else starts, opened once the table fits.
 //!
 //! Owner: the main thread, which claims and opens it once.
 
@@ -10,15 +10,15 @@ use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};
 use sluice_spool::Volume;
 use std::{path::Path, time::Duration};
 
-/// What `delivery.commit: AfterEnqueue` gives up.
-pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
-                                 volume that is lost takes them with it; rows are doubled no more than otherwise";
+/// The cost of `delivery.commit: AfterEnqueue`, as a warning.
+pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: if the \
+                                 volume is lost, they are lost; duplicates are no more likely than without it";
 
-/// How long a queue volume is waited for that another process still holds. Chosen: what a container runtime takes to end one that was
-/// deleted by force, and short of the minute that the startup probe allows.
+/// How long the gateway waits for another process to release the queue volume. Chosen: what a container runtime takes to end a container
+/// that was deleted by force, and less than the minute that the startup probe allows.
 const VOLUME_WAIT: Duration = Duration::from_secs(10);
 
-/// Claims the queue volume, if there is to be one. A signal ends the wait for another process to let go of it.
+/// Claims the queue volume, if there is to be one. A signal ends the wait for another process.
 pub(super) fn claim(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow::Result<Option<Volume>> {
     if config.queue.mode == QueueMode::Disabled {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn claim(config: &GatewayConfig, events: &Receiver<Event>) -> anyhow:
     let wait = |pause| {
         if !std::mem::replace(&mut is_told, true) {
             let seconds = VOLUME_WAIT.as_secs();
-            tracing::info!(seconds, "another process has the queue volume; it is waited for");
+            tracing::info!(seconds, "another process has the queue volume open; waiting for it");
         }
         events.recv_timeout(pause).is_err()
     };
@@ -44,10 +44,10 @@ pub(super) fn open(
 ) -> anyhow::Result<Option<Spool>> {
     let Some(space) = status.volume_space() else { return Ok(None) };
     let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
-    let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
+    let bytes_max = config.queue.bytes_max(space.context("cannot read the size of the queue volume")?.total);
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
-    // The group does not wait for the whole of a large volume.
+    // Reads only part of a large volume first, so that joining the group does not wait.
     let options = sluice_spool::Options { reads_all: false, ..options };
     let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
         #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
@@ -60,11 +60,11 @@ pub(super) fn open(
     for cut in &found.cut {
         tracing::warn!(
             ?cut,
-            "records of a file on the queue volume were not written to their end, or are damaged; they are gone"
+            "the last records of a file on the queue volume are incomplete or damaged; they are cut off"
         );
     }
     for aside in &found.set_aside {
-        tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
+        tracing::error!(?aside, "a file on the queue volume is damaged; it is kept under another name");
     }
     if enqueues {
         tracing::warn!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}");

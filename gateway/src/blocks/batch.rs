@@ -1,9 +1,9 @@
-//! How old an open block becomes. By size, a range says where it ends: [`sluice_ranges`].
+//! The maximum age of an open block. Its maximum size follows from its range: [`sluice_ranges`].
 //!
-//! A block closes `maxInterval` after its first message, or later, where many are open: each becomes an insert of its own, since it
-//! holds one range of one partition, and each insert makes a part of the table, which ClickHouse has to merge. Blocks that close by their
-//! age are [`INSERTS_PER_SECOND`] of a gateway, [`AT_ONCE`] of them at once: a burst is in the table as soon as the interval allows,
-//! and a trickle makes few parts. A block waits for its turn no longer than it takes to have all that are open in at that rate:
+//! A block closes `maxInterval` after its first message, or later if many blocks are open. Each block has one range of one partition and
+//! becomes its own insert. Each insert creates a part of the table, which ClickHouse must merge. So a gateway closes at most
+//! [`INSERTS_PER_SECOND`] blocks a second by their age, and [`AT_ONCE`] of them at once: a burst is in the table as soon as the interval
+//! allows, and low traffic makes few parts. A block waits no longer than it takes to insert all open blocks at that rate:
 //!
 //! | open blocks all the time | age with maxInterval 1s | inserts a second |
 //! | --- | --- | --- |
@@ -12,21 +12,22 @@
 //! | 8 | 4 s | 2 |
 //! | 96 | 48 s | 2 |
 //!
-//! Blocks that are full close earlier, whatever their age, and are not counted. There are no more open blocks than row buffers
-//! (`partitionsActiveMax`). Partitions beyond take turns, and while one finds no row buffer, blocks close at the interval: one that stayed
-//! open would keep it from those whose turn it is, and they would never catch up. Where this is not fresh enough, another gateway halves
-//! it: each has its own two inserts a second.
+//! Full blocks close earlier, regardless of their age, and are not counted. There are at most as many open blocks as row buffers
+//! (`partitionsActiveMax`). More partitions take turns. While a partition finds no row buffer, blocks close at the interval; otherwise
+//! they would keep the row buffers from the partitions whose turn it is, and these would never catch up. If this is not fresh enough, a
+//! second gateway halves the age: each has its own two inserts a second.
 //!
 //! Measured with ten spans a second in each partition (`cargo faults --only low-traffic`, two busy cores): 8 partitions make 2.0 inserts a
-//! second, and 99 rows of 100 are in the table within 4.2 s; 96 partitions, eight at a time, make 6.2, and that takes 24 s.
+//! second, and 99 rows of 100 are in the table within 4.2 s; 96 partitions, eight at a time, make 6.2 inserts, and it takes 24 s.
 //!
-//! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and
-//! under its own token. Once two of them had shared an insert, their next owners could only find out together whether it was stored.
+//! Ranges of several partitions do not share an insert. The next owner of a partition sends a range in doubt again, alone and under its own
+//! token. If two ranges had shared an insert, their next owners could only find out together whether it was stored.
 //!
-//! While blocks of its shard wait on the queue volume, a new one is not inserted before them, and ending it early makes nothing fresher:
-//! it only makes more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are in.
+//! While blocks of a shard wait on the queue volume, a new block is not inserted before them, so closing it early makes nothing fresher. It
+//! would only make more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are
+//! stored.
 //!
-//! Owner: the workers, which share how many blocks are open and how many were closed of late.
+//! Owner: the workers, which share the number of open blocks and of recently closed ones.
 
 use sluice_gateway_config::Insert;
 use std::{
@@ -37,28 +38,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Inserts a second of one gateway, at the most, while blocks close by their age. Specified: few enough parts for a table that many
-/// gateways write to, and rows of eight partitions within five seconds.
+/// Maximum inserts a second of one gateway while blocks close by their age. Specified: few enough parts for a table that many gateways
+/// write to, and rows of eight partitions within five seconds.
 pub const INSERTS_PER_SECOND: u32 = 2;
 
-/// Blocks that may close at once by their age, when none did for a while. Chosen: the partitions that a gateway reads at a time where
-/// nothing else is said.
+/// Blocks that may close at once by their age after a time without any. Chosen: the number of partitions that a gateway reads at a time by
+/// default.
 pub const AT_ONCE: u32 = 8;
 
-/// The time that an insert stands for.
+/// The time that one insert uses up.
 const SPACING_MS: u64 = 1_000 / INSERTS_PER_SECOND as u64;
 
-/// For how long blocks that close because their time is over are made up for by those that could close earlier. Chosen: blocks of a
-/// hundred partitions, all at once.
+/// How much time overdue blocks that close at once may use up in advance. Chosen: the blocks of a hundred partitions at once.
 const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
 
-/// The age of an open block while blocks wait on the queue volume, unless the config's is longer. Chosen: the 256 cuts of a plan last
-/// for four hours then.
+/// The age of an open block while blocks wait on the queue volume, unless the config's is longer. Chosen: the 256 cuts of a plan then
+/// last for four hours.
 const AGE_BEHIND: Duration = Duration::from_mins(1);
-/// For how long blocks close at the interval after a partition has found no row buffer. Chosen: over the turn of a partition.
+/// How long blocks close at the interval after a partition has found no row buffer. Chosen: longer than the turn of a partition.
 const CROWDED_MS: u64 = 5_000;
 
-/// The age at which an open block is to be sealed. Clones share what is open and what was closed.
+/// The maximum age of open blocks. Clones share the counts of open and closed blocks.
 #[derive(Debug, Clone)]
 pub struct BlockAge {
     interval: Duration,
@@ -66,17 +66,17 @@ pub struct BlockAge {
     behind: Behind,
 }
 
-/// Of which shards blocks wait on the queue volume. Delivery says so, by a shard's place in the config.
+/// The shards with blocks on the queue volume, by their positions in the config. Delivery sets it.
 #[derive(Debug, Clone, Default)]
 pub struct Behind(Arc<[AtomicBool]>);
 
 impl Behind {
-    /// Of none of so many.
+    /// For this number of shards, none of them behind.
     pub fn of(shards: usize) -> Self {
         Self((0..shards).map(|_| AtomicBool::new(false)).collect())
     }
 
-    /// Says it of one.
+    /// Sets it for one shard.
     pub fn say(&self, shard: usize, is_behind: bool) {
         if let Some(said) = self.0.get(shard) {
             said.store(is_behind, Ordering::Relaxed);
@@ -92,18 +92,18 @@ impl Behind {
 struct Shared {
     started: Instant,
     open: AtomicU32,
-    /// Up to when blocks close at the interval, in ms since the start.
+    /// The time up to which blocks close at the interval, in ms since the start.
     crowded_up_to_ms: AtomicU64,
-    /// Up to when what was closed has used up the inserts, in ms since the start.
+    /// The time that closed blocks have used up, in ms since the start.
     used_up_to_ms: AtomicU64,
 }
 
-/// Stands for a block that is open; dropped with it.
+/// Counts an open block until it is dropped.
 #[derive(Debug)]
 pub struct OpenCount(Arc<Shared>);
 
 impl BlockAge {
-    /// `sink.clickhouse.insert.maxInterval`, with no block open.
+    /// With `sink.clickhouse.insert.maxInterval`, and no open block.
     pub fn of(insert: &Insert) -> Self {
         let shared = Shared {
             started: Instant::now(),
@@ -114,34 +114,34 @@ impl BlockAge {
         Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Behind::default() }
     }
 
-    /// The same where this says of which shards blocks wait on the queue volume.
+    /// With the shards that have blocks on the queue volume.
     #[must_use]
     pub fn with(self, behind: Behind) -> Self {
         Self { behind, ..self }
     }
 
-    /// Takes down that a block was opened.
+    /// Counts a block that was opened.
     pub fn open(&self) -> OpenCount {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         OpenCount(self.shared.clone())
     }
 
-    /// Takes down that a partition finds no row buffer for a block.
+    /// Records that a partition finds no row buffer for a block.
     pub fn crowd(&self, now: Instant) {
         self.shared.crowded_up_to_ms.fetch_max(self.millis(now) + CROWDED_MS, Ordering::Relaxed);
     }
 
-    /// Takes down that a block was closed by its age.
+    /// Records that a block was closed because of its age.
     pub fn closed(&self, now: Instant) {
         let now = self.millis(now);
         let most = now + DEBT_MAX_MS;
         let used = |before: u64| Some((before.max(now) + SPACING_MS).min(most));
         if self.shared.used_up_to_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, used).is_err() {
-            // There is always a new value.
+            // The update never fails.
         }
     }
 
-    /// How old a block of a shard may become as things are now, unless it is full before.
+    /// The current maximum age of a shard's blocks that are not full.
     pub fn most(&self, shard: usize, now: Instant) -> Duration {
         if self.is_crowded(now) {
             return self.interval;
@@ -155,7 +155,7 @@ impl BlockAge {
         (0..self.behind.0.len().max(1)).map(|shard| self.most(shard, now)).max().unwrap_or(self.interval)
     }
 
-    /// How much longer a block of a shard may stay open that is so old; zero when it is due.
+    /// How much longer a shard's block of this age may stay open; zero when it is due.
     pub fn time_left(&self, (shard, age): (usize, Duration), now: Instant) -> Duration {
         let most = self.most(shard, now).saturating_sub(age);
         if self.is_crowded(now) || self.behind.is(shard) {
@@ -172,7 +172,7 @@ impl BlockAge {
         self.millis(now) < self.shared.crowded_up_to_ms.load(Ordering::Relaxed)
     }
 
-    /// How long it takes to have all in that are open.
+    /// How long it takes to insert all open blocks in turn.
     fn in_turn(&self) -> Duration {
         Duration::from_secs(1) * self.shared.open.load(Ordering::Relaxed) / INSERTS_PER_SECOND
     }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(1));
     }
 
-    /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.
+    /// Runs `count` partitions with a message every 100 ms each for two minutes: blocks closed a second, and the age of the oldest.
     fn trickle(count: usize) -> (f64, Duration) {
         let age_max = BlockAge::of(&Insert::default());
         let begun = age_max.shared.started;
@@ -229,7 +229,7 @@ mod tests {
             let now = begun + step * Duration::from_millis(100);
             for block in &mut open {
                 let opened = block.get_or_insert_with(|| (now, age_max.open())).0;
-                // What was banked at the start is gone by then.
+                // The blocks that may close at once are used up by then.
                 let counts = step >= 600;
                 if age_max.time_left((0, now - opened), now).is_zero() {
                     *block = None;

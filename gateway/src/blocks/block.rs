@@ -1,7 +1,7 @@
 //! The block: what one insert sends, and which offsets it settles.
 //!
-//! A worker keeps one [`OpenBlock`] per partition it is reading. Sealed, it is a [`Block`]: immutable, sent as the same
-//! rows under the same token on every try.
+//! A worker keeps one [`OpenBlock`] per partition that it reads. Sealing turns it into a [`Block`]: immutable, and sent as the same rows
+//! under the same token at every try.
 
 use crate::{
     blocks::{
@@ -22,19 +22,19 @@ use std::{
 
 /// Rows of one partition that are not sealed yet.
 pub struct OpenBlock {
-    /// The rows that are not compressed yet.
+    /// The rows in the current frame, not compressed yet.
     pub rows: RowFrames,
     /// The frames.
     pub chunks: Chunks,
-    /// The rows, in the account.
+    /// Counts the rows.
     account: OpenRows,
-    /// Which message they are of.
+    /// The message of each row.
     messages: MessageRows,
     opened: Instant,
-    /// The place of the shard that they go to, in the config.
+    /// The position of its shard in the config.
     shard: usize,
     span_end_nanos_max: u64,
-    /// Among the blocks that are open, until it is dropped.
+    /// Counts it as an open block.
     _counted: Option<OpenCount>,
 }
 
@@ -43,17 +43,17 @@ pub struct OpenBlock {
 pub struct Block {
     /// The partition that it was read from.
     pub id: PartitionId,
-    /// Under which generation.
+    /// The generation under which it was read.
     pub generation: Generation,
     /// The offsets that it covers.
     pub range: OffsetRange,
-    /// What the server knows it by: the same for the same messages at the same offsets, whoever sends them.
+    /// The deduplication token: always the same for the same messages at the same offsets.
     pub token: Token,
-    /// Rows; 0 when no message had a span.
+    /// Number of rows; 0 if no message had a span.
     pub rows: u64,
-    /// The rows, in the account: whoever ends the block says what became of them.
+    /// The guard of its rows, to which their result is reported.
     pub account: RowsInFlight,
-    /// Which message each row is of.
+    /// The message of each row.
     pub messages: MessageRows,
     /// Bytes before compression.
     pub raw_bytes: u64,
@@ -63,12 +63,12 @@ pub struct Block {
     pub bytes: usize,
     /// The latest end of a span, in ns since 1970; 0 without spans.
     pub span_end_nanos_max: u64,
-    /// What the next run of this process must know of it to go on with it.
+    /// What the next run of this process must know to take it over.
     pub spool_metadata: SpoolMetadata,
 }
 
 impl OpenBlock {
-    /// An empty one with these row buffers.
+    /// An empty block with this row buffer.
     pub fn new(rows: RowFrames, account: OpenRows, now: Instant) -> Self {
         Self {
             rows,
@@ -82,13 +82,13 @@ impl OpenBlock {
         }
     }
 
-    /// The same, of rows that go to this shard.
+    /// Sets its shard.
     #[must_use]
     pub fn of_shard(self, shard: usize) -> Self {
         Self { chunks: Chunks::of(shard), shard, ..self }
     }
 
-    /// The same, counted among the blocks that are open.
+    /// Counts it as an open block.
     #[must_use]
     pub fn counted_by(self, age: &BlockAge) -> Self {
         Self { _counted: Some(age.open()), ..self }
@@ -99,29 +99,29 @@ impl OpenBlock {
         (self.shard, now.saturating_duration_since(self.opened))
     }
 
-    /// Takes down that the rows of the message at this offset are in.
+    /// Adds the rows of the message at this offset.
     pub fn add_message(&mut self, offset: i64, rows: u64, span_end_nanos_max: u64) {
         self.account.walked(rows);
         self.messages.add(offset, rows);
         self.span_end_nanos_max = self.span_end_nanos_max.max(span_end_nanos_max);
     }
 
-    /// The end of the last message's rows, to go back to.
+    /// The end of the last message's rows, for [`Self::rewind`].
     pub fn mark(&mut self, pool: &Pool) -> RowMark {
         self.rows.mark(&self.chunks.store(pool, Purpose::Fill))
     }
 
-    /// Takes back what was written since the mark.
+    /// Removes everything that was written since the mark.
     ///
     /// # Panics
-    /// When the frames in memory are not what was written to them.
+    /// If the frames in memory are not what was written to them.
     pub fn rewind(&mut self, pool: &Pool, mark: RowMark) {
         let outcome = self.rows.rewind(&mut self.chunks.store(pool, Purpose::Fill), mark);
         outcome.expect("a frame in memory is what was written there");
     }
 
-    /// Writes the last frame and makes it the block of this range; `self` is empty again afterwards. Without a chunk for the
-    /// last frame nothing changes.
+    /// Writes the last frame and returns the block of this range; `self` is then empty. Without a chunk for the last frame, nothing
+    /// changes.
     pub fn seal(&mut self, pool: &Pool, place: &Place, closed: &Closed) -> Result<Block, StoreError> {
         let totals = self.rows.finish(&mut self.chunks.store(pool, Purpose::Seal))?;
         let chunks = std::mem::take(&mut self.chunks);
@@ -141,7 +141,7 @@ impl OpenBlock {
             spool_metadata: SpoolMetadata {
                 cluster: place.cluster.clone(),
                 kept: SpooledRange::of(closed),
-                // Delivery knows.
+                // Delivery sets it.
                 is_enqueued: false,
             },
         })
@@ -153,7 +153,7 @@ impl OpenBlock {
     }
 }
 
-/// Whose blocks they are.
+/// The partition of a block, and its generation and cluster.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The partition.

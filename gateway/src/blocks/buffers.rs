@@ -1,14 +1,13 @@
-//! The pool of chunks that holds every compressed byte, and the store that a block keeps its frames in.
+//! The pool of chunks for all compressed bytes, and the store of a block's frames.
 //!
-//! All memory for blocks, open or in flight, is in chunks of [`CHUNK_BYTES`] from one pool whose size is the budget's
-//! `blocks` part. The pool being empty is the back-pressure: a worker that gets no chunk seals what it has and stops
-//! reading until blocks have been inserted.
+//! All memory of blocks, open or in flight, is in chunks of [`CHUNK_BYTES`] from one pool. Its size is the budget's part `blocks`. The
+//! empty pool is the back-pressure: a worker that gets no chunk seals what it has and stops reading until blocks are inserted.
 //!
-//! Closing a block needs a last frame, and so chunks, when the pool may be empty. Therefore the pool keeps a reserve
-//! that only sealing may use, enough to seal every open block once: blocks that hold chunks can always be sealed, and
-//! sealed blocks are inserted sooner or later, which brings their chunks back.
+//! Sealing a block needs a last frame, and so chunks, possibly while the pool is empty. So the pool keeps a reserve that only sealing may
+//! use, large enough to seal every open block once. Blocks that hold chunks can always be sealed, and sealed blocks are inserted sooner
+//! or later, which frees their chunks.
 //!
-//! Any thread may take and give back chunks; the free list is a bounded channel.
+//! Any thread may take and return chunks; the free list is a bounded channel.
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -22,10 +21,10 @@ use std::{
     },
 };
 
-/// Size of a chunk. A quarter of a frame's raw size: an open block wastes half a chunk on average.
+/// Size of a chunk: a quarter of a frame's raw size. An open block wastes half a chunk on average.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
-/// Chunks that the last frame of a block can need: a full frame that did not compress.
+/// Maximum chunks for the last frame of a block: a full frame that does not compress.
 const SEAL_CHUNKS: usize = FRAME_RAW_BYTES / CHUNK_BYTES + 1;
 
 /// Chunks of the largest block.
@@ -43,29 +42,29 @@ pub struct Pool {
     replay: AtomicBool,
     /// Workers that wait for room.
     waiting: AtomicUsize,
-    /// Chunks that each of those has who share the pool.
+    /// Chunks held by each sharer of the pool.
     held: Arc<[AtomicUsize]>,
 }
 
-/// The part of the pool that belongs to one of those who share it.
+/// The part of the pool that belongs to one sharer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// All of it.
     pub bytes: usize,
-    /// What its blocks have not taken. They may take more: a block that is open is ended in any case.
+    /// What its blocks have not taken. They may take more, because an open block is always completed.
     pub free_bytes: usize,
 }
 
-/// What a chunk is wanted for.
+/// What a chunk is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A full frame of an open block; the reserve is left alone.
+    /// A full frame of an open block; must not use the reserve.
     Fill,
     /// The last frame of a block.
     Seal,
 }
 
-/// Why a frame could not be kept.
+/// Why a frame could not be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The pool has no chunk for this purpose.
@@ -77,33 +76,33 @@ pub enum StoreError {
 }
 
 impl Pool {
-    /// A pool of `bytes`, for at most `open_blocks` blocks that are open at the same time on `workers` threads.
+    /// A pool of `bytes`, for at most `open_blocks` open blocks on `workers` threads.
     pub fn new(bytes: u64, open_blocks: usize, workers: usize) -> Self {
         let total = usize::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(usize::MAX);
         let (home, free) = bounded(total);
         for _ in 0..total {
-            // Capacity alone: the pages are not touched until a frame is written to them.
+            // Only address space: the pages are not used until a frame is written to them.
             home.try_send(Vec::with_capacity(CHUNK_BYTES)).expect("the channel has room for every chunk");
         }
-        // Workers that look at the same time may take one chunk each beyond the mark.
+        // Workers that check at the same time may each take one chunk more.
         let reserve = open_blocks * SEAL_CHUNKS + workers;
         let held = [AtomicUsize::new(0)].into();
         let (redo, replay, waiting) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
         Self { free, home, total, reserve, redo, replay, waiting, held }
     }
 
-    /// The same, for so many who share it: [`Pool::has_share`].
+    /// Divides the pool among `count` sharers: [`Pool::has_share`].
     #[must_use]
     pub fn shared_by(self, count: usize) -> Self {
         Self { held: (0..count.max(1)).map(|_| AtomicUsize::new(0)).collect(), ..self }
     }
 
-    /// Whether one of those who share the pool has less than its part, and may open a block or read on. Alone: an empty pool is its limit.
+    /// Whether a sharer uses less than its part, so that it may open a block or read on. A single sharer is limited only by the empty pool.
     pub fn has_share(&self, sharer: usize) -> bool {
         self.share(sharer).is_none_or(|share| share.free_bytes > 0)
     }
 
-    /// The part of one of those who share the pool. `None` for one that has it alone.
+    /// The part of a sharer. `None` if there is only one sharer.
     pub fn share(&self, sharer: usize) -> Option<Share> {
         let count = self.held.len();
         let part = self.total / count;
@@ -111,25 +110,26 @@ impl Pool {
         (count > 1).then_some(Share { bytes: part * CHUNK_BYTES, free_bytes: free * CHUNK_BYTES })
     }
 
-    /// Chunks that the pool has in all.
+    /// Bytes of all chunks of the pool.
     pub fn total_bytes(&self) -> usize {
         self.total * CHUNK_BYTES
     }
 
-    /// Bytes of chunks that nobody holds.
+    /// Bytes of free chunks.
     pub fn free_bytes(&self) -> usize {
         self.free.len() * CHUNK_BYTES
     }
 
-    /// Bytes that must be free before a message that ran out of chunks is redone.
+    /// Bytes that must be free before a message that ran out of chunks is encoded again.
     pub fn redo_bytes(&self) -> usize {
         (self.reserve + BLOCK_CHUNKS_MAX).min(self.total) * CHUNK_BYTES
     }
 
-    /// Asks for the right to redo a message that ran out of chunks. One worker at a time has it, and only once a whole
-    /// block's worth of chunks is free: so the message fits, and two workers cannot starve each other for ever.
+    /// Requests the right to encode a message again that ran out of chunks. One worker at a time has it, and only once chunks for a whole
+    /// block are free. So the message fits, and two workers cannot block each other forever.
     ///
-    /// Who has the right to [replay](Pool::claim_replay) needs one chunk only: its own block holds the others, and it alone must go on.
+    /// A worker with the right to [replay](Pool::claim_replay) needs only one free chunk: its own block holds the others, and it must be
+    /// able to continue.
     pub fn claim_redo(&self, replays: bool) -> bool {
         let free = self.free.len();
         let enough =
@@ -137,43 +137,44 @@ impl Pool {
         enough && self.redo.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the right back.
+    /// Returns the right.
     pub fn release_redo(&self) {
         self.redo.store(false, Ordering::Release);
     }
 
-    /// Asks for the right to fill a block that may not be ended early. All partitions together could fill the pool with such blocks,
-    /// and none could be sent: who finds the pool empty gives them up, but for the one that has this right.
+    /// Requests the right to fill a block that must not be ended early. The blocks of all partitions could fill the pool like that, and
+    /// none could be sent. So a worker that finds the pool empty drops such blocks, except the one that has this right.
     pub fn claim_replay(&self) -> bool {
         self.replay.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the right back.
+    /// Returns the right.
     pub fn release_replay(&self) {
         self.replay.store(false, Ordering::Release);
     }
 
-    /// Takes down that a worker waits for room, until what it gets is dropped.
+    /// Records that a worker waits for room, until the result is dropped.
     pub fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(self.clone())
     }
 
-    /// Whether a worker waits for room. Blocks that may not be ended early are then given up by all workers beyond their
-    /// [share](Pool::replay_share): those of one that finds room for itself, or has no message to find it for, could fill the pool for ever.
+    /// Whether a worker waits for room. Then all workers drop blocks that must not be ended early, beyond their
+    /// [share](Pool::replay_share). Those of a worker that finds room for itself, or has no message to encode, could otherwise fill the
+    /// pool forever.
     pub fn is_waited_for(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Bytes that one of so many workers may keep in blocks that may not be ended early, beside the one for which there is the right: so
-    /// much that this one always finds room.
+    /// Bytes that one of `workers` may keep in blocks that must not be ended early, beside the one with the right to replay. It is so
+    /// small that this one always finds room.
     pub fn replay_share(&self, workers: usize) -> usize {
         self.total.saturating_sub(BLOCK_CHUNKS_MAX + self.reserve) / workers.max(1) * CHUNK_BYTES
     }
 
-    /// Lends so many bytes of free chunks, and none of the reserve. `None` when there are not as many. Whoever asks again must hold
-    /// nothing that others wait for: blocks in the pool may need all of it to be inserted. Who wants more than the pool ever has, for a
-    /// block of a process that had a larger one, gets that.
+    /// Lends this many bytes of free chunks, without the reserve. `None` if there are not enough. A caller that asks again must hold
+    /// nothing that others wait for, because inserting the blocks in the pool may need all of it. A request for more than the pool has
+    /// (for the block of a process that had a larger pool) is granted once all of it but the reserve is free.
     pub fn lend(&self, bytes: u64) -> Option<Loan> {
         let most = self.total.saturating_sub(self.reserve);
         let wanted =
@@ -200,7 +201,7 @@ impl Pool {
     }
 }
 
-/// Bytes of chunks that nobody holds, for memory of another kind: the chunks' own is given back to the system meanwhile.
+/// Bytes of free chunks, used as memory of another kind; the chunks' own memory is returned to the system meanwhile.
 #[derive(Debug)]
 pub struct Loan {
     chunks: usize,
@@ -216,7 +217,7 @@ impl Drop for Loan {
     }
 }
 
-/// A worker waits for room while it has this.
+/// A worker waits for room while this exists.
 #[derive(Debug)]
 pub struct Waiting(Arc<Pool>);
 
@@ -226,7 +227,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A piece of the pool; it goes back when dropped.
+/// A chunk of the pool; it returns there when dropped.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -251,14 +252,14 @@ impl Drop for Chunk {
     }
 }
 
-/// The frames of one block.
+/// Appends the frames of one block.
 pub struct ChunkStore<'a> {
     pool: &'a Pool,
     chunks: &'a mut Chunks,
     purpose: Purpose,
 }
 
-/// The chunks of one block, in order; every one but the last is full.
+/// The chunks of one block, in order; all but the last are full.
 #[derive(Debug, Default)]
 pub struct Chunks {
     list: Vec<Chunk>,
@@ -267,22 +268,22 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Those of a block of one of those who share the pool.
+    /// For a block of this sharer.
     pub fn of(sharer: usize) -> Self {
         Self { sharer, ..Self::default() }
     }
 
-    /// The frames as what an insert sends; the chunks go back to the pool when the last copy is dropped.
+    /// The frames as an insert sends them; the chunks return to the pool when the last copy is dropped.
     pub fn into_bytes(self) -> Vec<Bytes> {
         self.list.into_iter().map(Bytes::from_owner).collect()
     }
 
-    /// Bytes kept.
+    /// Stored bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is kept.
+    /// Whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -298,7 +299,7 @@ impl FrameStore for ChunkStore<'_> {
 
     fn append(&mut self, frame: &[u8]) -> Result<(), StoreError> {
         let before = self.chunks.len;
-        // The last frame may go past the limit: a block that could not be sealed could never be sent.
+        // The last frame may exceed the limit: a block that could not be sealed could never be sent.
         if self.purpose == Purpose::Fill && before + frame.len() > BLOCK_CHUNKS_MAX * CHUNK_BYTES {
             return Err(StoreError::BlockFull);
         }
@@ -468,7 +469,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain vector: append, truncate at the end of an earlier frame, read.
+        /// Compares the store with a plain vector: append, truncate at the end of an earlier frame, read.
         #[test]
         fn a_store_is_a_vector_in_pieces(sizes in prop::collection::vec(1usize..150_000, 1..20), back in 0usize..20) {
             let pool = Pool::new(64 * MIB, 1, 1);

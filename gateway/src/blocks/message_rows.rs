@@ -1,12 +1,12 @@
-//! Which message each row of a block is of: needed when the server refuses a row, to find its span in Kafka.
+//! The message of each row of a block: needed when the server refuses a row, to find its span in Kafka.
 //!
-//! Place in the flow: a worker takes down every message of a block; delivery asks after a refusal. Owner: whoever has the block.
+//! Place in the flow: a worker adds every message of a block; delivery asks after a refusal. Owner: the owner of the block.
 //!
-//! Offsets ascend, and a message without rows is left out. Of each other one there are two numbers (LEB128, at most 63 bits): how far
-//! its offset is from the one before, or from 0, and its rows.
+//! Offsets ascend; a message without rows is left out. Each other message has two numbers (LEB128, at most 63 bits): the distance of its
+//! offset from the one before, or from 0, and its number of rows.
 //!
-//! Limits: two to four bytes a message, beside rows that take ten times as much; a block has `sink.clickhouse.insert.maxRows` messages
-//! at the most.
+//! Limits: two to four bytes a message, while its rows take ten times as much. A block has at most `sink.clickhouse.insert.maxRows`
+//! messages.
 
 use sluice_ranges::OffsetRange;
 
@@ -18,7 +18,7 @@ pub struct MessageRows {
 }
 
 impl MessageRows {
-    /// Takes down that the rows of the message at this offset come next.
+    /// Adds a message: its rows come next.
     pub fn add(&mut self, offset: i64, rows: u64) {
         if rows == 0 {
             return;
@@ -28,14 +28,14 @@ impl MessageRows {
         self.last = offset;
     }
 
-    /// The same without room for more.
+    /// Frees unused capacity.
     #[must_use]
     pub fn finished(mut self) -> Self {
         self.bytes.shrink_to_fit();
         self
     }
 
-    /// Which message a row of the block is of, and which of its spans it is, both counted from 0; `None` when there are fewer rows.
+    /// The offset of a row's message and the number of its span, both rows and spans counted from 0; `None` if there are fewer rows.
     pub fn locate(&self, row: u64) -> Option<(i64, u64)> {
         let mut rest = self.bytes.as_slice();
         let (mut offset, mut first) = (0_u64, 0_u64);
@@ -49,7 +49,7 @@ impl MessageRows {
         }
     }
 
-    /// How many rows are of messages at these offsets.
+    /// The number of rows of messages at these offsets.
     pub fn rows_within(&self, range: OffsetRange) -> u64 {
         let mut rest = self.bytes.as_slice();
         let (mut offset, mut found) = (0_u64, 0_u64);
@@ -61,12 +61,12 @@ impl MessageRows {
         found
     }
 
-    /// The bytes, to be kept with the block.
+    /// The bytes to store with the block.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was kept, to be asked only. Bytes that are none of ours locate no row, or a wrong one, and nothing else.
+    /// From stored bytes, for questions only. Foreign bytes locate no row, or a wrong one, and have no other effect.
     pub fn kept(bytes: Vec<u8>) -> Self {
         Self { bytes, last: 0 }
     }

@@ -1,22 +1,21 @@
-//! What is kept with a block on the queue volume beside its frames: what the next run of this process must know of its range before it
-//! goes on with it.
+//! The metadata of a block on the queue volume: what the next run of this process must know about its range before it takes it over.
 //!
-//! Place in the flow: made when a block is sealed, written by [`crate::volume::block_frames`], read by [`crate::volume::spool`]
+//! Place in the flow: created when a block is sealed, written by [`crate::volume::block_frames`], read by [`crate::volume::spool`]
 //! when the volume is opened.
 //!
 //! | bytes | field |
 //! | --- | --- |
 //! | 1 | version: [`VERSION`], or [`VERSION_ENQUEUED`] for one whose offsets may be committed while it is on the volume |
 //! | 1 | whether the range's end follows from the log or from the plan that its reader found |
-//! | 8 | behind the message that decided its end |
-//! | 1 | rule: version; 0 for a range that must not be gone on with |
+//! | 8 | the offset behind the message that decided its end |
+//! | 1 | rule: version; 0 for a range that must not be taken over |
 //! | 8 | rule: bytes |
 //! | 8 | rule: messages |
 //! | 2 | bytes of the Kafka cluster's id |
 //! | | that id |
-//! | rest | which message each row is of: [`MessageRows`] |
+//! | rest | the message of each row: [`MessageRows`] |
 //!
-//! Numbers are little-endian. A block without it, or with one of another version, is not gone on with: its messages are read again.
+//! Numbers are little-endian. A block without metadata, or with another version, is not taken over: its messages are read again.
 
 use crate::blocks::message_rows::MessageRows;
 use sluice_ranges::{OffsetRange, Rule, SpooledRange, Version};
@@ -25,15 +24,15 @@ use std::sync::Arc;
 /// The version that this program writes and reads.
 const VERSION: u8 = 1;
 
-/// The same of a block of `delivery.commit: AfterEnqueue`. A program that does not know it must not take it for one that Kafka has.
+/// The version for a block of `delivery.commit: AfterEnqueue`. A program that does not know it must not assume that Kafka has the messages.
 const VERSION_ENQUEUED: u8 = 2;
 
-/// What is kept with a block.
+/// The metadata of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolMetadata {
     /// The Kafka cluster's id.
     pub cluster: Arc<str>,
-    /// Its range; `None` when it must not be gone on with.
+    /// Its range; `None` if it must not be taken over.
     pub kept: Option<SpooledRange>,
     /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).
     pub is_enqueued: bool,
@@ -68,7 +67,7 @@ impl SpoolMetadata {
         bytes
     }
 
-    /// Reads those of the block of this range; `None` for what this program does not know.
+    /// Decodes the metadata of the block of this range; `None` for an unknown version or damaged bytes.
     pub fn decode(bytes: &[u8], range: OffsetRange) -> Option<(Self, MessageRows)> {
         let ([version, is_derivable], rest) = bytes.split_first_chunk()?;
         let is_enqueued = match *version {

@@ -1,25 +1,25 @@
-//! `sluice-gateway audit`: compares a range of Kafka with the table, span by span. Nothing is changed, and no group is joined.
+//! `sluice-gateway audit`: compares a range of Kafka with the table, span by span. Changes nothing, and joins no group.
 //!
 //! ```text
 //!  Kafka (range) -> encode, walk -> chunk of 250,000 spans -> their keys to ClickHouse -> rows of each key -> verdict
-//!        `------ once more, only when keys are in question: how often are they in all of the range? -----^
+//!        `------ again, only if keys are in question: how often are they in the whole range? -----------^
 //! ```
 //!
-//! A span's key is its trace id, its span id and its row's timestamp. A key that is in Kafka k times must have k rows. What the
-//! group has not committed yet may have its rows or not.
+//! A span's key is its trace id, its span id and its row's timestamp. A key that is in Kafka k times must have k rows. Messages that the
+//! group has not committed yet may have rows or not.
 //!
-//! A span without a row is not missing where the table's TTL has deleted it, or where the audit cannot tell: [`absence`].
+//! A span without a row is not missing if the table's TTL has deleted the row, or if the audit cannot tell: [`absence`].
 //!
-//! What it cannot know: rows that a person deleted look missing, and spans that a producer sent once inside of the audited range and
-//! once outside look doubled.
+//! Limitations: rows that a person deleted look missing. Spans that a producer sent once inside and once outside the audited range look
+//! doubled.
 //!
 //! Owner: one thread, which reads, asks and judges in turn. Memory: 64 MiB for the [`filter`], 24 MiB for a block, about 60 MB for a
-//! chunk and its question, librdkafka's fetch, and what is in question: 250 MB in all, whatever the range. It is more than a
-//! gateway's pod has to spare, so it runs in one of its own.
+//! chunk and its question, librdkafka's fetch, and the keys in question: 250 MB in all, for any range. That is more than a gateway's pod
+//! has to spare, so it runs in its own pod.
 //!
-//! Cost of a million spans of the load generator, measured on 21 November 2026 on two shared EPYC cores, ClickHouse 26.7, a table
-//! of those 1 million rows: 2.1 CPU-seconds of ClickHouse in four questions (`system.query_log`) of 90 to 115 MB each; 177 MB
-//! resident and 7.5 CPU-seconds here, in a build that is not optimised.
+//! Cost of a million spans of the load generator, measured on 21 November 2026 on two shared EPYC cores, ClickHouse 26.7, with a table of
+//! those 1 million rows: 2.1 CPU-seconds of ClickHouse in four questions (`system.query_log`) of 90 to 115 MB each; 177 MB resident and
+//! 7.5 CPU-seconds here, in a build without optimisation.
 
 mod absence;
 mod chunk;
@@ -53,30 +53,30 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// How long brokers are waited for: a message for longer than a partition takes to get another leader.
+/// How long to wait for brokers; for a message, longer than the election of a partition's leader.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_mins(1) };
 use tokio::runtime::Runtime;
 
-/// What is to be audited.
+/// The range to audit.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// One of the config's topics; all of them when there is none.
+    /// One of the config's topics; `None` for all of them.
     pub topic: Option<String>,
-    /// Partitions; all of them when there is none.
+    /// Partitions; all of them if empty.
     pub partitions: Vec<i32>,
-    /// The first message; the oldest that Kafka has when there is none.
+    /// The first message; `None` for the oldest in Kafka.
     pub since: Option<Moment>,
-    /// The first message that is not audited; the end, as it is now, when there is none.
+    /// The first message that is not audited; `None` for the current end.
     pub until: Option<Moment>,
-    /// Spans to list, of each kind.
+    /// Maximum number of spans to list, of each kind.
     pub limit: usize,
 }
 
 /// Why an audit has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The topic is not the pipeline's.
-    #[error("--topic: {topic} is none of source.kafka.topics")]
+    /// The topic is not in the config.
+    #[error("--topic: {topic} is not in source.kafka.topics")]
     ForeignTopic {
         /// The topic.
         topic: String,
@@ -91,19 +91,19 @@ pub enum Error {
         /// How many it has.
         count: usize,
     },
-    /// There are too many letters to keep in mind.
+    /// There are too many letters to remember.
     #[error("the dead-letter topic {topic} holds more than {} letters", letters::LETTERS_MAX)]
     Letters {
         /// The dead-letter topic.
         topic: String,
     },
-    /// No runtime.
+    /// The runtime cannot be started.
     #[error("cannot start the I/O runtime: {0}")]
     Runtime(std::io::Error),
-    /// Kafka.
+    /// Kafka cannot be read.
     #[error(transparent)]
     Kafka(#[from] ReadError),
-    /// The table.
+    /// The table cannot be read.
     #[error(transparent)]
     Sink(sink::Error),
     /// Counting rows.
@@ -112,7 +112,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the command line is wrong, rather than a server away.
+    /// Whether the command line is wrong, as opposed to a server that is away.
     pub fn is_of_usage(&self) -> bool {
         match self {
             Self::ForeignTopic { .. } | Self::UnknownPartition { .. } => true,
@@ -123,7 +123,7 @@ impl Error {
     }
 }
 
-/// Audits. `tell` hears of progress now and then.
+/// Runs an audit. Calls `tell` with the progress periodically.
 pub fn audit(
     checked: &CheckedConfig,
     request: &Request,
@@ -163,7 +163,7 @@ pub fn audit(
     Ok(auditor.finish(config.source.kafka.consumer_group.clone(), sink.table_name()))
 }
 
-/// Why rows of the table may not be seen, as all shards say.
+/// Why the audit may not see rows of the table, from all shards.
 async fn absence_in(shards: &[sink::Sink]) -> Result<Absence, sink::Error> {
     let (mut ttls, mut hides_rows) = (Vec::with_capacity(shards.len()), false);
     for shard in shards {
@@ -213,7 +213,7 @@ fn parts_of(
     }
     let is_wanted = |partition: &i32| request.partitions.is_empty() || request.partitions.contains(partition);
     let wanted: Vec<i32> = all.into_iter().filter(is_wanted).collect();
-    // Before anything is read: what is committed by now is in the table by now.
+    // Before anything is read: everything that is committed now is already in the table.
     let committed = reader.committed(topic, &wanted)?;
     let letters = Rc::new(Letters::read(reader, topic, dead_letters)?);
     let now = now_millis();
@@ -248,7 +248,7 @@ fn since_1970() -> Duration {
 
 struct Auditor<F> {
     runtime: Runtime,
-    /// Of each shard, one for each of its endpoints.
+    /// For each shard, one lookup for each of its endpoints.
     lookups: Vec<Vec<Lookup>>,
     spans: SpanReader,
     absence: Absence,
@@ -259,7 +259,7 @@ struct Auditor<F> {
 }
 
 impl<F: FnMut(&Progress)> Auditor<F> {
-    /// The first reading: every chunk is asked about and judged.
+    /// The first reading: asks about and judges every chunk.
     fn compare(&mut self, reader: &TopicReader, parts: &[Part]) -> Result<(), Error> {
         self.bell.begin("comparing");
         self.each_chunk(reader, parts, |auditor, chunk, at, range| {
@@ -272,16 +272,16 @@ impl<F: FnMut(&Progress)> Auditor<F> {
         })
     }
 
-    /// The second reading: keys in question are counted.
+    /// The second reading: counts keys in question.
     fn recount(&mut self, reader: &TopicReader, parts: &[Part]) -> Result<(), Error> {
-        self.bell.begin("counting what is in question");
+        self.bell.begin("counting spans that are missing or doubled");
         self.each_chunk(reader, parts, |auditor, chunk, at, _| {
             auditor.comparison.recount(chunk, at, parts[at].committed);
             Ok(())
         })
     }
 
-    /// Reads every partition and gives its chunks, each with its range, to `take`.
+    /// Reads every partition and passes its chunks, each with its range, to `take`.
     fn each_chunk(
         &mut self,
         reader: &TopicReader,
@@ -310,7 +310,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
         Ok(())
     }
 
-    /// Rows on all shards together: a span that is on two of them is doubled.
+    /// Rows on all shards together: a span with rows on two shards is doubled.
     fn count(&self, keys: &SpanKeys) -> Result<Vec<u64>, Error> {
         let mut sums: Option<Vec<u64>> = None;
         for replicas in &self.lookups {

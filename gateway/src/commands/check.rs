@@ -1,4 +1,4 @@
-//! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
+//! `sluice-gateway check`: finds problems before any message is read; changes nothing.
 
 use crate::{
     app::queue_volume::AFTER_ENQUEUE,
@@ -20,17 +20,17 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
-    /// The memory limit, divided: name and bytes.
+    /// The parts of the memory limit: name and bytes.
     pub memory_budget: Vec<Part>,
-    /// What is there.
+    /// What is in order.
     pub found: Vec<String>,
-    /// What may come to stand in the way.
+    /// What may become a problem.
     pub warnings: Vec<String>,
-    /// What stands in the way.
+    /// What prevents the gateway from working.
     pub problems: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
     findings
 }
 
-/// The config's topics with the number of their partitions; those that are not there are not among them.
+/// The config's topics with their numbers of partitions; topics that do not exist are left out.
 async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, usize)> {
     let mut there = Vec::new();
     let topics = match ask(kafka).await {
@@ -79,7 +79,7 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, us
     for topic in topics {
         let Some(count) = topic.partitions else {
             findings.problems.push(format!(
-                "source.kafka.topics: the topic {} does not exist; create it, or name another",
+                "source.kafka.topics: the topic {} does not exist; create it, or name another one",
                 topic.topic
             ));
             continue;
@@ -93,17 +93,18 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, us
     there
 }
 
-/// The brokers' answer for the config's topics, or what stands in its way.
+/// The brokers' answer about the config's topics, or the problem.
 async fn ask(kafka: &Kafka) -> Result<Vec<TopicPartitions>, String> {
     let asking = kafka.clone();
     match tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await {
         Ok(Ok(topics)) => Ok(topics),
         Ok(Err(error)) => Err(format!("source.kafka.bootstrapServers: {error}")),
-        Err(error) => Err(format!("the question to Kafka was not finished: {error}")),
+        Err(error) => Err(format!("the request to Kafka did not finish: {error}")),
     }
 }
 
-/// Whether there are dead-letter topics, or would be. A gateway without bad messages needs none: what is missing is no problem yet.
+/// Checks whether dead-letter topics exist or can be created. A gateway without bad messages needs none, so a missing topic is no problem
+/// yet.
 async fn check_dead_letters(
     kafka: &Kafka,
     dead_letter: &DeadLetter,
@@ -114,12 +115,12 @@ async fn check_dead_letters(
         let topic = dead_letter.topic.clone().unwrap_or_else(|| default_topic(source));
         (topic, (*count).min(TOPIC_PARTITIONS_MAX))
     });
-    // One topic may be for all sources.
+    // One topic may serve all sources.
     for (topic, count) in names.collect::<BTreeMap<_, _>>() {
         let asking = Kafka { topics: vec![topic.clone()], ..kafka.clone() };
         let is_there = match ask(&asking).await {
             Ok(found) => found.iter().any(|found| found.partitions.is_some()),
-            // That the brokers do not answer was said of the sources.
+            // The problem that brokers do not answer is already reported for the sources.
             Err(problem) => return findings.warnings.push(problem),
         };
         if is_there {
@@ -128,22 +129,22 @@ async fn check_dead_letters(
         }
         match would_make(kafka, &topic, count, KAFKA_TIMEOUT).await {
             Ok(()) => findings.found.push(format!(
-                "dead-letter topic {topic} does not exist; a gateway makes it with its first letter"
+                "dead-letter topic {topic} does not exist; a gateway creates it for its first letter"
             )),
             Err(why) => findings.warnings.push(missing_letters(dead_letter.on_missing, &topic, &why)),
         }
     }
 }
 
-/// What it means that a dead-letter topic can neither be found nor made.
+/// The warning about a dead-letter topic that neither exists nor can be created.
 fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
     let consequence = match on_missing {
-        OnMissing::Stop => "stops its partition until the topic is there",
-        OnMissing::Skip => "is skipped, counted and in no dead-letter topic",
+        OnMissing::Stop => "stops its partition until the topic exists",
+        OnMissing::Skip => "is skipped and counted, but is in no dead-letter topic",
     };
     format!(
-        "delivery.deadLetter: the topic {topic} is not there, or may not be looked at, and making it would be refused ({why}); \
-         a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
+        "delivery.deadLetter: the topic {topic} does not exist, or the user may not describe it, and Kafka would refuse to create it \
+         ({why}); a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
     )
 }
 
@@ -185,7 +186,7 @@ fn may_create(management: SchemaManagement) -> bool {
     matches!(management, SchemaManagement::CreateIfMissing | SchemaManagement::Evolve)
 }
 
-/// What the table allows to be promised when it is busy.
+/// The delivery guarantee of the table under load.
 async fn promised(sink: &Sink) -> String {
     let answers = sink.deduplication().await;
     let errors: Vec<_> =
@@ -197,19 +198,19 @@ async fn promised(sink: &Sink) -> String {
     errors.iter().fold(text, |text, error| format!("{text}; {error}"))
 }
 
-/// What rows survive that the table has acknowledged.
+/// The failures that acknowledged rows survive.
 async fn durability(sink: &Sink) -> String {
     match sink.durability().await {
         Ok(Some(known)) => known.to_string(),
         Ok(None) => format!(
-            "{UNKNOWN}: the gateway's user may not read it, or the table's engine leaves it to other tables"
+            "{UNKNOWN}: the gateway's user may not read it, or the table's engine stores rows in other tables"
         ),
         Err(error) => format!("{UNKNOWN}: {error}"),
     }
 }
 
 impl Findings {
-    /// Nothing yet but how the memory is divided.
+    /// Findings with only the memory budget.
     fn of(budget: &Budget) -> Self {
         let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
@@ -221,7 +222,7 @@ impl fmt::Display for Findings {
         writeln!(f, "memory budget")?;
         let limit = self.memory_budget.iter().map(|part| part.bytes).sum();
         for Part { part, bytes } in self.memory_budget.iter().chain([&Part { part: "limit", bytes: limit }]) {
-            // Parts of a limit need not be whole KiB.
+            // The parts of a limit need not be whole KiB.
             writeln!(f, "  {part:<8} {bytes:>13} bytes")?;
         }
         for line in &self.found {

@@ -1,7 +1,7 @@
-//! `sluice-gateway ddl`: the table's definition, printed, compared or applied.
+//! `sluice-gateway ddl`: prints, compares or applies the table's definition.
 //!
-//! What it prints is either for people or JSON; the last line of `apply` that something differs, or failed, is JSON in any case: the
-//! operator reads it from the end of the Job's pod.
+//! The output is text or JSON. If `apply` finds a difference or fails, its last line is always JSON: the operator reads it from the end of
+//! the Job's pod log.
 
 use crate::{
     exit_codes::{EXIT_AGAIN, EXIT_DIFFERS, EXIT_FINDINGS},
@@ -13,17 +13,17 @@ use crate::{
 use sluice_clickhouse::ddl::create_all;
 use sluice_gateway_config::ClickHouse;
 
-/// The word for a table that rows can be written to, and that differs otherwise: a reason of the condition `SchemaReady`.
+/// The reason for a table that accepts rows but differs otherwise: a reason of the condition `SchemaReady`.
 pub const DIFFERS: &str = "SchemaDiffers";
 
-/// The word for servers that did not answer while the others have a table that rows can be written to: a reason of the same condition.
-/// Whether the table is there on those is not known, so that this must not pass for a table that is as it must be.
+/// The reason for servers that did not answer while the tables of the others accept rows: a reason of the same condition. It is unknown
+/// whether those servers have the table, so this must not count as success.
 pub const NOT_REACHED: &str = "ServersNotReached";
 
-/// Characters of the last line's message. Chosen: what Kubernetes keeps of a pod's end is 2 KiB of its log.
+/// Characters of the last line's message. Chosen: Kubernetes keeps 2 KiB from the end of the pod's log.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
-/// What is to be written, and the exit code.
+/// The output and the exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
     /// For standard output.
@@ -40,27 +40,27 @@ impl Told {
     }
 }
 
-/// The statements that make everything, each ended by a semicolon; or as a list.
+/// The statements that create everything, each ended by a semicolon; or as a JSON list.
 pub fn print(config: &ClickHouse, json: bool) -> Result<Told, Error> {
     let statements = create_all(Sink::new(config)?.table_spec());
     let text = if json { to_json(&statements) } else { statements.join(";\n") + ";\n" };
     Ok(Told::plain(text))
 }
 
-/// What differs.
+/// Compares the table with the config.
 pub async fn diff(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -> Result<Told, Error> {
     let report = Sink::new(config)?.differences(&mut tell).await?;
     let code = if report.differences.is_empty() { 0 } else { EXIT_DIFFERS };
     Ok(Told { code, ..Told::plain(told(&report, json)) })
 }
 
-/// Makes what is missing, as far as `schema.management` allows, and compares the rest.
+/// Creates what is missing, as far as `schema.management` allows, and compares the rest.
 pub async fn apply(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -> Result<Told, Error> {
     let report = Sink::new(config)?.apply_telling(config.schema.management, &mut tell).await?;
     Ok(applied(&report, told(&report, json)))
 }
 
-/// How `apply` ends. What a person must change does not keep it from being run again for the servers that are missing.
+/// The result of `apply`. Differences that only a person may change do not prevent another run for servers that did not answer.
 fn applied(report: &Report, text: String) -> Told {
     let differs = report.messages().join("; ");
     let (reason, message, code) = match (&report.not_reached[..], &*differs) {
@@ -74,7 +74,7 @@ fn applied(report: &Report, text: String) -> Told {
     Told { text, last_line: Some(last_line(Some(reason), &message)), code }
 }
 
-/// Why a command ends, for the operator.
+/// The last line for the operator: why the command ends.
 pub fn last_line(reason: Option<&str>, message: &str) -> String {
     let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
     serde_json::json!({ "reason": reason, "message": message }).to_string()

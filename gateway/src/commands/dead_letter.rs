@@ -1,10 +1,9 @@
-//! `sluice-gateway dead-letter`: lists, shows and replays what was put into the dead-letter topic.
+//! `sluice-gateway dead-letter`: lists, shows and replays messages of the dead-letter topic.
 //!
-//! Place in the flow: run by a person, beside the gateways; joins no group and commits nothing. Letters are read from where the
-//! selection begins up to where the topic ended when the command began. Two letters of equal coordinates are one: they were
-//! doubled by a crash.
+//! Place in the flow: a person runs it beside the gateways. It joins no group and commits nothing. It reads letters from the start of the
+//! selection up to the end of the topic at the command's start. Two letters with equal coordinates count as one: a crash doubled them.
 //!
-//! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; one letter at a time is in memory beside.
+//! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; besides, one letter at a time is in memory.
 
 mod json_span;
 mod list;
@@ -26,48 +25,48 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How long brokers may take to answer, and the next letter to come.
+/// How long to wait for an answer of the brokers, and for the next letter.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 const PATIENCE: Patience = Patience { answer: ANSWER_TIMEOUT, message: ANSWER_TIMEOUT };
 
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Letters that are used in one run. Chosen: about 150 bytes each are kept, 150 MB, and it is more than anyone leaves lying. Beyond it nobody
-/// could tell which letters are there twice, and a replay would store rows twice.
+/// Maximum number of letters in one run. Chosen: about 150 bytes each, 150 MB, and more letters than people leave in the topic. Without the
+/// coordinates of all letters, duplicates could not be found, and a replay would store rows twice.
 pub const LETTERS_MAX: usize = 1_000_000;
 
-/// What is done with the letters.
+/// What to do with the letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// One line each.
+    /// Print one line each.
     List,
-    /// Everything that is known about each.
+    /// Print everything that is known about each.
     Show,
-    /// Produce their values to the topics that they came from.
+    /// Produce their values to their source topics.
     Replay {
-        /// Say what would be done, and do nothing.
+        /// Only print what would be done.
         dry_run: bool,
     },
 }
 
-/// Which letters.
+/// The selected letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The dead-letter topic; none for those of the config.
+    /// The dead-letter topic; `None` for those of the config.
     pub topic: Option<String>,
-    /// Only letters for messages of this partition of their source.
+    /// Only letters from this source partition.
     pub partition: Option<i32>,
-    /// Only letters for the message at this offset.
+    /// Only letters from this source offset.
     pub offset: Option<i64>,
     /// Only letters that were written within this time.
     pub since: Option<Duration>,
-    /// No more than so many letters.
+    /// At most this many letters.
     pub limit: Option<u64>,
 }
 
-/// Why the command did not do all of what it was asked for.
+/// Why the command did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A topic cannot be read.
@@ -76,21 +75,21 @@ pub enum Error {
     /// A message cannot be produced.
     #[error(transparent)]
     Replay(ReplayError),
-    /// What was found cannot be written.
+    /// The output cannot be written.
     #[error("cannot write what was found: {0}")]
     Write(io::Error),
-    /// There are more letters than are kept in mind.
+    /// There are more letters than the command can remember.
     #[error(
-        "stopped after {0} letters, all of which were told: there are more than can be kept in mind to tell which are there twice; \
-         go on with --partition, --offset or --since"
+        "stopped after {0} letters, all of which were listed: the command cannot remember more to find duplicates; continue with \
+         --partition, --offset or --since"
     )]
     TooMany(usize),
-    /// Letters were not replayed; each was named.
+    /// Some letters were not replayed; each was named.
     #[error("{0} of the letters were not replayed")]
     NotReplayed(u64),
 }
 
-/// A letter and where it is.
+/// A letter and its place.
 struct Found {
     message: OwnedMessage,
     head: Head,
@@ -102,7 +101,7 @@ impl Found {
         format!("{}/{}@{}", self.message.topic(), self.message.partition(), self.message.offset())
     }
 
-    /// Topic, partition, offset and row of what it is about.
+    /// Topic, partition, offset and row of its source.
     fn about(&self) -> String {
         let Coordinates { topic, partition, offset, row } = &self.head.coordinates;
         let row = row.map_or(String::new(), |row| format!(" row {row}"));
@@ -110,18 +109,18 @@ impl Found {
     }
 }
 
-/// What is done with each letter.
+/// An action on each letter.
 trait Use {
-    /// Uses it; writes to `out` what is to be said.
+    /// Handles a letter; writes the result to `out`.
     fn letter(&mut self, letter: &Found, out: &mut dyn Write) -> Result<(), Error>;
 
-    /// After the last one.
+    /// Called after the last letter.
     fn end(&mut self, _: &mut dyn Write) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Does what is asked for; results go to `out`, everything else to `progress`.
+/// Runs an action; results go to `out`, everything else to `progress`.
 pub fn run(
     config: &GatewayConfig,
     selection: &Selection,
@@ -147,9 +146,9 @@ pub fn run(
             break;
         }
         match reading.topic(kafka, &topic, letters, out) {
-            // A topic that nobody has asked for by name is made with the first letter.
+            // The first letter creates the topic; a missing one is an error only if the user named it.
             Err(Error::Read(ReadError::Missing { .. })) if selection.topic.is_none() => {
-                reading.say(&format!("there is no topic {topic}: no letter was ever put there"));
+                reading.say(&format!("there is no topic {topic}: no letter was ever written to it"));
             }
             read => read?,
         }
@@ -164,14 +163,14 @@ fn topics(config: &GatewayConfig, selection: &Selection) -> Vec<String> {
     selection.topic.clone().map(|topic| vec![topic]).or_else(of_config).unwrap_or_else(beside)
 }
 
-/// Which letters were used: one that a crash has doubled is used once.
+/// The letters seen so far, so that a letter that a crash has doubled is used once.
 struct Seen {
     letters: HashSet<Coordinates>,
     letters_max: usize,
 }
 
 impl Seen {
-    /// Whether a letter is seen for the first time; from then on it was seen.
+    /// Whether a letter is seen for the first time; records it.
     fn is_first(&mut self, coordinates: &Coordinates) -> Result<bool, Error> {
         if self.letters.contains(coordinates) {
             return Ok(false);
@@ -183,7 +182,7 @@ impl Seen {
     }
 }
 
-/// The letters of a selection, being read.
+/// Reads the letters of a selection.
 struct Reading<'a> {
     selection: &'a Selection,
     progress: &'a mut dyn Write,
@@ -220,7 +219,7 @@ impl<'a> Reading<'a> {
         letters: &mut dyn Use,
         out: &mut dyn Write,
     ) -> Result<(), Error> {
-        // Letters may be larger than what the source's batches are bounded to.
+        // Letters may be larger than the limit of the source's batches.
         let record_batch_bytes_max = kafka.record_batch_bytes_max.max(ByteSize::bytes(4 * LETTER_BYTES_MAX));
         let kafka = Kafka { record_batch_bytes_max, ..kafka.clone() };
         let reader = TopicReader::new(&kafka, "dead-letter", PATIENCE)?;
@@ -240,13 +239,13 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// What there is to read of each partition.
+    /// The offsets to read of each partition.
     fn ranges(&self, reader: &TopicReader, topic: &str) -> Result<BTreeMap<i32, OffsetRange>, Error> {
         let range = |partition| {
             let bounds = reader.bounds(topic, partition)?;
             let first = match self.selection.since.map(millis_before_now) {
                 None => bounds.first,
-                // Without a message as young as that there is none to read.
+                // Without a message that new, there is nothing to read.
                 Some(millis) => reader.offset_at(topic, partition, millis)?.unwrap_or(bounds.next),
             };
             Ok((partition, OffsetRange { first: first.max(bounds.first), next: bounds.next }))
@@ -274,7 +273,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The letter in a message, if it is one, is selected, and was not seen before.
+    /// The letter in a message, if the message is a letter, is selected, and was not seen before.
     fn choose(&mut self, message: OwnedMessage) -> Result<Option<Found>, Error> {
         let head = message.headers().map_or(Err(NotALetter::Unmarked), Head::read);
         let head = match head {
@@ -282,7 +281,7 @@ impl<'a> Reading<'a> {
             Err(why) => {
                 self.foreign += 1;
                 let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
-                self.say(&format!("{topic}/{partition}@{offset} is no letter: {why}"));
+                self.say(&format!("{topic}/{partition}@{offset} is not a letter: {why}"));
                 return Ok(None);
             }
         };
@@ -301,7 +300,7 @@ impl<'a> Reading<'a> {
 
     fn conclude(&mut self) {
         let Self { used, read, doubled, foreign, .. } = self;
-        let more = if *foreign > 0 { format!(", {foreign} that are no letters") } else { String::new() };
+        let more = if *foreign > 0 { format!(", {foreign} of them not letters") } else { String::new() };
         let text =
             format!("{used} letters; {read} messages read, {doubled} of them again the same letter{more}");
         self.say(&text);
@@ -309,7 +308,7 @@ impl<'a> Reading<'a> {
 
     fn say(&mut self, text: &str) {
         if writeln!(self.progress, "{text}").is_err() {
-            // There is nobody to tell.
+            // Standard error is closed; there is no other place to report to.
         }
     }
 }
@@ -319,7 +318,7 @@ fn millis_before_now(time: Duration) -> i64 {
     i64::try_from(now.saturating_sub(time).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How a format is called in the config.
+/// The name of a format in the config.
 fn format_name(format: Option<Format>) -> &'static str {
     match format {
         Some(Format::OtlpProto) => "OtlpProto",
@@ -342,6 +341,6 @@ mod tests {
         assert!(!seen.is_first(&at(7)).unwrap());
         let error = seen.is_first(&at(9)).unwrap_err();
         assert!(matches!(error, Error::TooMany(2)), "{error}");
-        assert!(error.to_string().ends_with("go on with --partition, --offset or --since"));
+        assert!(error.to_string().ends_with("continue with --partition, --offset or --since"));
     }
 }

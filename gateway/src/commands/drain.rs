@@ -1,24 +1,24 @@
 //! `sluice-gateway drain`: empties a queue volume whose gateway is gone.
 //!
-//! Place in the flow: run by the operator or a person beside the gateways, with the volume mounted where the config says. It joins no
-//! group and commits nothing. What becomes of each block follows from what Kafka says ([`crate::volume::only_copy`]); what must be inserted
-//! goes as a gateway's blocks do, under its own token, with the same retries, parts and dead letters.
+//! Place in the flow: the operator or a person runs it beside the gateways, with the volume mounted at the config's path. It joins no
+//! group and commits nothing. Kafka's answers decide what happens to each block ([`crate::volume::only_copy`]). Blocks are inserted like a
+//! gateway's, under their own tokens, with the same retries, parts and dead letters.
 //!
 //! ```text
-//!  claim, open --> ask Kafka --> drop what is in the table, or is read again --> insert the rest --> report
-//!                     |                                                            |
-//!                     `-- nobody answers: what is left, exit code 69 --------------'
+//!  claim, open --> ask Kafka --> drop blocks that are in the table or are read again --> insert the rest --> report
+//!                     |                                                                                    |
+//!                     `-- no answer: blocks are left, exit code 69 ----------------------------------------'
 //! ```
 //!
-//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token; what it has found to be an only copy
-//! is written down before it is inserted, and stays one.
+//! It may be killed at any moment, and run again. Inserted blocks are marked, and the server knows their tokens. A block that was found
+//! to be an only copy is recorded as such before it is inserted, and stays one.
 //!
-//! Rows may be doubled, and are counted then: those of blocks that were sent before and whose tokens the server may have forgotten; those
-//! of messages that are in the table or are read again although others of their block are not; and those of blocks that nobody has
-//! sent and whose end another owner need not know.
+//! Rows may be duplicated, and are counted then: those of blocks that were sent before and whose tokens the server may have forgotten;
+//! those of messages that are in the table or are read again although other messages of the block are not; and those of blocks that were
+//! never sent and whose end other owners may not know.
 //!
-//! Owner: the command's thread. Limits: [`Request::timeout`] without anything that gets on; memory as a gateway's with this config, without
-//! what it reads Kafka with and without its pool.
+//! Owner: the command's thread. Limits: [`Request::timeout`] without progress; the memory of a gateway with this config, without its Kafka
+//! consumer and its pool.
 
 mod inserts;
 mod report;
@@ -53,36 +53,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long brokers may take for an answer. Chosen: above an election of a coordinator.
+/// How long brokers may take to answer. Chosen: longer than the election of a coordinator.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
 
-/// How often it is said what is left.
+/// How often the remaining blocks are reported.
 const SAY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the volume may take to make everything durable at the end.
+/// How long the volume may take to sync at the end.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// The options of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// How long it goes on while nothing gets on.
+    /// How long it runs without progress.
     pub timeout: Duration,
-    /// Records that cannot be read and whose rows are nowhere else are given up.
+    /// Whether to give up records that cannot be read and are the only copy of their rows.
     pub give_up_damaged: bool,
 }
 
-/// How far it is.
+/// The progress of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// What it is doing.
+    /// The current action.
     pub action: &'a str,
-    /// What is left of what can be read.
+    /// The remaining readable blocks.
     pub left: Tally,
-    /// Records that cannot be read and are left.
+    /// The remaining records that cannot be read.
     pub damaged: usize,
 }
 
-/// Why a volume cannot be looked at.
+/// Why a volume cannot be drained.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be claimed.
@@ -92,17 +92,17 @@ pub enum Error {
     #[error(transparent)]
     Spool(#[from] spool::Error),
     /// A call on it failed.
-    #[error("the queue volume has failed, and what was done last is not certain: {0}")]
+    #[error("the queue volume has failed, and the last changes may not be on it: {0}")]
     Failed(Fatal),
-    /// It did not end in time.
-    #[error("the queue volume took longer than {} s to make everything durable", CLOSE_WAIT.as_secs())]
+    /// It did not close in time.
+    #[error("the queue volume did not sync within {} s", CLOSE_WAIT.as_secs())]
     Close,
     /// No runtime.
     #[error("cannot start the I/O runtime: {0}")]
     Runtime(std::io::Error),
 }
 
-/// Empties the volume of the config as far as it can be. `tell` hears of each step and, while it takes long, of what is left.
+/// Empties the volume of the config as far as possible. Calls `tell` with each step and, while it takes long, with what is left.
 pub fn drain(
     checked: &CheckedConfig,
     request: Request,
@@ -152,15 +152,15 @@ struct DrainRun<'a, F> {
     spool: Spool,
     metrics: Arc<Metrics>,
     account: RowAccount,
-    /// Where a failure of the volume is told.
+    /// Receives a failure of the volume.
     failed: Receiver<Fatal>,
-    /// When something got on last.
+    /// The time of the last progress.
     moved: Instant,
     said: Instant,
     report: Report,
 }
 
-/// Nobody has answered in time.
+/// No server has answered in time.
 struct Away(String);
 
 impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
@@ -173,7 +173,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         self.report.damaged = damaged(recovered);
         self.say("opened the queue volume");
         if self.spool.usage().blocks > self.report.found.blocks {
-            let text = "blocks that could be read a moment ago cannot any more; run it again".to_owned();
+            let text = "blocks became unreadable during this run; run it again".to_owned();
             self.report.problem = Some(Problem::ByHand(text));
         }
         if self.report.is_empty() {
@@ -195,22 +195,22 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         }
         if self.report.problem.is_none() && !self.report.is_empty() {
             let count = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
-            let text = format!("{count} records cannot be read, and are nowhere else");
+            let text = format!("{count} records cannot be read and may be the only copy of their rows");
             self.report.problem = Some(Problem::ByHand(text));
         }
         self.own_up();
         Ok(())
     }
 
-    /// Rows that are lost are no success, even where nothing is left and nothing else can be done: the next run would find an empty volume
-    /// and say that all is well. What was given up was lost by whoever asked for that.
+    /// Reports lost rows as a problem, even if nothing is left and nothing can be done: the next run would find an empty volume and report
+    /// success. Records that the user gave up do not count.
     fn own_up(&mut self) {
         let torn = self.report.damaged.iter().filter(|damaged| damaged.fate == Fate::Lost).count();
         if self.report.lost.rows == 0 && torn == 0 {
             return;
         }
         let lost = format!(
-            "{} could not be read any more and {torn} records were not written to their end, and they were nowhere else",
+            "{} could not be read any more and {torn} records were incomplete, and they were the only copy of their rows",
             self.report.lost
         );
         self.report.problem = Some(Problem::Lost(match &self.report.problem {
@@ -241,7 +241,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
     async fn again(&mut self, error: &str, tries: u32) -> Result<(), Away> {
         if self.moved.elapsed() >= self.request.timeout {
             let seconds = self.request.timeout.as_secs();
-            return Err(Away(format!("nothing got on for {seconds} s (--timeout): {error}")));
+            return Err(Away(format!("no progress for {seconds} s (--timeout): {error}")));
         }
         if self.said.elapsed() >= SAY_INTERVAL || tries == 1 {
             self.say(&format!("{error}; asking again"));
@@ -252,14 +252,14 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
 
     fn judge_damaged(&mut self, logs: &Logs) {
         let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
-        // In the order of what was found when it was opened.
+        // In the order in which they were found when the volume was opened.
         for (damaged, missing) in self.report.damaged.iter_mut().zip(self.spool.left().take_missing()) {
             let is_unknown = missing.is_enqueued(enqueues) && !self.request.give_up_damaged;
             damaged.fate = match (logs.whereabouts_of_missing(&missing, enqueues), missing.record) {
                 (Some(RowLocation::Settled), _) => Fate::Settled,
                 (Some(RowLocation::OnlyCopy(_)), None) => Fate::Lost,
                 (None, None) if is_unknown => Fate::Unknown,
-                // What was not written to its end was never committed for that: it is read again, whatever it was.
+                // An incomplete record was never the reason for a commit: its messages are read again, whatever it contained.
                 (Some(RowLocation::InKafka), _) | (None, None) => Fate::InKafka,
                 (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
                 (Some(RowLocation::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
@@ -271,7 +271,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         }
     }
 
-    /// Drops what is in the table or is read again, and gives what is left.
+    /// Drops blocks that are in the table or are read again, and returns the others.
     fn drop_others(&mut self, Judged { settled, in_kafka, only_copies }: Judged) -> Vec<OnlyCopyBlock> {
         let report = &mut self.report;
         for (blocks, dropped) in [(settled, &mut report.settled), (in_kafka, &mut report.in_kafka)] {
@@ -325,7 +325,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         Ok(())
     }
 
-    /// Waits until the table is seen to fit, or the time is over.
+    /// Waits until the table fits, or the time is over.
     async fn prepare(&mut self) -> Result<Inserts, Away> {
         for tries in 1.. {
             let clickhouse = &self.config.sink.clickhouse;
@@ -346,7 +346,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         made.map_err(|error| Away(error.to_string()))
     }
 
-    /// Waits until `sent` is in, and says so now and then. `false` when nothing got on for too long.
+    /// Waits until `sent` is stored, and reports periodically. `false` without progress for too long.
     async fn wait(&mut self, inserts: &mut Inserts, sent: Tally, unsent: Tally) -> Result<bool, Error> {
         self.moved = Instant::now();
         let is_over = loop {
@@ -371,7 +371,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         Ok(is_over)
     }
 
-    /// Takes down what became of what was to be inserted.
+    /// Counts the results of the inserts.
     fn count(&mut self, sent: Tally, unsent: Tally) {
         let metrics = &self.metrics;
         let in_flight = u64::try_from(metrics.blocks_in_flight.get()).unwrap_or(0);
@@ -382,7 +382,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
         let rows_left = self.account.in_flight();
         let lost_rows = metrics.spool.rows_lost.get();
         let blocks = metrics.blocks_inserted.get();
-        // A block that is ending now may be counted in two places; once all have ended none is.
+        // A block that is just ending may be counted in two places; once all have ended, none is.
         let rows = sent.rows.saturating_sub(rows_left).saturating_sub(lost_rows);
         let lost_blocks = sent.blocks.saturating_sub(in_flight).saturating_sub(blocks);
         report.inserted = Tally { blocks, rows };
@@ -402,18 +402,18 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
 fn problem(unsent: Tally, why: &Unsendable) -> Problem {
     match why {
         Unsendable::Unfit(_) => Problem::ByHand(format!(
-            "the table does not take {unsent}: {why}. Give it those columns, or name a table that has them in the config"
+            "the table does not accept {unsent}: {why}. Give it those columns, or name a table that has them in the config"
         )),
         Unsendable::Unknown(_) => {
-            Problem::Unavailable(format!("nobody says whether the table takes {unsent}: {why}"))
+            Problem::Unavailable(format!("no server says whether the table accepts {unsent}: {why}"))
         }
         Unsendable::Foreign => Problem::ByHand(format!(
-            "{unsent} cannot be sent: {why}. Let the version of sluice-gateway that wrote them empty the volume"
+            "{unsent} cannot be sent: {why}. Run `drain` of the sluice-gateway version that wrote them"
         )),
     }
 }
 
-/// The records that cannot be read, in the order of what was found. What becomes of them is not known yet.
+/// The records that cannot be read, in the order in which they were found. Their fate is not known yet.
 fn damaged(recovered: &Recovered) -> Vec<Damaged> {
     let found = Missing::found(recovered).map(|(file, reason, missing)| {
         let covers = missing.covers.as_ref();
@@ -430,7 +430,7 @@ fn damaged(recovered: &Recovered) -> Vec<Damaged> {
     found.collect()
 }
 
-/// Of which partitions a volume has blocks, or had.
+/// The partitions of a volume's blocks and unreadable records.
 fn partitions(left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
     let covers = Missing::found(recovered).filter_map(|(_, _, missing)| missing.covers);
     let of_missing = covers.map(|covers| partition_of(&covers));

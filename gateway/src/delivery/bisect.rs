@@ -1,10 +1,10 @@
-//! Which rows of a block does the server refuse?
+//! Finds the rows of a block that the server refuses.
 //!
-//! Job: given a block that was refused, say which of its rows to send next, take what became of them, and end with the rows that are
-//! refused one by one; all others are stored by then. Place in the flow: delivery asks after a refusal whose class is poison or split,
-//! and does what it is told. Owner: the task that delivers the block. Pure: the same outcomes give the same windows.
+//! Job: given a refused block, name the rows to send next, take the outcome, and end with the rows that are refused one by one. All other
+//! rows are stored by then. Place in the flow: delivery uses it after a refusal of class poison or split. Owner: the task that delivers the
+//! block. Pure: the same outcomes give the same windows.
 //!
-//! The block is taken apart level by level, each part into [`FAN_OUT`] ([`sluice_ranges::parts`]):
+//! The block is split level by level, each part into [`FAN_OUT`] ([`sluice_ranges::parts`]):
 //!
 //! ```text
 //! rows 0..16, of which 5 is bad:   noted: 0..16 is refused
@@ -16,21 +16,21 @@
 //!
 //! # Nothing is stored twice
 //!
-//! Each window has a token of its own, made from the block's and the rows. Windows of one level do not overlap, so
-//! that any of them may be sent again, by this process or by the next owner of the partition. **Once a level is [noted](Step::Note), in a
-//! plan that is stored, nothing of a level above is sent any more, and nothing of the level below is sent before.** Then it does
-//! not matter when the table is mended: what was refused before and is taken now was not sent in smaller parts. Whoever goes on
-//! later starts from what was noted, and sends all windows of that level: those that were stored are known by their tokens.
+//! Each window has its own token, made from the block's token and the row numbers. Windows of one level do not overlap, so each may be sent
+//! again, by this process or by the next owner of the partition. **Once a level is [noted](Step::Note) in a stored plan, nothing of a
+//! higher level is sent any more, and nothing of the next level is sent before that.** So it does not matter when the table is fixed: a
+//! window that was refused and is accepted now was not sent in smaller parts. A process that continues later starts from the noted level
+//! and sends all of its windows: the server knows the stored ones by their tokens.
 //!
-//! Rows that are dead-lettered are noted too: they are not sent again either.
+//! Dead-lettered rows are noted too, so they are not sent again either.
 //!
 //! # Limits
 //!
-//! [`TRIES_MAX`] windows and [`REFUSED_ROWS_MAX`] refused windows of a level; [`Quota`] bounds rows over time. Above them the table is what
-//! is wrong, not the rows, and dead-lettering would empty the topic into the wrong place: [`Step::Halt`].
+//! [`TRIES_MAX`] windows, and [`REFUSED_ROWS_MAX`] refused windows of a level; [`Quota`] limits rows over time. Above these limits the
+//! cause is the table, not the rows, and dead letters would move the whole topic to the dead-letter topic: [`Step::Halt`].
 //!
-//! Memory: the block itself, and [`block_rows::MEMORY_BYTES_MAX`] while a window's body is made, of which two frames stay until it is
-//! sent. One block of a process is bisected at a time, for which the budget has [a part](sluice_gateway_config::budget::PARTS_BYTES).
+//! Memory: the block itself, and [`block_rows::MEMORY_BYTES_MAX`] while a window's body is built; two of its frames stay until the window
+//! is sent. A process bisects one block at a time, for which the budget has [a part](sluice_gateway_config::budget::PARTS_BYTES).
 
 use bytes::Bytes;
 use sluice_clickhouse::{
@@ -49,16 +49,16 @@ use std::{
     time::Duration,
 };
 
-/// Windows of one block that are sent before someone is called, and again after each time. Chosen: 30 bad rows anywhere in 100,000 are
-/// found with it, and it makes at most three quarters as many parts, which a table stands at once.
+/// Windows of one block that are sent before someone must act, and again after each halt. Chosen: this finds 30 bad rows anywhere in
+/// 100,000, and makes at most three quarters as many parts, which a table can take at once.
 pub const TRIES_MAX: u32 = 1_024;
 
-/// Windows of one level whose rows may be refused. Chosen: a service that sends what a table does not take has more of them in a block;
-/// then its rows are no exception any more.
+/// Refused windows of one level. Chosen: a service whose rows the table does not accept has more of them in a block; its rows are then
+/// not an exception.
 pub const REFUSED_ROWS_MAX: usize = 64;
 
-/// Rows that may be dead-lettered in a minute, from all blocks of a table. Chosen: blocks of low traffic hold few rows each, so
-/// that the limit of a block alone would let all of them pass.
+/// Rows of all blocks of a table that may be dead-lettered in a minute. Chosen: blocks of low traffic have few rows each, so a limit per
+/// block alone would let all of them pass.
 pub const REFUSED_ROWS_A_MINUTE_MAX: u32 = 600;
 
 const _: () = assert!(
@@ -71,12 +71,12 @@ const _: () = assert!(
     "a block in parts takes more than the budget counts"
 );
 
-/// Rows to send.
+/// Rows to send under one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// Numbers of the rows in the block.
     pub rows: Range<u64>,
-    /// Their deduplication token. The block's token is not what it begins with: who looks for attempts of the block finds none of this.
+    /// Their deduplication token. It does not start with the block's token, so a search for attempts of the block finds none of these.
     pub token: String,
 }
 
@@ -85,14 +85,14 @@ pub struct Window {
 pub struct RefusedRow {
     /// Its number in the block.
     pub row: u64,
-    /// Why.
+    /// Why ClickHouse refuses it.
     pub refusal: Refusal,
 }
 
-/// What the server said.
+/// The server's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// What it finds fault with.
+    /// What the server refuses: rows, or their number.
     pub fault: Fault,
     /// Its exception code.
     pub code: Option<u32>,
@@ -100,60 +100,60 @@ pub struct Refusal {
     pub text: String,
 }
 
-/// What a refusal is about.
+/// The subject of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Rows, which are taken neither now nor later (poison).
+    /// Rows, which the server refuses at any time (poison).
     Rows,
-    /// That there are so many at once (split).
+    /// The size: too much at once (split).
     Size,
 }
 
-/// What became of a window.
+/// The outcome of sending a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Its rows are in the table.
     Stored,
-    /// The server does not take it.
+    /// The server refuses it.
     Refused(Refusal),
-    /// Nobody knows, or nothing was tried: the same window is next.
+    /// Unknown, or nothing was sent: the same window is next.
     Unknown,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Have this written into the plan, and say when it [is](Bisection::noted).
+    /// Write this into the plan, and call [`Bisection::noted`] once it is stored.
     Note(RefusedParts),
-    /// Send these rows, and say what became of them.
+    /// Send these rows, and pass the outcome to [`Bisection::take`].
     Send(Window),
-    /// All rows are stored, but for these.
+    /// All rows are stored, except these.
     Done(Vec<RefusedRow>),
-    /// Too much is refused: stop, say so, and [try again](Bisection::renew) after a while. Nothing is lost.
+    /// Too much is refused: stop, report it, and [try again](Bisection::renew) later. Nothing is lost.
     Halt(Excess),
 }
 
-/// What there is too much of.
+/// The limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// Of refused rows.
+    /// Refused rows of the block.
     #[error(
-        "rows in more than {REFUSED_ROWS_MAX} places of one block are refused: that is no matter of single rows; look at the table"
+        "ClickHouse refuses rows in more than {REFUSED_ROWS_MAX} places of one block: the cause is the table, not single rows"
     )]
     Rows,
-    /// Of tries.
+    /// Windows of the block.
     #[error(
-        "the refused rows of a block were not found with {TRIES_MAX} inserts: that is no matter of single rows; look at the table"
+        "{TRIES_MAX} inserts did not find the refused rows of a block: the cause is the table, not single rows"
     )]
     Tries,
-    /// Of places, for a plan.
+    /// Places for the plan.
     #[error(
-        "the server takes a block in so many places only in smaller parts that the plan cannot hold them; look at its limits"
+        "the server takes a block only in more parts than the plan can hold; increase the server's limits"
     )]
     Places,
-    /// Of rows of all blocks.
+    /// Refused rows of all blocks.
     #[error(
-        "more than {REFUSED_ROWS_A_MINUTE_MAX} rows a minute are refused: that is no matter of single rows; look at the table"
+        "ClickHouse refuses more than {REFUSED_ROWS_A_MINUTE_MAX} rows a minute: the cause is the table, not single rows"
     )]
     Quota,
 }
@@ -164,33 +164,33 @@ pub struct Bisection {
     token: String,
     check: u32,
     rows: u64,
-    /// Of the windows that are sent, and of those refused.
+    /// The level of the windows that are sent and of those refused.
     height: u8,
-    /// Numbers of windows that are not decided, the next one first.
+    /// Numbers of undecided windows, the next one first.
     pending: VecDeque<u64>,
-    /// Numbers of windows that were refused.
+    /// Numbers of refused windows.
     refused: BTreeMap<u64, Refusal>,
     /// Windows decided since the start or the last renewal.
     tries: u32,
     /// The last window that was tried again after a halt.
     renewed: Option<u64>,
-    /// Whether windows that were refused are tried again one by one.
+    /// Whether refused windows are tried again one by one.
     is_renewing: bool,
-    /// The refused rows are noted.
+    /// Whether the refused rows are noted.
     is_over: bool,
 }
 
 impl Bisection {
-    /// For a block of so many rows that was refused as a whole under `token`.
+    /// For a block with this number of rows that was refused as a whole under `token`.
     ///
     /// # Panics
-    /// When the block has no rows, which no server refuses.
+    /// If the block has no rows; no server refuses such a block.
     pub fn new(token: Token, rows: u64, refusal: Refusal) -> Self {
         let height = RefusedParts::height_of(rows);
         Self::at(token, rows, height, BTreeMap::from([(0, refusal)]))
     }
 
-    /// Goes on where another process was. None when what it noted is not of this block.
+    /// Continues where another process stopped. `None` if its notes are not of this block.
     pub fn resume(token: Token, rows: u64, parts: &RefusedParts) -> Option<Self> {
         if !parts.is_of(token.check(), rows) {
             return None;
@@ -221,7 +221,7 @@ impl Bisection {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn step(&self) -> Step {
         if let Some(number) = self.pending.front() {
             return if self.tries >= TRIES_MAX {
@@ -241,7 +241,7 @@ impl Bisection {
         }
     }
 
-    /// Takes down that what [`Bisection::step`] said is noted.
+    /// Records that the parts of the last [`Step::Note`] are stored.
     pub fn noted(&mut self) {
         let Some(height) = self.height.checked_sub(1) else {
             self.is_over = true;
@@ -254,10 +254,10 @@ impl Bisection {
         (self.renewed, self.is_renewing) = (None, false);
     }
 
-    /// Takes down what became of the window that [`Bisection::step`] named.
+    /// Records the outcome of the window of the last [`Step::Send`].
     ///
     /// # Panics
-    /// When there was none.
+    /// If there was none.
     pub fn take(&mut self, outcome: Outcome) {
         let refusal = match outcome {
             Outcome::Unknown => return,
@@ -270,13 +270,13 @@ impl Bisection {
             Some(refusal) => {
                 self.refused.insert(number, refusal);
             }
-            // The table was mended: another one may be taken now, too.
+            // The table was fixed: another refused window may be accepted now, too.
             None if self.is_renewing && self.pending.is_empty() => self.renew(),
             None => {}
         }
     }
 
-    /// Goes on after a halt: tries one of the refused windows again, each in its turn, as if none were tried before.
+    /// Continues after a halt: tries one of the refused windows again, in turn, with a new count of tries.
     pub fn renew(&mut self) {
         self.tries = 0;
         if !self.pending.is_empty() || self.excess().is_none() {
@@ -321,10 +321,10 @@ impl Bisection {
     }
 }
 
-/// The body of a window of a block: frames of its rows, of which those in the middle are the block's own.
+/// The body of a window: frames of its rows; those in the middle are the block's own frames.
 ///
 /// # Errors
-/// [`BlockError`] when the block does not hold such rows.
+/// [`BlockError`] if the block does not have these rows.
 pub fn body(
     shape: &RowShape,
     frames: &[Bytes],
@@ -334,17 +334,17 @@ pub fn body(
     block_rows::window(shape, frames, header, window.rows.clone()).map(InsertBody::new)
 }
 
-/// How many rows of a table may be dead-lettered over time. Pure: time is an argument.
+/// Limits how many rows of a table are dead-lettered over time. Pure: time is an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Quota {
-    /// Rows of late, each fading within a minute.
+    /// Recent rows; each fades within a minute.
     level: f64,
-    /// Time of the last look.
+    /// Time of the last call.
     at: Duration,
 }
 
 impl Quota {
-    /// Whether so many rows more may be dead-lettered; if so they are counted. `now` is the time since any fixed moment.
+    /// Whether this many more rows may be dead-lettered; if so, counts them. `now` is the time since any fixed moment.
     pub fn admits(&mut self, now: Duration, rows: usize) -> bool {
         let most = f64::from(REFUSED_ROWS_A_MINUTE_MAX);
         let faded = now.saturating_sub(self.at).as_secs_f64() * most / 60.0;

@@ -1,11 +1,11 @@
-//! Blocks that wait until they may be sent, and then for their turn.
+//! Blocks that wait for permission to be sent, and then for their turn.
 //!
-//! Place in the flow: delivery puts every block and every order of the poll thread in here, and takes out what is to be sent.
-//! Owner: the delivery task. Limits: every block holds chunks of the pool or a record on the queue volume, which bound them;
-//! releases that came before their block are bounded by the ranges in flight.
+//! Place in the flow: delivery adds every block and every order of the poll thread, and takes out the blocks to send. Owner: the delivery
+//! task. Limits: every block holds chunks of the pool or a record on the queue volume, which bound their number. Releases that arrive
+//! before their block are bounded by the ranges in flight.
 //!
-//! Blocks come out in the order in which they were released, of each partition at most [`BlockQueue::new`]'s number at a time: a block that
-//! is refused, and waits for someone to act, holds up blocks of its own partition at the most.
+//! Blocks come out in the order of their releases, at most [`BlockQueue::new`]'s number of each partition at a time. A refused block that
+//! waits for someone to act can thus delay only blocks of its own partition.
 
 use crate::{
     delivery::enqueue::{Enqueued, Enqueuing},
@@ -29,15 +29,15 @@ struct OfPartition {
     blocks: BTreeMap<i64, BlockWithFrames>,
     released: BTreeMap<i64, Release>,
     generations: BTreeMap<Generation, Arc<GenerationStatus>>,
-    /// Blocks that may be sent, with their place among all of them.
+    /// Blocks that may be sent, with their position among all of them.
     ready: VecDeque<(u64, Ready)>,
-    /// Blocks that were taken out to be sent, and are not done.
+    /// Blocks that were taken out to be sent and have not ended.
     sending: usize,
-    /// Where their bytes are, and of some that are done.
+    /// The frames of blocks taken out, including some that have ended.
     sent: Vec<Weak<BlockFrames>>,
 }
 
-/// What waits of a partition, for its sink and not for someone to act.
+/// What of a partition waits for ClickHouse, as opposed to waiting for someone to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     /// Blocks have no turn to be sent.
@@ -46,23 +46,23 @@ pub struct Waiting {
     pub on_volume: bool,
 }
 
-/// All blocks that wait.
+/// All waiting blocks.
 #[derive(Debug)]
 pub struct BlockQueue {
     partitions: BTreeMap<PartitionId, OfPartition>,
     /// Blocks of one partition that are being sent at a time.
     sending_max: usize,
-    /// Blocks that were released so far.
+    /// The number of releases so far.
     releases: u64,
 }
 
 impl BlockQueue {
-    /// Nothing waits. Of each partition `sending_max` blocks are sent at a time.
+    /// An empty queue that sends `sending_max` blocks of each partition at a time.
     pub fn new(sending_max: usize) -> Self {
         Self { partitions: BTreeMap::new(), sending_max, releases: 0 }
     }
 
-    /// Takes a block in. Gives back those to be given up: this one when its generation is over.
+    /// Adds a block. Returns the blocks to drop: this one if its generation is over.
     #[must_use]
     pub fn block(&mut self, sealed: BlockWithFrames) -> Vec<BlockWithFrames> {
         let of = self.partitions.entry(sealed.block.id.clone()).or_default();
@@ -77,7 +77,7 @@ impl BlockQueue {
         Vec::new()
     }
 
-    /// Takes an order. Gives back the blocks to be given up.
+    /// Applies an order. Returns the blocks to drop.
     #[must_use]
     pub fn order(&mut self, order: Order) -> Vec<BlockWithFrames> {
         match order {
@@ -95,13 +95,13 @@ impl BlockQueue {
                 }
                 Vec::new()
             }
-            // Delivery has the blocks.
+            // The delivery task handles this order.
             Order::TakeOver { .. } => Vec::new(),
             Order::Forget { id, generation, is_leaving } => self.forget(&id, generation, is_leaving),
         }
     }
 
-    /// The next block to send. [`Self::done`] must be said of it.
+    /// The next block to send. Call [`Self::done`] when it has ended.
     pub fn pop(&mut self) -> Option<Ready> {
         let may_send = |of: &&mut OfPartition| of.sending < self.sending_max && !of.ready.is_empty();
         let oldest = |of: &&mut OfPartition| of.ready.front().map(|(place, _)| *place);
@@ -113,20 +113,19 @@ impl BlockQueue {
         Some(ready)
     }
 
-    /// A block of this partition is not being sent any more.
+    /// Records that a block of this partition has ended.
     pub fn done(&mut self, id: &PartitionId) {
         if let Some(of) = self.partitions.get_mut(id) {
             of.sending = of.sending.saturating_sub(1);
         }
     }
 
-    /// Whether a block may be sent that is not.
+    /// Whether a block may be sent that is not being sent.
     pub fn has_ready(&self) -> bool {
         self.partitions.values().any(|of| !of.ready.is_empty())
     }
 
-    /// What waits for its sink, by partition. What an earlier run has left is not here, nor is a partition whose blocks all wait for
-    /// someone to act.
+    /// What waits for ClickHouse, by partition. Excludes blocks of an earlier run, and partitions whose blocks all wait for someone to act.
     pub fn waiting(&self) -> impl Iterator<Item = (&PartitionId, Waiting)> {
         let flows = |(_, of): &(&PartitionId, &OfPartition)| !of.is_halted();
         self.partitions
@@ -135,7 +134,7 @@ impl BlockQueue {
             .map(|(id, of)| (id, Waiting { for_turn: !of.ready.is_empty(), on_volume: of.has_on_volume() }))
     }
 
-    /// Blocks that may be sent and have become only copies on the volume since the last question.
+    /// Blocks that may be sent and have become only copies on the volume since the last call.
     pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
         let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
         let new =
@@ -143,7 +142,7 @@ impl BlockQueue {
         new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
     }
 
-    /// Blocks that wait.
+    /// The number of waiting blocks.
     pub fn len(&self) -> usize {
         self.partitions.values().map(|of| of.blocks.len() + of.ready.len()).sum()
     }
@@ -159,14 +158,14 @@ impl BlockQueue {
         let is_over = |sealed: &BlockWithFrames| sealed.block.generation <= generation;
         let mut dropped: Vec<BlockWithFrames> =
             of.blocks.extract_if(.., |_, sealed| is_over(sealed)).map(|(_, sealed)| sealed).collect();
-        // A generation's releases are given before the next one begins.
+        // All releases of a generation arrive before the next generation starts.
         of.released.clear();
         while let Some(entry) = of.generations.first_entry().filter(|entry| *entry.key() <= generation) {
             entry.remove().end(is_leaving);
         }
         let (over, ready): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| {
-                // The volume has the only copy of some: they are sent, whoever owns the partition.
+                // Only copies on the volume are sent regardless of who owns the partition.
                 is_over(&ready.sealed) && !ready.sealed.frames.is_only_copy()
             });
         of.ready = ready;
@@ -176,7 +175,7 @@ impl BlockQueue {
 }
 
 impl OfPartition {
-    /// Whether everything that is being sent of it waits for someone to act.
+    /// Whether all blocks of the partition that are being sent wait for someone to act.
     fn is_halted(&self) -> bool {
         let halted: usize = self.generations.values().map(|generation| generation.halted()).sum();
         halted > 0 && halted >= self.sending
@@ -188,7 +187,7 @@ impl OfPartition {
             || self.sent.iter().filter_map(Weak::upgrade).any(|frames| frames.is_on_volume())
     }
 
-    /// The block of a range may be sent now; it may be still on its way here.
+    /// Records that the block of a range may be sent. The block may not have arrived yet.
     fn release(&mut self, release: Release, releases: &mut u64) {
         let Some(sealed) = self.blocks.remove(&release.range.first) else {
             self.released.insert(release.range.first, release);

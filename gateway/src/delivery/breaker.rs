@@ -1,49 +1,49 @@
-//! How much may be sent to each server right now.
+//! Limits how many tries each server gets.
 //!
-//! Place in the flow: delivery asks [`Endpoints`] before each try for a server and a [`Pass`], and gives the pass back with what came
-//! of it. Pure: time and chance are arguments. One owner; behind a lock if tries are tasks of their own, since nothing here waits.
+//! Place in the flow: before each try, delivery asks [`Endpoints`] for a server and a [`Pass`], and returns the pass with the answer. Pure:
+//! time and randomness are arguments. One owner; behind a lock if tries are separate tasks, since nothing here waits.
 //!
 //! ```text
-//!            too much to do                    the wait is over, and what was in flight has come back
+//!            overloaded                        the wait is over, and all tries in flight have ended
 //!  CLOSED ------------------> OPEN(until) ---------------------------------------> RECOVERING(1, 2, 4, ..)
 //!    ^    all of them at once   ^                                                     |        |
-//!    |                          `-- too much to do, or no answer ---------------------'        |
-//!    `--------------------------------- as many answered as are allowed in all ----------------'
+//!    |                          `-- overloaded, or no answer -------------------------'        |
+//!    `--------------------------------- as many answers as the concurrency allows -------------'
 //! ```
 //!
-//! While it is open nothing is sent; then one try, and after it came back two, and so on: what waited must not come down on a
-//! server that has just recovered. Once a server answers again all of its concurrency is back after [`WAIT_MAX`], the end of the
-//! tries that were in flight, and one round of tries for each doubling.
+//! While it is open, nothing is sent. Then it allows one try, after its end two, and so on, so that the backlog does not overload a
+//! server that has just recovered. Once a server answers again, its full concurrency is back after [`WAIT_MAX`], the end of the tries in
+//! flight, and one round of tries for each doubling.
 //!
-//! That no connection comes about opens nothing: it costs the server nothing, and each block has a wait of its own. It is counted, so
-//! that another replica is tried first.
+//! A failed connection does not open it: it costs the server nothing, and each block has its own wait. It is counted, so that another replica
+//! is tried first.
 
 use crate::delivery::tries::{Failure, Replica};
 use sluice_clickhouse::outcome::{self, Class};
 use std::time::Duration;
 
-/// The wait after the first opening. Chosen: an insert takes tenths of a second, and a queue of them as long as this is drained.
+/// The wait after the first opening. Chosen: an insert takes tenths of a second, so a server works off its queue of inserts in this time.
 pub const WAIT_MIN: Duration = Duration::from_millis(500);
 
-/// The longest wait, with which a server is asked that has had too much to do for long. Chosen: merges that catch up, or a quota that
-/// ends, take minutes; ten seconds more do not matter, and rows are fresh again soon after.
+/// The longest wait between tries on a server that stays overloaded. Chosen: merges that catch up, or the end of a quota, take minutes; ten
+/// seconds more do not matter, and rows are fresh again soon after.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What came of a try, as far as the server's health goes.
+/// The outcome of a try, as far as it concerns the server's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It answered: stored, or refused for a reason that is not its load.
+    /// It answered: stored, or refused for a reason other than its load.
     Well,
-    /// It refused for what someone must mend: its table, rights, settings or disk. Another server may have what it lacks.
+    /// It refused because of its table, rights, settings or disk, which someone must fix. Another server may be better.
     Unfit,
-    /// It has too much to do.
+    /// It is overloaded.
     Overloaded,
-    /// It did not answer, or not to the end.
+    /// It did not answer, or not completely.
     None,
 }
 
 impl Answer {
-    /// Of a failure. A success is [`Answer::Well`].
+    /// The answer for a failure. A success is [`Answer::Well`].
     pub fn of(failure: Failure) -> Self {
         match failure {
             Failure { code, class } if outcome::is_pressure(code, class) => Self::Overloaded,
@@ -56,20 +56,20 @@ impl Answer {
     }
 }
 
-/// The right to one try. It must be given back.
+/// The right to one try. It must be returned.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a pass that is not given back is in flight for ever"]
+#[must_use = "a pass that is not returned stays in flight forever"]
 pub struct Pass {
-    /// Openings before it was given: an answer to a try from before the last one says nothing about what came after.
+    /// Number of openings when it was issued. An answer to a try from before the last opening says nothing about the time after it.
     openings: u64,
 }
 
-/// Until when there is no pass.
+/// How long no pass is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Until this moment.
     Until(Duration),
-    /// Until a pass comes back.
+    /// Until a pass is returned.
     Returned,
 }
 
@@ -80,24 +80,24 @@ enum Phase {
     Recovering { allowed: u32, well: u32 },
 }
 
-/// One server's.
+/// The breaker of one server.
 #[derive(Debug)]
 pub struct Breaker {
     concurrency_max: u32,
     phase: Phase,
     in_flight: u32,
-    /// Ever.
+    /// Openings since the start.
     openings: u64,
-    /// Since it was closed last.
+    /// Openings since it was last closed.
     openings_in_a_row: u32,
-    /// Tries without an answer since the last one with one.
+    /// Tries without an answer since the last answer.
     unanswered: u32,
     /// Whether its last answer was [`Answer::Unfit`].
     is_unfit: bool,
 }
 
 impl Breaker {
-    /// Closed, for `concurrency_max` tries at the same time, at least one.
+    /// Closed, for `concurrency_max` concurrent tries, at least one.
     pub fn new(concurrency_max: u32) -> Self {
         Self {
             concurrency_max: concurrency_max.max(1),
@@ -110,7 +110,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it holds tries back.
+    /// Whether it allows its full concurrency.
     pub fn is_closed(&self) -> bool {
         self.phase == Phase::Closed
     }
@@ -120,7 +120,7 @@ impl Breaker {
         self.in_flight
     }
 
-    /// A pass, if one may be sent now.
+    /// A pass, if a try is allowed now.
     ///
     /// # Errors
     /// [`Wait`]: when to ask again.
@@ -164,7 +164,7 @@ impl Breaker {
         }
     }
 
-    /// Takes a pass back of a try that was given up: nothing is known.
+    /// Takes back a pass whose try was cancelled: its outcome is unknown.
     #[expect(clippy::needless_pass_by_value, reason = "a pass is good for one try")]
     pub fn give_up(&mut self, pass: Pass) {
         let Pass { openings: _ } = pass;
@@ -191,27 +191,27 @@ impl Breaker {
     }
 }
 
-/// The wait after so many openings in a row: doubling from the least to the most, and of that between a half and the whole, so that
-/// gateways that were turned away together do not come back together.
+/// The wait after this many openings in a row. It doubles from the least to the most, and is a random value between half and all of that,
+/// so that gateways that were rejected together do not return together.
 fn wait(openings_in_a_row: u32, random: f64) -> Duration {
     let doublings = openings_in_a_row.saturating_sub(1).min(16);
     let doubled = WAIT_MIN.saturating_mul(2u32.pow(doublings));
     doubled.min(WAIT_MAX).mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0))
 }
 
-/// The servers of one shard, in the order of the config.
+/// The breakers of one shard's servers, in the order of the config.
 #[derive(Debug)]
 pub struct Endpoints(Vec<Breaker>);
 
 impl Endpoints {
-    /// `count` servers, at least one, for `concurrency_max` tries each at the same time.
+    /// `count` servers, at least one, each for `concurrency_max` concurrent tries.
     pub fn new(count: usize, concurrency_max: u32) -> Self {
         Self((0..count.max(1)).map(|_| Breaker::new(concurrency_max)).collect())
     }
 
-    /// A server for the next try, by its place in the config, and a pass for it: the first one that has answered last, did not refuse for
-    /// what someone must mend, and is not held back. After a try at `last`, that one alone for [`Replica::Same`], and only in the end for
-    /// [`Replica::Another`].
+    /// A server for the next try, as its position in the config, and a pass for it. Prefers the first server that answered its last try,
+    /// did not refuse for a cause that someone must fix, and is not held back. After a try at `last`: only that server for
+    /// [`Replica::Same`], and that server as the last choice for [`Replica::Another`].
     ///
     /// # Errors
     /// [`Wait`]: when to ask again.
@@ -242,12 +242,12 @@ impl Endpoints {
         self.0[endpoint].give_back(pass, answer, now, random);
     }
 
-    /// Takes a pass back of a try that was given up.
+    /// Takes back a pass whose try was cancelled.
     pub fn give_up(&mut self, endpoint: usize, pass: Pass) {
         self.0[endpoint].give_up(pass);
     }
 
-    /// How many servers are held back.
+    /// The number of servers that are held back.
     pub fn held_back(&self) -> usize {
         self.0.iter().filter(|breaker| !breaker.is_closed()).count()
     }

@@ -1,11 +1,11 @@
-//! Rows that ClickHouse dropped because it knows the token of their block.
+//! Counts rows that ClickHouse dropped because it knows the token of their block.
 //!
-//! A token makes a retry harmless. It also drops rows that a person wants back: who deletes rows with `DELETE` and resets the group's offsets
-//! gets none of them, while every INSERT is answered as if it had stored them. So the servers are asked how many rows of this process they
-//! dropped.
+//! A token makes a retry harmless. It also drops rows that a person wants back: after `DELETE` and a reset of the group's offsets,
+//! ClickHouse stores none of the rows, but answers every INSERT as if it had. So the gateway asks the servers how many rows of this
+//! process they dropped.
 //!
-//! Owner: a task of its own. Limits: one question at a time, each server every [`LOOK_INTERVAL`]. What a server drops in the last half
-//! minute of the process is not counted, nor what it drops while the user may not read `system.part_log`.
+//! Owner: its own task. Limits: one question at a time, to each server every [`LOOK_INTERVAL`]. Rows that a server drops in the last half
+//! minute of the process are not counted, nor those that it drops while the user may not read `system.part_log`.
 
 use crate::{
     delivery::query_ids::QueryIds, ground::metrics::Metrics, guarantee::LOOK_INTERVAL, table::sink::Sink,
@@ -16,23 +16,23 @@ use std::sync::Arc;
 pub struct Watch {
     servers: Vec<Server>,
     metrics: Arc<Metrics>,
-    /// What was said last of a server that does not tell.
+    /// The last logged error of a server that could not be asked.
     said: String,
 }
 
 /// One server of one shard.
 struct Server {
     sink: Sink,
-    /// Its place in the shard.
+    /// Its position in the shard.
     place: usize,
-    /// What the query ids of this process hold.
+    /// The part that all query ids of this process contain.
     query_ids: String,
-    /// Up to when it was asked, in seconds since 1970 by its clock.
+    /// The time up to which it was asked, in seconds since 1970 by its clock.
     until_seconds: Option<u32>,
 }
 
 impl Watch {
-    /// Nothing is asked yet.
+    /// For these shards; asks nothing yet.
     pub fn new(shards: &[Sink], consumer_group: &str, metrics: Arc<Metrics>) -> Self {
         let servers = shards.iter().enumerate().flat_map(|(shard, sink)| {
             let query_ids = QueryIds::of(consumer_group, sink.names(), shard).own();
@@ -46,7 +46,7 @@ impl Watch {
         Self { servers: servers.collect(), metrics, said: String::new() }
     }
 
-    /// Asks again and again.
+    /// Asks the servers periodically.
     pub async fn run(mut self) {
         loop {
             self.look().await;
@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Asks every server once, and counts.
+    /// Asks every server once and counts the rows.
     pub async fn look(&mut self) {
         let mut rows = 0;
         for server in &mut self.servers {
@@ -67,7 +67,7 @@ impl Watch {
                 Err(error) => {
                     let error = error.to_string();
                     if error != self.said {
-                        tracing::info!(%error, "rows that ClickHouse drops by their token are not counted");
+                        tracing::info!(%error, "the gateway cannot count rows that ClickHouse drops as duplicates");
                         self.said = error;
                     }
                 }
@@ -77,8 +77,8 @@ impl Watch {
         if rows > 0 {
             tracing::info!(
                 rows,
-                "ClickHouse dropped rows because it knows the tokens of their blocks: it stored them before. If they were deleted since, \
-                 they are not stored again; to have them stored: gateway/DELIVERY.md, \"To store rows again\""
+                "ClickHouse dropped rows whose block tokens it knows: it has stored them before. Rows that were deleted since are not \
+                 stored again; how to store them: gateway/DELIVERY.md, \"To store rows again\""
             );
         }
     }

@@ -1,15 +1,15 @@
-//! Blocks that go as columns: `sink.clickhouse.insert.format: Native`.
+//! Blocks that are sent as columns: `sink.clickhouse.insert.format: Native`.
 //!
-//! Job: turn a block's rows into columns right before they are sent, off the I/O threads. Place in the flow: a shipment asks for it per try;
-//! what is kept in memory, on the queue volume and for parts stays rows. Owner: all shipments of the process share it.
+//! Job: transposes a block's rows into columns just before a try, off the I/O threads. Place in the flow: a shipment asks for it at each
+//! try. Memory, the queue volume and parts always hold rows. Owner: shared by all shipments of the process.
 //!
-//! A block that cannot be turned goes as rows, under the same token: ClickHouse takes either for the same block
-//! ([`sluice_clickhouse::native`]). So does what comes from the queue volume, which leaves without being decoded.
+//! A block that cannot be transposed is sent as rows under the same token: ClickHouse accepts either as the same block
+//! ([`sluice_clickhouse::native`]). Blocks on the queue volume are also sent as rows, because they are not decoded.
 //!
-//! Limits: one block is turned at a time, in [`NATIVE_TURN_BYTES`] of memory; its frames are at most [`NATIVE_FRAMES_BYTES`].
+//! Limits: one block is transposed at a time, in [`NATIVE_TURN_BYTES`] of memory; its frames are at most [`NATIVE_FRAMES_BYTES`].
 //!
-//! **Cost**: a frame's rows are decompressed, read value by value, and columns compressed; 1.3 µs of CPU a `rich` span (`cargo throughput --format
-//! native`, 23 November 2026), so that one gateway turns 0.75 million a second at the most.
+//! **Cost**: decompressing a frame's rows, reading each value and compressing columns takes 1.3 µs of CPU per `rich` span (`cargo
+//! throughput --format native`, 23 November 2026), so one gateway transposes at most 0.75 million spans a second.
 
 use crate::ground::metrics::Metrics;
 use sluice_clickhouse::{
@@ -30,7 +30,7 @@ const _: () = assert!(
     "a block as columns needs more than the budget counts"
 );
 
-/// Turns blocks into columns.
+/// Transposes blocks into columns.
 #[derive(Clone)]
 pub struct Native {
     shape: Arc<NativeShape>,
@@ -39,7 +39,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// For rows of these columns, if the config asks for it and they can be turned.
+    /// For rows of these columns; `None` unless the config asks for it and the columns support it.
     pub fn of(format: InsertFormat, columns: &TableColumns, metrics: &Arc<Metrics>) -> Option<Self> {
         if format == InsertFormat::RowBinary {
             return None;
@@ -53,14 +53,14 @@ impl Native {
             Err(column) => {
                 tracing::warn!(
                     column,
-                    "insert.format is Native, but this column's type is sent as rows only: all blocks go as rows"
+                    "insert.format is Native, but this column's type can only be sent as rows: all blocks are sent as rows"
                 );
                 None
             }
         }
     }
 
-    /// The block as columns. `None` when it goes as rows: it lies on the queue volume, or cannot be turned.
+    /// The block as columns. `None` if it is sent as rows: it is on the queue volume, or cannot be transposed.
     pub async fn body(&self, rows: &InsertBody) -> Option<InsertBody> {
         let chunks = rows.chunks()?.to_vec();
         let asked = Instant::now();
@@ -68,7 +68,7 @@ impl Native {
         let shape = self.shape.clone();
         let turned = tokio::task::spawn_blocking(move || {
             let turned = native::turned(&shape, &chunks);
-            // With the work, and not with whoever waits for it: that may be given up.
+            // Held by the work, not by the waiting shipment, which may be cancelled.
             drop(turn);
             turned
         });
@@ -77,11 +77,11 @@ impl Native {
         turned.map_err(|unfit| self.note(&unfit)).ok().map(InsertBody::native)
     }
 
-    /// One line for each reason, and a number.
+    /// Logs each reason once, and counts every block.
     fn note(&self, unfit: &Unfit) {
         let count = self.metrics.blocks_not_turned.with_label_values(&[unfit.word()]);
         if count.get() == 0 {
-            tracing::warn!(%unfit, "insert.format is Native, but a block goes as rows; the next of this reason are only counted");
+            tracing::warn!(%unfit, "insert.format is Native, but a block is sent as rows; more of this reason are counted, not logged");
         }
         count.inc();
     }

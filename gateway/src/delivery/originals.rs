@@ -1,9 +1,9 @@
-//! The messages of refused rows, read again from Kafka for their dead letters.
+//! Reads the messages of refused rows again from Kafka, for their dead letters.
 //!
-//! Place in the flow: a shipment asks for one after another. Owner: the thread `originals` has one client for all of them: each needs
-//! connections, their handshakes, and threads, which is more than the message is. [`Originals`] is cheap to clone and does not block.
+//! Place in the flow: shipments ask for one message at a time. Owner: the thread `originals` has one client for all of them, because the
+//! connections, handshakes and threads of a client cost more than a message. [`Originals`] is cheap to clone and does not block.
 //!
-//! Limits: one message at a time; a client that reads nothing is let go after [`IDLE_WAIT`], and so is one that has failed.
+//! Limits: one message at a time. The client is closed after [`IDLE_WAIT`] without a request, and after an error.
 
 use crate::ground::async_sender::AsyncSender;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
@@ -13,13 +13,13 @@ use sluice_ranges::PartitionId;
 use std::{thread, time::Duration};
 use tokio::sync::oneshot;
 
-/// Messages that are waited for. Chosen: one block goes in parts at a time; one whose generation is over may still be at it.
+/// Waiting requests. Chosen: one block is sent in parts at a time; one whose generation is over may still be waiting.
 const REQUESTS_MAX: usize = 1;
 
-/// How long a client is kept that reads nothing. Chosen: while rows are refused, blocks with some of them follow each other in seconds.
+/// How long an idle client is kept. Chosen: while rows are refused, blocks with refused rows follow each other within seconds.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long each question to Kafka about a message may take: as long as any other.
+/// How long each request to Kafka may take, the same as for all others.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
 
 type Fetched = Result<Option<OwnedMessage>, ReadError>;
@@ -33,12 +33,12 @@ struct Request {
     answer: oneshot::Sender<Fetched>,
 }
 
-/// The thread, as others see it.
+/// The handle of the thread.
 #[derive(Clone)]
 pub struct Originals(AsyncSender<Request>);
 
 impl Originals {
-    /// Starts the thread. Nothing is asked yet.
+    /// Starts the thread; it connects on the first request.
     pub fn start(kafka: &Kafka) -> std::io::Result<Self> {
         let kafka = kafka.clone();
         let open = move || {
@@ -58,13 +58,13 @@ impl Originals {
         Ok(Self(AsyncSender::new(requests)))
     }
 
-    /// The message at an offset; none when Kafka does not have it any more.
+    /// The message at an offset; `None` if Kafka no longer has it.
     pub async fn fetch(&self, id: PartitionId, offset: i64) -> Fetched {
         let (answer, fetched) = oneshot::channel();
         let is_asked = self.0.send(Request { id, offset, answer }).await.is_ok();
         match fetched.await {
             Ok(fetched) if is_asked => fetched,
-            // The thread has panicked, and the process ends.
+            // The thread has panicked, so the process ends.
             _ => std::future::pending().await,
         }
     }
@@ -77,7 +77,7 @@ fn run(requests: &Receiver<Request>, open: impl Fn() -> Result<Client, ReadError
             Ok(Request { id, offset, answer }) => {
                 let fetched = fetch(&mut client, &open, (&id, offset));
                 if answer.send(fetched).is_err() {
-                    // The generation is over: another owner asks.
+                    // The generation is over: another owner reads the message.
                 }
             }
             Err(RecvTimeoutError::Timeout) => client = None,
@@ -96,7 +96,7 @@ fn fetch(
         None => open()?,
     };
     let fetched = read(id, offset);
-    // After an error the next one has the secrets and addresses of then.
+    // After an error, the next client reads the secrets and addresses again.
     *client = Some(read).filter(|_| fetched.is_ok());
     fetched
 }
@@ -113,7 +113,7 @@ mod tests {
         PartitionId { topic: "spans".into(), partition: 0 }
     }
 
-    /// Clients that have no message, and fail at negative offsets; how many were opened, and a channel that says when one has gone.
+    /// Clients without messages that fail at negative offsets; the number of opened ones, and a channel that reports each closed one.
     fn counted(idle_wait: Duration) -> (Originals, Arc<AtomicUsize>, Receiver<()>) {
         let opened = Arc::new(AtomicUsize::new(0));
         let (gone, gone_in) = bounded::<()>(9);

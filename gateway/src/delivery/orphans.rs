@@ -1,23 +1,24 @@
-//! Blocks that an earlier run has left on the queue volume, or a partition that has gone, and that no partition of this process goes
-//! on with.
+//! Blocks on the queue volume that no partition of this process has taken over. An earlier run has left them, or a revoked partition.
 //!
-//! Place in the flow: delivery looks here now and then. Kafka is asked what is true of them ([`crate::volume::only_copy`]): what is
-//! in the table, or is read by its owner, is dropped; what Kafka no longer has is inserted under its old token, whoever owns the partition.
+//! Place in the flow: delivery calls [`Orphans::look`] periodically. Kafka is asked about the blocks ([`crate::volume::only_copy`]). Blocks
+//! whose rows are in the table, or whose messages the owner reads, are dropped. Blocks whose messages Kafka no longer has are inserted
+//! under their old token, regardless of who owns the partition.
 //!
 //! ```text
-//!  volume -- Leftovers --- taken over: goes on with its partition
-//!              |----- not taken over, or its partition does not come --> asked about --> dropped
-//!  delivery ---'      (its partition has gone: the same)                       `-------> inserted from here
+//!  volume -- Leftovers --- taken over: continues with its partition
+//!              |----- not taken over, or its partition does not come --> Kafka is asked --> dropped
+//!  delivery ---'      (its partition was revoked: the same)                    `-------> inserted from here
 //! ```
 //!
-//! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
-//! is not inserted stays on the volume when this process ends, and is found by the next one. What cannot be sent, above all because it was
-//! encoded for columns that the table no longer has, waits for someone, who is told, and holds nobody else up: also what turns out to be that
-//! while it is sent, which is given back, and comes here again by way of the volume. Shards have places of their own ([`Places`]). Kafka is
-//! not asked about it again, also not by the next run: what was found is written down on the volume ([`crate::volume::only_copy::judge`]).
+//! Owner: the delivery task; Kafka is asked on a blocking thread. Limits: one question at a time, repeated until it is answered. Blocks
+//! that are not inserted stay on the volume when this process ends, and the next one finds them. A block that cannot be sent, mostly
+//! because it was encoded for columns that the table no longer has, waits for someone to act; the log says so, and other blocks continue.
+//! If that turns out while a block is sent, the block is given back and comes here again from the volume. Each shard has its own places
+//! ([`Places`]). Kafka is not asked again about a block, not even by the next run: the volume records the result
+//! ([`crate::volume::only_copy::judge`]).
 //!
-//! Blocks of an earlier run wait for their partitions; which of them are only copies is found out at once all the same, since whoever owns
-//! a partition meanwhile may commit behind what Kafka no longer has.
+//! Blocks of an earlier run wait for their partitions. Kafka is asked at once which of them are only copies, because another owner of a
+//! partition may commit beyond messages that Kafka no longer has.
 
 mod unsent;
 
@@ -45,46 +46,47 @@ use std::{
 use tokio::sync::oneshot;
 use unsent::{Unsent, Waits};
 
-/// How long brokers may take for an answer. Chosen: above an election of a coordinator.
+/// How long brokers may take to answer. Chosen: longer than the election of a coordinator.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
 
-/// How long the volume may take to write down which blocks of a partition are only copies. Chosen: a slow disk is waited for, and asked again.
+/// How long the volume may take to record which blocks of a partition are only copies. Chosen: a slow disk gets this time, then the
+/// question is repeated.
 const JUDGE_WAIT: Duration = Duration::from_secs(10);
 
-/// What is asked about.
+/// What Kafka is asked about.
 #[derive(Default)]
 struct Question {
-    /// Partitions whose blocks wait for them.
+    /// Partitions whose blocks wait to be taken over.
     waiting: BTreeSet<PartitionId>,
     blocks: Vec<LeftBlock>,
     /// Records that cannot be read.
     missing: Vec<Missing>,
 }
 
-/// All of a question, when Kafka has not said anything, and why.
+/// A question that Kafka did not answer, and the error.
 type Unanswered = (Question, ReadError);
 
-/// What came of a look at blocks.
+/// The result of a look at blocks.
 struct Answer {
     sendable: Sendable,
-    /// What became of the question to Kafka; `None` when there was none.
+    /// The result of the question to Kafka; `None` when there was none.
     asked: Option<Result<(), Unanswered>>,
 }
 
-/// What is to be inserted.
+/// Blocks to insert.
 #[derive(Default)]
 struct Sendable {
-    /// At once.
+    /// Now.
     ready: Vec<Ready>,
     /// Not now.
     unsent: Vec<OnlyCopyBlock>,
-    /// What those wait for.
+    /// What the unsent blocks wait for.
     waits: Waits,
 }
 
-/// What they go by.
+/// Settings.
 pub struct Policy {
-    /// Whether the group is to be left: then no partition comes any more.
+    /// Whether the group is left: then no partition is assigned any more.
     pub drain: Drain,
     /// Whether offsets are committed once their rows are on the volume.
     pub enqueues: bool,
@@ -92,15 +94,15 @@ pub struct Policy {
     pub sending_max: usize,
 }
 
-/// The blocks.
+/// The blocks that no partition has taken over.
 pub struct Orphans {
     sender: OnlyCopySender,
     kafka: Kafka,
     policy: Policy,
-    /// To be asked about.
+    /// The next question to Kafka.
     question: Question,
     asking: Option<oneshot::Receiver<Answer>>,
-    /// Questions without an answer, one after another, and when the next one may be asked.
+    /// Number of unanswered questions in a row.
     unanswered: u32,
     again: Instant,
     places: Places<(Arc<Shard>, Ready)>,
@@ -108,7 +110,7 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Nothing was found yet.
+    /// Without blocks.
     pub fn new(sender: OnlyCopySender, kafka: Kafka, policy: Policy) -> Self {
         let sending_max = policy.sending_max;
         let question = Question { waiting: sender.spool.left().waiting(), ..Question::default() };
@@ -125,7 +127,7 @@ impl Orphans {
         }
     }
 
-    /// Asks, takes answers, and sends what may be sent.
+    /// Asks Kafka, takes answers, and sends what may be sent.
     pub fn look(&mut self, shards: &Shards) {
         let now = Instant::now();
         while let Some(End { is_given_up, .. }) = self.places.try_ended() {
@@ -142,7 +144,7 @@ impl Orphans {
         self.places.send(|(shard, ready)| Shipment::new(shard, ready).giving_back().run());
     }
 
-    /// Takes what no partition goes on with. Kafka is not asked about what the volume has in writing.
+    /// Takes over the orphaned blocks. Kafka is not asked about those with a recorded result.
     fn take_orphans(&mut self, now: Instant) {
         let left = self.sender.spool.left();
         for block in left.orphans(self.policy.drain.is_requested()) {
@@ -154,11 +156,11 @@ impl Orphans {
         self.question.missing.extend(left.take_missing());
     }
 
-    /// Asks Kafka, if its question is due, and looks at the table for what waits.
+    /// Asks Kafka if a question is due, and checks the table for the waiting blocks.
     fn ask(&mut self, is_question_due: bool) {
         let (answer, asking) = oneshot::channel();
         let question = if is_question_due { std::mem::take(&mut self.question) } else { Question::default() };
-        // All of them each time, so that an answer says how many there are.
+        // All of them each time, so that an answer has their total number.
         let unsent = self.unsent.take_all();
         let (sender, kafka, enqueues) = (self.sender.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
@@ -188,7 +190,10 @@ impl Orphans {
                 self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.again = Instant::now() + retry::wait(Pace::Slow, self.unanswered, 1.0);
-                tracing::warn!(%error, "Kafka does not say what is true of blocks that no partition goes on with; asking again");
+                tracing::warn!(
+                    %error,
+                    "Kafka did not answer about blocks on the queue volume that no partition has taken over; asking again"
+                );
             }
         }
     }
@@ -206,8 +211,8 @@ impl Question {
     }
 }
 
-/// Asks Kafka about blocks that nobody has asked about, if there are any, and gives what is to be inserted of them and of those that wait.
-/// Of these it is not asked: what was found of them stands.
+/// Asks Kafka about new blocks, if there are any, and returns what to insert of them and of the waiting blocks. The result for the waiting
+/// blocks is known and stays the same.
 async fn look_at(
     question: Question,
     mut blocks: Vec<OnlyCopyBlock>,
@@ -233,13 +238,13 @@ async fn look_at(
             settled,
             in_kafka,
             inserted,
-            "blocks that no partition goes on with are dropped, or nowhere else and inserted"
+            "blocks that no partition has taken over: dropped if their rows are in the table or Kafka has their messages, else inserted"
         );
     }
     Answer { sendable, asked }
 }
 
-/// Asks Kafka about blocks, and says what is true of them.
+/// Asks Kafka about blocks and decides what happens to them.
 async fn ask_kafka(
     question: Question,
     sender: &OnlyCopySender,
@@ -248,10 +253,10 @@ async fn ask_kafka(
     let (partitions, waiting) = (question.partitions(), question.waiting.clone());
     let spool = sender.spool.clone();
     let asked = tokio::task::spawn_blocking(move || {
-        // What brokers log as the client; quotas and alerts may go by it, so that it stays as it was.
+        // Brokers log this as the client id; quotas and alerts may use it, so it stays the same.
         let reader = TopicReader::new(&kafka, "strays", PATIENCE)?;
         let logs = Logs::ask(&reader, &kafka, &partitions)?;
-        // Whether a topic is gone for good is asked once no partition of it comes.
+        // Whether a topic is deleted for good is asked only once no partition of it is assigned.
         let there = waiting.iter().filter(|id| logs.log(id).bounds.is_some());
         let has_all = there.into_iter().all(|id| spool.judge(id, &logs, JUDGE_WAIT));
         Ok::<_, ReadError>((logs, has_all))
@@ -259,7 +264,9 @@ async fn ask_kafka(
     let logs = match asked.await {
         Ok(Ok((logs, has_all))) => {
             if !has_all {
-                tracing::warn!("the queue volume is slow to write down which of its blocks are only copies");
+                tracing::warn!(
+                    "the queue volume is slow: it has not recorded yet which of its blocks are the only copy of their rows"
+                );
             }
             logs
         }
@@ -273,7 +280,7 @@ async fn ask_kafka(
     Ok(judge(question.blocks, &logs, &sender.spool).await)
 }
 
-/// Makes ready what can be sent, as the table is now.
+/// Prepares the blocks that can be sent with the current table.
 async fn adopt(blocks: Vec<OnlyCopyBlock>, sender: &OnlyCopySender) -> Sendable {
     let (mut sendable, mut fits) = (Sendable::default(), Fits::default());
     for block in blocks {
@@ -288,7 +295,7 @@ async fn adopt(blocks: Vec<OnlyCopyBlock>, sender: &OnlyCopySender) -> Sendable 
     sendable
 }
 
-/// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
+/// Logs the result for a record that cannot be read, and counts lost rows. Its file is kept.
 fn judge_missing(
     missing: &Missing,
     (found, is_enqueued): (Option<RowLocation>, bool),
@@ -322,18 +329,20 @@ fn judge_missing(
                 first,
                 next,
                 rows,
-                "a record on the queue volume is damaged, and its rows are nowhere else: they are lost"
+                "a record on the queue volume is damaged and was the only copy of its rows: they are lost"
             );
         }
         None if is_enqueued => {
             sender.metrics.spool.unknown_lost.inc();
             tracing::error!(
-                "a record on the queue volume is damaged with its header: its rows may be nowhere else, and nobody can say which they are"
+                "a record on the queue volume is damaged, including its header: it may have been the only copy of its rows, which are \
+                 then lost"
             );
         }
-        // Its offsets were not committed before it was inserted: whoever owns its partition reads them, or misses them.
+        // Its offsets were not committed before its insert. So the partition's owner reads the messages, or counts them as lost.
         None => tracing::error!(
-            "a record on the queue volume is damaged with its header: nobody can say what it covers; it was not committed before it was inserted"
+            "a record on the queue volume is damaged, including its header, so its offsets are unknown; if its rows are not in the \
+             table, they were not committed"
         ),
     }
     if let Some(record) = missing.record {
@@ -357,7 +366,7 @@ mod tests {
     use sluice_ranges::OffsetRange;
     use std::sync::Arc;
 
-    /// What the blocks of these tests are encoded for, as a number. Nobody has written down which columns that is.
+    /// The number of the columns that the blocks of these tests are encoded for. The columns are not recorded.
     const COLUMNS: u64 = 9;
 
     fn orphans(spool: &Spool) -> Orphans {
@@ -366,7 +375,7 @@ mod tests {
         Orphans::new(sender(spool, COLUMNS), serde_json::from_value(kafka).unwrap(), policy)
     }
 
-    /// What inserts while rows are encoded for these columns. No server can be asked.
+    /// A sender whose rows are encoded for these columns. No server can be reached.
     fn sender(spool: &Spool, columns: u64) -> OnlyCopySender {
         OnlyCopySender {
             spool: spool.clone(),
@@ -377,12 +386,12 @@ mod tests {
         }
     }
 
-    /// What Kafka says of a log whose retention has left it the offsets from 40.
+    /// Kafka's answers about a log in which retention has left the offsets from 40.
     fn logs(block: &LeftBlock, committed: i64) -> Logs {
         Logs::of_one(block.partition(), OffsetRange { first: 40, next: 90 }, committed)
     }
 
-    /// All that is left, found while the group's offset was 20.
+    /// All blocks that are left, found while the group's committed offset was 20.
     pub(super) async fn only_copies(spool: &Spool) -> Vec<OnlyCopyBlock> {
         let blocks = spool.left().take_all();
         let logs = logs(&blocks[0], 20);

@@ -1,35 +1,35 @@
-//! Only copies that wait for their turn to be sent, and those that are sent, by shard.
+//! Only copies that wait to be sent, and those that are being sent, by shard.
 //!
-//! Place in the flow: a gateway's [orphans](crate::delivery::orphans) and `sluice-gateway drain` put in what no partition goes on with.
-//! Owner: the delivery task, or the command's. Limits: of each shard so many at a time as [`Places::new`] is told; those of a shard that is
-//! away keep their own places and nobody else's. What waits is on the volume, and has a header each here.
+//! Place in the flow: a gateway's [orphans](crate::delivery::orphans) and `sluice-gateway drain` add blocks that no partition has taken
+//! over. Owner: the delivery task, or the command. Limits: [`Places::new`] sets how many blocks of each shard are sent at a time. A shard
+//! that is away uses only its own places. Waiting blocks are on the volume and have one header each in memory.
 
 use super::shipment::End;
 use std::{collections::VecDeque, future::Future};
 use tokio::task::JoinSet;
 
-/// What waits and what is sent; a `T` is a block and where it goes.
+/// Waiting and sent blocks; a `T` is a block and its destination.
 pub struct Places<T> {
-    /// By the shard's place in the config.
+    /// By the shard's position in the config.
     of: Vec<OfShard<T>>,
-    /// Of a shard, at a time.
+    /// Blocks of a shard that are sent at a time.
     sending_max: usize,
     shipments: JoinSet<(usize, End)>,
 }
 
-/// Of one shard.
+/// The blocks of one shard.
 struct OfShard<T> {
     waiting: VecDeque<T>,
     sending: usize,
 }
 
 impl<T> Places<T> {
-    /// Nothing waits. Of each shard `sending_max` are sent at a time.
+    /// Empty. `sending_max` blocks of each shard are sent at a time.
     pub fn new(sending_max: usize) -> Self {
         Self { of: Vec::new(), sending_max, shipments: JoinSet::new() }
     }
 
-    /// Takes one in, of the shard with this place in the config.
+    /// Adds a block of the shard with this position in the config.
     pub fn add(&mut self, place: usize, waits: T) {
         if self.of.len() <= place {
             self.of.resize_with(place + 1, || OfShard { waiting: VecDeque::new(), sending: 0 });
@@ -37,7 +37,7 @@ impl<T> Places<T> {
         self.of[place].waiting.push_back(waits);
     }
 
-    /// Sends what may be sent.
+    /// Starts sending the blocks that have a place.
     pub fn send<F: Future<Output = End> + Send + 'static>(&mut self, ship: impl Fn(T) -> F) {
         for (place, of) in self.of.iter_mut().enumerate() {
             while of.sending < self.sending_max
@@ -50,13 +50,13 @@ impl<T> Places<T> {
         }
     }
 
-    /// How one has ended that nobody has heard of yet.
+    /// The result of a shipment that has ended, if there is one.
     pub fn try_ended(&mut self) -> Option<End> {
         let ended = self.shipments.try_join_next()?;
         Some(self.end(ended.expect("a panic ends the process")))
     }
 
-    /// Waits until the next one has ended. `None` when none is sent.
+    /// Waits until a shipment has ended. `None` when none is running.
     pub async fn ended(&mut self) -> Option<End> {
         let ended = self.shipments.join_next().await?;
         Some(self.end(ended.expect("a panic ends the process")))
@@ -75,7 +75,7 @@ mod tests {
 
     const SENDING_MAX: usize = 2;
 
-    /// A block of the shard with this place, as the partition's number; it never ends where the shard is away.
+    /// A block of the shard with this position, given as the partition's number; it never ends while the shard is away.
     async fn ship((place, is_away): (i32, bool)) -> End {
         if is_away {
             std::future::pending::<()>().await;

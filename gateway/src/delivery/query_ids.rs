@@ -1,17 +1,19 @@
-//! The `query_id` of each INSERT: by it the server's logs are asked what became of a block, so it must be no other pipeline's.
+//! The `query_id` of each INSERT. The server's logs are searched by it for a block's outcome, so it must differ from other pipelines' ids.
 //!
 //! ```text
 //! TOKEN          - SCOPE                                            - PROCESS           - ATTEMPT
-//! cluster, topic,  consumer group, database, table, shard: 16 hex    drawn anew: 8 hex    of this process, from 0
+//! cluster, topic,  consumer group, database, table, shard: 16 hex    random: 8 hex         of this process, from 0
 //! partition, range
 //! ```
 //!
-//! A token names what is read. Two pipelines that read one topic into two tables of one server have equal tokens, which harms neither:
-//! the server keeps tokens by table. Its query ids are one space for all tables. Before the scope was a part of them, the second of two
-//! INSERTs at the same time was refused as running already (216), and the first one's success was taken for its own: its rows were lost.
+//! A token names what is read. Two pipelines that read one topic into two tables of one server have equal tokens. That is harmless, because
+//! the server keeps tokens by table. But it has one space of query ids for all tables. Without the scope in the
+//! id, the server refused the second of two concurrent INSERTs as already running (216). The gateway took the first one's success for its
+//! own, and its rows were lost.
 //!
-//! Every gateway of a pipeline, and every attempt of it, has the same scope. By the process a gateway finds what became of its own INSERTs. Attempts of a version without scopes are not found any more: a
-//! block that such a gateway left in doubt counts as unknown and is sent again under its token. A table with a window drops it then if it is in.
+//! All gateways and attempts of a pipeline have the same scope. With the process part, a gateway finds its own INSERTs. Attempts of a
+//! version without scopes are not found any more: a block that such a gateway left in doubt counts as unknown and is sent again under its
+//! token. A table with a window drops it if it is already stored.
 
 use std::{
     fmt::Display,
@@ -21,7 +23,7 @@ use std::{
 
 use twox_hash::XxHash3_64;
 
-/// What the query ids of one shard of one pipeline have in common.
+/// The part of the query ids that is the same for one shard of one pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryIds {
     scope: u64,
@@ -35,11 +37,11 @@ static PROCESS: LazyLock<u32> = LazyLock::new(|| {
 });
 
 impl QueryIds {
-    /// Of the INSERTs that this consumer group makes into this table of the shard with this place in the config.
+    /// For the INSERTs of this consumer group into this table; `shard` is the shard's position in the config.
     pub fn of(consumer_group: &str, (database, table): (&str, &str), shard: usize) -> Self {
         let mut bytes = Vec::new();
         for text in [consumer_group, database, table] {
-            // The length first, so that no two lists of texts are the same bytes.
+            // Each text is preceded by its length, so that different lists of texts give different bytes.
             bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
@@ -47,7 +49,7 @@ impl QueryIds {
         Self { scope: XxHash3_64::oneshot(&bytes), process: *PROCESS }
     }
 
-    /// What the ids of all attempts under this token begin with, and no other query's.
+    /// The prefix of the ids of all attempts under this token, and of no other query.
     pub fn start(&self, token: impl Display) -> String {
         format!("{token}-{:016x}-", self.scope)
     }
@@ -57,7 +59,7 @@ impl QueryIds {
         format!("{token}-{:016x}-{:08x}-{attempt}", self.scope, self.process)
     }
 
-    /// What every id of this process holds, and no other query's.
+    /// The part that all ids of this process contain, and no other query's.
     pub fn own(&self) -> String {
         format!("-{:016x}-{:08x}-", self.scope, self.process)
     }
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_query_id_of_an_attempt_never_changes() {
-        // Another version of this program asks for what this one has sent.
+        // Another version of this program looks up what this one has sent.
         let ours = QueryIds::of("group", ("otel", "spans"), 0);
         assert_eq!(ours.start("token"), "token-42e754564567edad-");
         let id = QueryIds { process: 0xab, ..ours.clone() }.attempt("token", 3);

@@ -5,23 +5,23 @@ use std::time::Duration;
 /// The first wait.
 pub const WAIT_MIN: Duration = Duration::from_millis(200);
 
-/// The longest wait: what a sink that has come back is noticed after, at the latest.
+/// The longest wait: the longest time until a recovered server is noticed.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for someone to act are longer from the start: nothing changes by itself.
+/// The first wait when someone must act; longer, because nothing changes until then.
 const HALT_WAIT_MIN: Duration = Duration::from_secs(2);
 
-/// What a failed try asks for.
+/// How urgent the next try is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// Soon.
     Quick,
-    /// Not before someone has acted.
+    /// Not until someone may have acted.
     Slow,
 }
 
-/// The wait before try number `tries + 1`: doubling from the least to the most, and of that between a half and the
-/// whole, as `random` (0 to 1) says, so that gateways that failed together do not come back together.
+/// The wait before try number `tries + 1`. It doubles from the least to the most, and is a value between half and all of that, chosen by
+/// `random` (0 to 1), so that gateways that failed together do not return together.
 pub fn wait(pace: Pace, tries: u32, random: f64) -> Duration {
     let least = match pace {
         Pace::Quick => WAIT_MIN,

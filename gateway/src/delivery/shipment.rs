@@ -1,11 +1,12 @@
-//! One block on its way into the table: sends it, and does what its [`Tries`] say until it is in.
+//! One block on its way into the table: sends it, and follows its [`Tries`] until it is stored.
 //!
-//! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
-//! has one of its [`Shard`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
-//! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
+//! Place in the flow: delivery starts one per block whose range may be sent. Owner: its own task on the I/O runtime. A try holds one of its
+//! [`Shard`]'s permits and a pass of the server. A waiting block holds neither, so a refused block does not delay others. A block that the
+//! server does not accept whole is sent [in parts](in_parts).
 //!
-//! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's. One that is the
-//! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
+//! No error ends a shipment. It ends unsent only when its generation is over, because another owner then reads its messages. A block that
+//! is the [only copy](crate::volume::only_copy) of its rows continues even then: no other process has it, and the poll thread does not
+//! know it.
 
 mod doubt;
 mod ending;
@@ -47,7 +48,7 @@ use std::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Nothing was sent; what is next is looked at anew.
+/// Nothing was sent; decides anew at once.
 const AT_ONCE: Next = Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false };
 
 /// One block on its way.
@@ -61,23 +62,23 @@ pub struct Shipment {
     generation: Arc<GenerationStatus>,
     sending: Sending,
     last: Option<(usize, Replica)>,
-    /// Of the last try, for the next one: parts of a block do not wait behind all other blocks, each for itself.
+    /// The permit of the last try, kept for the next one, so that each part of a block does not wait behind all other blocks.
     permit: Option<OwnedSemaphorePermit>,
     is_in_parts: bool,
-    /// It cannot be turned into columns, or was refused as such.
+    /// Whether it cannot be transposed into columns, or was refused as columns.
     goes_as_rows: bool,
-    /// Where it was encoded for other columns than rows are now.
+    /// Set if it was encoded for other columns than new rows.
     encoded: Option<Encoded>,
     refused: Instant,
-    /// What the server said last.
+    /// The server's last answer.
     refusal: Option<(Option<u32>, String)>,
-    /// Its number among those in doubt.
+    /// Its number among the blocks in doubt.
     doubt: Option<u64>,
-    /// Once it waits for someone to act.
+    /// Set while it waits for someone to act.
     halting: Option<Halting>,
-    /// Rows of it that may be doubled once it is in.
+    /// Its rows that may be duplicates once it is stored.
     rows_elsewhere: u64,
-    /// What the table is found not to have its columns for is given up, rather than waited for.
+    /// Whether the shipment gives the block back, instead of waiting, if the table lacks its columns.
     gives_back: bool,
 }
 
@@ -85,30 +86,30 @@ pub struct Shipment {
 struct Sending {
     token: String,
     rows: u64,
-    /// Of a part; the block's own is loaded for each try.
+    /// The body of a part; the block's own body is loaded for each try.
     body: InsertBody,
     tries: Tries,
     attempts: u32,
-    /// When it might first be sent: then this process owned the partition.
+    /// When it was first allowed to be sent: this process owned the partition then.
     released: Duration,
 }
 
-/// What has become of it.
+/// The outcome of sending.
 enum Sent {
-    /// It is in.
+    /// It is stored.
     In,
-    /// The server does not take it, or not at once.
+    /// The server refuses it, or cannot take it at once.
     Refused(Refusal),
-    /// Someone must act; it is sent again after this time.
+    /// Someone must act; send it again after this time.
     Halted(Actor, Duration),
-    /// A part, whose turn others may have meanwhile, is sent again after this time.
+    /// A part to send again after this time; others may have its turn meanwhile.
     Again(Duration, Replica),
     /// Its generation is over.
     Over,
 }
 
 impl Shipment {
-    /// A block that may be sent.
+    /// For a block that may be sent.
     pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
         let Ready { sealed: BlockWithFrames { block, frames }, release, generation, columns, rows_elsewhere } =
             ready;
@@ -150,17 +151,16 @@ impl Shipment {
         }
     }
 
-    /// The same of an only copy that is given back to the volume once the table is found not to have its columns, where those are others than
-    /// rows have now.
+    /// For an only copy: gives it back to the volume if the table lacks its columns and these are not the columns of new rows.
     #[must_use]
     pub fn giving_back(self) -> Self {
         Self { gives_back: true, ..self }
     }
 
-    /// Tries until it is in, or its generation is over, or it is given back.
+    /// Sends the block until it is stored, its generation is over, or it is given back.
     pub async fn run(mut self) -> End {
         let id = self.block.id.clone();
-        // Not while no try would come of it: what was never sent need not be marked as if it were.
+        // Skipped while no try can succeed: a block that was never sent must not be marked as sent.
         if !self.shard.is_failing() {
             let prepared = self.frames.prepare(self.shard.spool(), self.shard.now_ms()).await;
             self.damage = prepared.err();
@@ -168,7 +168,7 @@ impl Shipment {
         End { id, is_given_up: self.deliver().await }
     }
 
-    /// Says whether it was given up.
+    /// Returns whether it was given up.
     async fn deliver(mut self) -> bool {
         let refusal = match self.gone_on_with() {
             Some(bisection) => Err(bisection),
@@ -192,7 +192,7 @@ impl Shipment {
             Some(rows) => self.settle(rows).await,
             None if self.damage.is_some() => {
                 self.frames.end(self.shard.spool(), Ended::Damaged);
-                // From here on it does not become one.
+                // After `end`, a block cannot become an only copy any more.
                 if self.frames.is_only_copy() {
                     self.lose();
                 } else {
@@ -208,11 +208,11 @@ impl Shipment {
         is_given_up
     }
 
-    /// Sends the block as it is until something else than waiting for someone has become of it.
+    /// Sends the whole block until there is an outcome other than waiting for someone to act.
     async fn send_whole(&mut self) -> Sent {
         loop {
             match self.send().await {
-                // Its record stays, and the table is looked at for its columns before it is sent again.
+                // Its record stays on the volume, and the table's columns are checked before it is sent again.
                 Sent::Halted(Actor::Table, _) if self.gives_back && self.encoded.is_some() => {
                     return Sent::Over;
                 }
@@ -222,7 +222,7 @@ impl Shipment {
         }
     }
 
-    /// Sends what there is to send until something has become of it.
+    /// Sends the block or part until there is an outcome.
     async fn send(&mut self) -> Sent {
         let mut next = None;
         while !self.is_over() {
@@ -278,14 +278,14 @@ impl Shipment {
         Sent::Over
     }
 
-    /// From now on it does not count as one that its sink is behind with: its rows alone are what keeps it. A table that is missing, or a
-    /// user without rights, keeps all blocks, and is a sink that is behind.
+    /// From now on it does not count as a block that ClickHouse is behind with, because only its own rows delay it. A missing table or
+    /// missing rights delay all blocks, and then ClickHouse counts as behind.
     fn counts_as_halted(&mut self) {
         let Self { halting, generation, .. } = self;
         halting.get_or_insert_with(|| Halting::of(generation));
     }
 
-    /// A single row cannot be split.
+    /// Replaces a split of a single row, which cannot be split.
     fn whole_or_row(&self, step: Next) -> Next {
         match step {
             Next::Split { may_double } if self.sending.rows == 1 => {
@@ -304,7 +304,7 @@ impl Shipment {
         Sent::Refused(Refusal { fault, code, text })
     }
 
-    /// Sends it once. `None` when it is in.
+    /// Sends it once. `None` when it is stored.
     async fn attempt(&mut self) -> Option<Next> {
         let shard = self.shard.clone();
         let (endpoint, pass, permit) = tokio::select! {
@@ -323,7 +323,7 @@ impl Shipment {
             return Some(AT_ONCE);
         }
         if self.is_unproved() {
-            // Another owner may have sent it since, unnoticed: this process may have stood still.
+            // This process may have been suspended, so that another owner has sent the block unnoticed.
             self.sending.tries.doubted(self.sending.released);
         }
         let at = self.at();
@@ -363,7 +363,7 @@ impl Shipment {
         }
     }
 
-    /// What the next try sends. `None` when it cannot be read.
+    /// The body of the next try. `None` if it cannot be read.
     async fn load(&mut self) -> Option<Loaded> {
         if self.is_in_parts {
             return Some(Loaded::part(self.sending.body.clone()));
@@ -372,18 +372,18 @@ impl Shipment {
         loaded.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
-    /// Which message each of its rows is of. `None` when it cannot be read.
+    /// The message of each of its rows. `None` if it cannot be read.
     async fn messages(&mut self) -> Option<MessageRows> {
         let messages = self.frames.messages(self.shard.spool(), self.shard.now_ms()).await;
         messages.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
-    /// Whether nothing more is sent of it.
+    /// Whether it is not to be sent any more.
     fn is_over(&self) -> bool {
         (self.generation.is_over() && !self.frames.is_only_copy()) || self.damage.is_some()
     }
 
-    /// Waits until another owner reads its messages.
+    /// Waits until its generation is over, so that another owner reads its messages.
     async fn over(&self) {
         self.generation.over().await;
         if self.frames.is_only_copy() {
@@ -391,7 +391,7 @@ impl Shipment {
         }
     }
 
-    /// Whether the partition may have had another owner since this might first be sent.
+    /// Whether the partition may have had another owner since this block was first allowed to be sent.
     fn is_unproved(&self) -> bool {
         if self.frames.is_only_copy() {
             return false;
@@ -419,8 +419,8 @@ impl Shipment {
         f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
     }
 
-    /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
-    /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
+    /// Waits before the next try. If no server could be reached, the next successful insert of any block ends the wait. After a refusal,
+    /// the full wait applies.
     async fn pause(&mut self, wait: Duration, replica: Replica) {
         self.permit = None;
         let soonest = wait.min(retry::WAIT_MIN);
@@ -441,7 +441,7 @@ impl Shipment {
 
     fn log_failure(&self, error: &InsertError) {
         self.shard.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
-        // What a block is refused for says nothing of others.
+        // A refusal of one block says nothing about others.
         let said = match error.class {
             Class::Poison | Class::Split => &self.shard.refusing,
             Class::RefreshSchema if self.encoded.is_some() => &self.shard.refusing,
@@ -459,15 +459,16 @@ impl Shipment {
 
 fn advice(class: Class) -> &'static str {
     match class {
-        Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
-        Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
-        Class::RefreshSchema => "the table may have changed; its columns are read again",
+        Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are retried more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
         Class::Poison => {
-            "the server refuses rows of this block; they are looked for and dead-lettered, those of others too, without a line for each"
+            "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \
+             counted, not logged"
         }
         Class::Split => {
-            "the server cannot take this block at once; it is sent in parts, and so are others, without a line for each"
+            "the server cannot take this block at once; it is sent in parts; more of them are counted, not logged"
         }
-        Class::Halt => "someone must act, as another line says",
+        Class::Halt => "someone must fix the cause, which another log line names",
     }
 }

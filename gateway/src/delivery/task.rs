@@ -1,13 +1,13 @@
-//! Sealed blocks into ClickHouse.
+//! The delivery task: sends sealed blocks to ClickHouse.
 //!
 //! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → queued here → [`Order::Send`] from the poll thread → insert →
-//! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime; each block that may be sent is a task of its own, of which
-//! `sink.clickhouse.insert.concurrency` send at a time. What is held or waits is bounded by the pool of chunks.
+//! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime. Each block that may be sent has its own task;
+//! `sink.clickhouse.insert.concurrency` of them send at a time. The pool of chunks bounds the blocks that are held.
 //!
-//! When memory runs short, blocks that wait go to the queue volume ([`crate::volume::spill`]), so that reading goes on while the sink is
+//! When memory runs short, waiting blocks go to the queue volume ([`crate::volume::spill`]), so that reading continues while ClickHouse is
 //! slow or away.
 //!
-//! A block is sent once its range may be; what happens to it then is a [`Shipment`].
+//! A block is sent once its range may be sent, by a [`Shipment`].
 
 use crate::{
     blocks::{batch::Behind, block::Block, buffers::Pool},
@@ -48,49 +48,49 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-/// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
-/// before the workers do.
+/// Sealed blocks in the channel from the workers. The pool of chunks is the real bound; this many small blocks may wait before the workers
+/// do.
 pub const BLOCKS_WAITING_MAX: usize = 256;
 
-/// Orders that wait for this task. The poll thread keeps what does not fit, at most one per range in flight.
+/// Orders in the channel to this task. The poll thread keeps what does not fit, at most one per range in flight.
 pub const ORDERS_WAITING_MAX: usize = 1_024;
 
-/// Blocks of one partition that are sent or wait for a next try, for each insert at the same time. Chosen: while some are sent the
-/// next ones are at hand; and a partition whose blocks are all refused has so many tasks, whatever is on the queue volume.
+/// Blocks of one partition that are sent or wait for a retry, per concurrent insert. Chosen: while some are sent, the next ones are
+/// ready. A partition whose blocks are all refused has only this many tasks, however many blocks are on the queue volume.
 pub(crate) const SENDING_PER_INSERT: usize = 2;
 
-/// How often it is looked whether memory runs short. Chosen: a worker fills a block in 50 ms, and so an eighth of the smallest pool in
-/// twice that.
+/// How often free memory is checked. Chosen: a worker fills a block in 50 ms, so it fills an eighth of the smallest pool in twice that
+/// time.
 const SPILL_LOOK: Duration = Duration::from_millis(25);
 
-/// How long blocks wait for a turn to be sent before the sink counts as behind. Chosen: inserts of a second are none of its faults.
+/// How long blocks wait for a turn to be sent before ClickHouse counts as behind. Chosen: inserts of a second are normal.
 const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
-/// What delivery to one shard is made of.
+/// Everything that delivery to one shard is created from.
 pub struct Delivery {
-    /// Where blocks go.
+    /// The statements and servers for inserts.
     pub targets: Targets,
-    /// Who looks at the table after a refusal.
+    /// Checks the table after a refusal.
     pub watch: TableWatch,
-    /// Who is asked what became of a block in doubt.
+    /// Looks up whether a block in doubt is stored.
     pub sink: Sink,
-    /// What may be relied on.
+    /// What deduplication can be relied on.
     pub standing: Arc<GuaranteeState>,
-    /// Inserts at the same time, to this shard.
+    /// Concurrent inserts into this shard.
     pub concurrency: u32,
-    /// Who is told that a block is in.
+    /// Reports to the poll thread.
     pub reports: AsyncSender<Report>,
-    /// Where rows go that ClickHouse refuses.
+    /// Sends dead letters.
     pub dead_letters: DeadLetters,
-    /// What becomes of them when the dead-letter topic takes none.
+    /// What to do with refused rows if Kafka refuses their dead letters.
     pub on_missing: OnMissing,
-    /// Where their messages are read again.
+    /// Reads messages again.
     pub originals: Originals,
-    /// How they are encoded, and how large they may be.
+    /// The format and maximum size of messages.
     pub kafka: Kafka,
-    /// Turns blocks into columns, where they are to go so.
+    /// Transposes blocks into columns, if they are sent as columns.
     pub native: Option<Native>,
-    /// How a row is told from the next one in a block.
+    /// How to find the rows in a block.
     pub shape: Arc<RowShape>,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
@@ -98,13 +98,13 @@ pub struct Delivery {
     pub spool: Option<Spool>,
 }
 
-/// What delivery to all shards has in common.
+/// What the deliveries of all shards share.
 pub struct Stores {
-    /// The memory that blocks are in.
+    /// The memory of blocks.
     pub pool: Arc<Pool>,
     /// The queue volume, if there is one.
     pub spool: Option<Spool>,
-    /// Where rows are accounted for that an earlier run has walked.
+    /// Counts rows that an earlier run has read.
     pub account: RowAccount,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
@@ -112,13 +112,12 @@ pub struct Stores {
     pub drain: Drain,
     /// When offsets may be committed.
     pub commit: Commit,
-    /// Where it is said of which shards blocks wait on the queue volume.
+    /// Records which shards have blocks on the queue volume.
     pub behind: Behind,
 }
 
-/// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
-/// health of its own: one that is away stops nothing but its own blocks. Dropping the future gives up what is in flight; it is read
-/// again.
+/// Delivers to these shards until no worker can send any more and every released block is stored. Each shard has its own inserts, retries
+/// and health: a shard that is away stops only its own blocks. Dropping the future drops what is in flight; it is read again.
 pub async fn run(
     deliveries: Vec<Delivery>,
     stores: Stores,
@@ -134,7 +133,7 @@ pub async fn run(
         tokio::select! {
             Some(block) = blocks.recv() => holding.block(block),
             Some(order) = orders.recv() => {
-                // What a worker sent before the poll thread gave the order is in the channel.
+                // Blocks that a worker sent before the poll thread's order are in the channel.
                 while let Ok(block) = blocks.try_recv() {
                     holding.block(block);
                 }
@@ -156,22 +155,22 @@ pub async fn run(
     }
 }
 
-/// What the delivery task holds.
+/// The state of the delivery task.
 struct Holding {
     shards: Shards,
     queue: BlockQueue,
     spill: Option<Spill>,
     orphans: Option<Orphans>,
-    /// With `delivery.commit: AfterEnqueue`.
+    /// Set with `delivery.commit: AfterEnqueue`.
     enqueue: Option<Enqueue>,
     shipments: JoinSet<End>,
-    /// Of the columns that blocks are encoded for.
+    /// The number of the columns that blocks are encoded for.
     columns: u64,
     spool: Option<Spool>,
     account: RowAccount,
-    /// Since when blocks wait that may be sent.
+    /// Since when blocks that may be sent have waited.
     behind_since: Option<Instant>,
-    /// Of which shards blocks wait on the queue volume.
+    /// Which shards have blocks on the queue volume.
     behind: Behind,
     metrics: Arc<Metrics>,
 }
@@ -243,7 +242,7 @@ impl Holding {
         self.shards.abandon(self.queue.order(order), is_leaving);
     }
 
-    /// Blocks of an earlier run go on as if this one had made them.
+    /// Takes over blocks of an earlier run, as if this one had sealed them.
     fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
         let Some(spool) = &self.spool else { return };
         for sealed in spool.left().take(id, (generation, ranges), &self.account, spool) {
@@ -266,7 +265,7 @@ impl Holding {
         if let Some(spill) = &mut self.spill {
             spill.look(|shard| self.shards.is_failing(shard), Instant::now());
         }
-        // Committed, blocks that the table has no columns for could not be read and encoded again.
+        // Once committed, blocks that the table has no columns for could not be read and encoded again.
         if let Some(enqueue) = &mut self.enqueue {
             enqueue.look(&mut self.queue, !self.shards.is_any_unfit());
         }
@@ -276,8 +275,8 @@ impl Holding {
         self.look_at_sink();
     }
 
-    /// Where the process leaves, whoever waits for it knows when nothing is left that only memory has. Everything that had come when
-    /// that was asked for so often is here.
+    /// During the shutdown, reports that no block is only in memory. `times_asked` counts the requests; every block that had arrived
+    /// before them is covered.
     fn tell_kept(&mut self, times_asked: Option<u64>) {
         if let (Some(spool), Some(spill), Some(times)) = (&self.spool, &mut self.spill, times_asked)
             && times > 0
@@ -287,7 +286,7 @@ impl Holding {
         }
     }
 
-    /// Memory and volume hide a slow sink from the workers, who read on: it is told here.
+    /// Measures whether ClickHouse is behind. The workers cannot see it, because memory and volume let them read on.
     fn look_at_sink(&mut self) {
         let mut on_volume = vec![false; self.shards.shards.len()];
         let mut waits = false;
@@ -321,7 +320,7 @@ impl Shards {
         Self { route: Route::new(shards.len()), shards }
     }
 
-    /// Where a block goes: where its range has always gone, if that shard is still there.
+    /// The shard of a block: the one that its range has always gone to, if that still exists.
     pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
         let then = Route::of_epoch(release.routing_epoch);
@@ -331,33 +330,33 @@ impl Shards {
         shard.clone()
     }
 
-    /// A block has come that no worker has sealed.
+    /// Counts a block that no worker of this process has sealed.
     pub fn count_in(&self) {
         self.shards[0].count_in();
     }
 
-    /// Where blocks go that are sent for the first time.
+    /// The route of blocks that are sent for the first time.
     pub fn route(&self) -> Route {
         self.route
     }
 
-    /// Where their tables are looked at.
+    /// The sinks that describe the tables.
     pub fn sinks(&self) -> Vec<Sink> {
         self.shards.iter().map(|shard| shard.sink().clone()).collect()
     }
 
-    /// Whether the table of any was seen not to fit the rows that are encoded now.
+    /// Whether the table of any shard was seen not to fit new rows.
     fn is_any_unfit(&self) -> bool {
         self.shards.iter().any(|shard| shard.is_unfit())
     }
 
-    /// Whether inserts into one of them fail.
+    /// Whether inserts into this shard fail.
     fn is_failing(&self, shard: usize) -> bool {
         self.shards[shard].is_failing()
     }
 
     fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
-        // Any of them: what is given up goes nowhere.
+        // Any shard will do: dropped blocks are sent nowhere.
         self.shards[0].abandon(blocks, is_leaving);
     }
 }

@@ -1,11 +1,11 @@
-//! The tries of one block: from what came of the last one to what is done next.
+//! The tries of one block: decides the next step from the outcome of the last one.
 //!
-//! Place in the flow: delivery has one [`Tries`] per block, asks it before each send and after each failure, does what it
-//! says, and tells it what it found out. Pure: no clock, no chance, no server; all of that comes in as [`At`].
+//! Place in the flow: delivery has one [`Tries`] per block. It asks before each send and after each failure, follows the answer, and passes
+//! back what it finds out. Pure: no clock, no randomness, no server; all of that comes in as [`At`].
 //!
 //! ```text
 //!            sending() ----------------- send ---------------- failed() --> SendAgain, Halt: wait, then sending()
-//!               |                                                  |------> Describe: look at the table, then described()
+//!               |                                                  |------> Describe: check the table, then described()
 //!               |--> Look: in doubt, and for how long tokens       |------> AskFate: before it is sent in parts, then told()
 //!               |    are remembered was not asked since,          |------> Bisect, Split: over; its parts have tries of their own
 //!               |    then looked()                                 `------> Settle: over; its rows are in the table
@@ -13,14 +13,15 @@
 //!                    server remembers tokens, then told(), or untold() while none answers
 //! ```
 //!
-//! What it keeps to:
-//! - A block that may be in the table is sent under its own token only, whole, and to a replica of the same shard, while the
-//!   server remembers the token. Later, and in parts, it is sent once its fate is known, or else `may_double` is said.
-//! - Rows are to blame only when the table was looked at after the server refused them, and is as they were encoded for.
-//! - Nothing is given up.
+//! Rules:
+//! - A block that may be in the table is sent only under its own token, whole, and to a replica of the same shard, while the server
+//!   remembers the token. After that, or in parts, it is sent once its fate is known; otherwise with `may_double`.
+//! - Rows count as the cause only if the table was described after the server refused them, and still has the columns that they were
+//!   encoded for.
+//! - No block is given up.
 //!
-//! Times are durations since a fixed point, 1970 say, by a clock that is never set back while the program runs: what a former
-//! owner wrote down about a range is on the same scale, give or take the clocks of two machines.
+//! Times are durations since a fixed point such as 1970, by a clock that is never set back while the program runs. The times that a former
+//! owner recorded about a range are on the same scale, apart from the difference between the clocks of two machines.
 
 use crate::{
     delivery::retry::{self, Pace},
@@ -33,38 +34,38 @@ use sluice_clickhouse::{
 };
 use std::time::Duration;
 
-/// Tries that a class is given that stands for an accident: the second one like it is none. Specified: a checksum that does not
-/// match is the network once, and our own defect twice.
+/// Tries for a class that is an accident once, and not when it repeats. Specified: a checksum mismatch is the network's fault once, and our
+/// own defect the second time.
 const RETRY_TRIES_MAX: u32 = 2;
 
-/// Tries that an answer is given that may depend on the rows (a defect of the server, or a view). Chosen: with their waits about
-/// 3 s, so that what passes by itself has passed.
+/// Tries for an answer that may depend on the rows (a defect of the server, or a view). Chosen: with their waits about 3 s, so that a
+/// passing fault has passed.
 const IN_DOUBT_TRIES_MAX: u32 = 5;
 
-/// Tries that a block is given against pressure that may be of its own making (memory), before it is halved; and against a full
-/// disk before someone is called. Chosen: with their waits about 12 s, which a merge or a large query may well take.
+/// Tries under pressure: of memory, which the block itself may cause, before it is halved; of a full disk, before someone must act. Chosen:
+/// with their waits about 12 s, as long as a merge or a large query may take.
 const PRESSURE_TRIES_MAX: u32 = 7;
 
-/// How long it is taken for granted that the table is as it was seen. Chosen: the try that follows a look at the table begins
-/// within seconds, and tables are altered by hand.
+/// How long a description of the table is considered current. Chosen: the try that follows it starts within seconds, and tables are altered
+/// by hand.
 const TABLE_FRESH_MAX: Duration = Duration::from_mins(1);
 
-/// What holds at the moment of a question.
+/// The inputs of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct At {
-    /// The time.
+    /// The current time.
     pub now: Duration,
-    /// For how long a token may be relied on ([`crate::guarantee::age_budget`]); zero when the server remembers none.
+    /// How long a token may be relied on ([`crate::guarantee::age_budget`]); zero when the server remembers none.
     pub age_budget: Duration,
-    /// When a server has said last what that budget rests on ([`crate::guarantee::GuaranteeState::heard`]).
+    /// When a server last confirmed that budget ([`crate::guarantee::GuaranteeState::heard`]).
     pub heard: Option<Duration>,
-    /// How long a try takes at the most.
+    /// The longest duration of a try.
     pub insert_timeout: Duration,
     /// A random number from 0 to 1.
     pub random: f64,
 }
 
-/// What came of a try.
+/// The failure of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// Its class.
@@ -73,16 +74,16 @@ pub struct Failure {
     pub code: Option<u32>,
 }
 
-/// Where the next try goes. All servers are replicas of one shard.
+/// The server of the next try. All servers are replicas of one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replica {
-    /// To the server of the last one.
+    /// The server of the last try.
     Same,
-    /// To another one, if there is any that is well.
+    /// Another one, if any is healthy.
     Another,
 }
 
-/// Why a block's fate is asked for.
+/// Why a block's fate is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// It is in doubt, and was first sent so long ago that the server may have forgotten its token.
@@ -91,7 +92,7 @@ pub enum Why {
     BeforeParts,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Wait, then send the same bytes under the same token.
@@ -103,25 +104,25 @@ pub enum Next {
         /// Whether its rows may be in the table twice if this succeeds: count them as possible duplicates.
         may_double: bool,
     },
-    /// Look at the table, then say [`Tries::described`].
+    /// Describe the table, then call [`Tries::described`].
     Describe,
-    /// Ask the servers for how long a token may be relied on, then say [`Tries::looked`].
+    /// Ask the servers how long a token may be relied on, then call [`Tries::looked`].
     Look,
-    /// Find out whether the block is in the table, then say [`Tries::told`].
+    /// Look up whether the block is in the table, then call [`Tries::told`].
     AskFate(Why),
-    /// Rows are at fault: send it in parts, down to the row, and dead-letter what remains.
+    /// Rows are refused: send it in parts, down to single rows, and dead-letter those that remain.
     Bisect {
         /// Whether its rows may be in the table twice if parts succeed.
         may_double: bool,
     },
-    /// It is too much at once: send it in parts.
+    /// It is too large for the server at once: send it in parts.
     Split {
         /// Whether its rows may be in the table twice if parts succeed.
         may_double: bool,
     },
-    /// Say who must act, wait, and send again.
+    /// Log who must act, wait, and send again.
     Halt {
-        /// Who.
+        /// Who must act.
         actor: Actor,
         /// How long to wait.
         after: Duration,
@@ -133,7 +134,7 @@ pub enum Next {
     },
 }
 
-/// How a block is cut up.
+/// Why a block is sent in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Bisect,
@@ -143,31 +144,31 @@ enum Cut {
 /// The tries of one block.
 #[derive(Debug, Clone)]
 pub struct Tries {
-    /// Whether materialized views hang below the table.
+    /// Whether there are materialized views below the table.
     views: bool,
     /// Failures so far.
     failures: u32,
-    /// Of those, the ones of which the server may have taken a byte; `None` when others may have made some.
+    /// Failures of which the server may have received a byte; `None` when a former owner may have had some.
     begun: Option<u32>,
-    /// When the first try began, by whomever; `None` before it.
+    /// When the first try started, by any owner; `None` before it.
     first_sent: Option<Duration>,
-    /// The last failure, and how many like it came one after another.
+    /// The last failure, and the number of equal ones in a row.
     last: Option<Failure>,
     alike: u32,
-    /// When the last try began.
+    /// When the last try started.
     sent: Duration,
-    /// When the first try began of which nobody knows whether it stored the block.
+    /// When the first try started whose outcome is unknown.
     doubt_since: Option<Duration>,
     /// When the last try ended that left the block in doubt.
     unsure: Option<Duration>,
-    /// When the table was last seen to be as rows are encoded for.
+    /// When the table was last seen to have the columns that rows are encoded for.
     described: Option<Duration>,
-    /// What is done once the fate is known; `None`: send again.
+    /// The next step once the fate is known; `None`: send again.
     cut: Option<Cut>,
 }
 
 impl Tries {
-    /// Of a block that nobody has sent.
+    /// For a block that no process has sent.
     pub fn new(views: bool) -> Self {
         Self {
             views,
@@ -184,25 +185,25 @@ impl Tries {
         }
     }
 
-    /// Of a block that a former owner of its partition may have sent, at `since` at the earliest.
+    /// For a block that a former owner of its partition may have sent, at `since` at the earliest.
     pub fn inherited(views: bool, since: Duration) -> Self {
         Self { doubt_since: Some(since), first_sent: Some(since), begun: None, ..Self::new(views) }
     }
 
-    /// Another owner may have sent it unnoticed, at `since` at the earliest. Says nothing new of a block that was sent, or doubted, before.
+    /// Records that another owner may have sent it unnoticed, at `since` at the earliest. Changes nothing for a block that was sent before.
     pub fn doubted(&mut self, since: Duration) {
         if self.first_sent.is_none() {
             *self = Self { described: self.described, ..Self::inherited(self.views, since) };
         }
     }
 
-    /// Of a part of this block, or of another one, that nobody has sent. What was seen of the table is still so.
+    /// For a part of this block, or of another one, that no process has sent. Keeps what is known about the table.
     #[must_use]
     pub fn of_part(&self) -> Self {
         Self { described: self.described, ..Self::new(self.views) }
     }
 
-    /// The same of a part that a former owner may have sent, at `since` at the earliest.
+    /// The same for a part that a former owner may have sent, at `since` at the earliest.
     #[must_use]
     pub fn of_inherited_part(&self, since: Duration) -> Self {
         Self { described: self.described, ..Self::inherited(self.views, since) }
@@ -213,25 +214,25 @@ impl Tries {
         self.failures
     }
 
-    /// Attempts of which the server may know; `None` when a former owner may have made some. With [`Self::first_sent`] what
-    /// [`sluice_clickhouse::fate::Lost`] asks for.
+    /// Attempts that the server may know; `None` when a former owner may have made some. [`sluice_clickhouse::fate::Lost`] needs this and
+    /// [`Self::first_sent`].
     pub fn begun(&self) -> Option<u32> {
         self.begun
     }
 
-    /// When the first try began, a former owner's among them; zero before any.
+    /// When the first try started, including those of a former owner; zero before any.
     pub fn first_sent(&self) -> Duration {
         self.first_sent.unwrap_or_default()
     }
 
-    /// Since when nobody knows whether the block is in the table; `None`: it is not.
+    /// Since when it is unknown whether the block is in the table; `None`: it is not in the table.
     pub fn doubt_since(&self) -> Option<Duration> {
         self.doubt_since
     }
 
-    /// Before each send: `None` when it may begin now, and then it must.
+    /// Call before each send. `None`: the try may start now, and then must start.
     pub fn sending(&mut self, at: &At) -> Option<Next> {
-        // First: until a server answers, none can say how old is too old, and none what became of the block.
+        // This comes first: without an answer from a server, the age limit of tokens and the fate of the block are unknown.
         if self.must_look(at) {
             return Some(Next::Look);
         }
@@ -244,7 +245,7 @@ impl Tries {
         None
     }
 
-    /// After each send that failed.
+    /// Call after each failed send.
     pub fn failed(&mut self, failure: Failure, at: &At) -> Next {
         self.failures = self.failures.saturating_add(1);
         self.alike = if self.last == Some(failure) { self.alike.saturating_add(1) } else { 1 };
@@ -267,7 +268,7 @@ impl Tries {
         }
     }
 
-    /// After the table was looked at.
+    /// Call after the table was described.
     pub fn described(&mut self, found: Described, at: &At) -> Next {
         match found {
             Described::Unchanged => {
@@ -279,23 +280,23 @@ impl Tries {
         }
     }
 
-    /// After the servers were asked. While none answers the block waits: it is not sent on the strength of what was so before they
-    /// went away.
+    /// Call after the servers were asked. While none answers, the block waits: what was true before the servers went away must not be
+    /// relied on.
     pub fn looked(&self, at: &At) -> Next {
         let after = if self.must_look(at) { self.wait_for_answer(at) } else { Duration::ZERO };
         let replica = self.last.map_or(Replica::Another, replica);
         Next::SendAgain { after, replica, may_double: false }
     }
 
-    /// After the fate was asked for and no server answered: the block waits, since one that comes back may know.
+    /// Call after the fate was looked up and no server answered. The block waits, since a server that returns may know.
     pub fn untold(&mut self, at: &At) -> Next {
         self.cut = None;
         Next::SendAgain { after: self.wait_for_answer(at), replica: Replica::Another, may_double: false }
     }
 
-    /// Whether the servers must be asked again before a block in doubt is sent again. An old answer does not count the blocks that others have
-    /// written since. An answer from before the last try that left doubt does not tell of a restart, after which the server may have another
-    /// version or time zone and not find the token.
+    /// Whether the servers must be asked again before a block in doubt is sent again. An old answer does not include blocks that others
+    /// have written since. An answer from before the last try in doubt does not show a restart; after a restart the server may have
+    /// another version or time zone and not find the token.
     pub fn must_look(&self, at: &At) -> bool {
         let is_outdated = |heard: Duration| {
             at.now.saturating_sub(heard) > OUTDATED_AFTER || self.unsure.is_some_and(|unsure| heard < unsure)
@@ -307,32 +308,32 @@ impl Tries {
         retry::wait(Pace::Slow, self.failures.max(1), at.random)
     }
 
-    /// After the fate was asked for.
+    /// Call after the fate was looked up.
     pub fn told(&mut self, fate: Fate, at: &At) -> Next {
         let cut = self.cut.take();
         match (fate, cut) {
             (Fate::Stored, _) => Next::Settle { views_incomplete: false },
-            // The table has them; sending again would repair the views, but as long as the token is remembered that was
-            // tried, and later it would double the table.
+            // The table has the rows. Sending again would repair the views. While the token is remembered, that was tried; later, it would
+            // duplicate the rows in the table.
             (Fate::InTable, _) => Next::Settle { views_incomplete: self.views },
             (Fate::Absent, cut) => {
                 self.doubt_since = None;
                 parts_or_again(cut, false)
             }
-            // Memory may be short for other reasons than this block: a whole block under its token doubles nothing, and
-            // waits until the token is too old to be relied on.
+            // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits until the
+            // token is too old to be relied on.
             (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) => {
                 self.again(Replica::Another, at)
             }
             (Fate::Unknown, cut) => {
-                // From here on the token is the one that the next try leaves behind.
+                // From here on, doubt is about the token of the next try.
                 self.doubt_since = None;
                 parts_or_again(cut, true)
             }
         }
     }
 
-    /// Instead of parts, when the block is a single row: `Bisect` says that the row is dead-lettered.
+    /// Instead of parts, for a single row: `Bisect` means that the row is dead-lettered.
     pub fn indivisible(&self, at: &At) -> Next {
         match self.last.and_then(|failure| failure.code) {
             Some(158 | 307 | 396) => self.halt(Actor::Settings, at),
@@ -341,7 +342,7 @@ impl Tries {
         }
     }
 
-    /// The class, or what it has become after as many tries as it is given.
+    /// The class of the failure, or the class that it becomes after the last allowed try.
     fn class_now(&self, failure: Failure, at: &At) -> Class {
         let in_vain = match failure.class {
             Class::Retry => self.alike >= RETRY_TRIES_MAX,
@@ -364,7 +365,7 @@ impl Tries {
 
     fn again(&self, replica: Replica, at: &At) -> Next {
         let wait = retry::wait(Pace::Quick, self.failures, at.random);
-        // A last try that the token is still good for is worth more than the rest of the wait.
+        // A last try while the token is still remembered is worth more than the rest of the wait.
         let after = match self.doubt_since {
             Some(since) if !self.is_too_old(at.now, at) => {
                 let latest = since.saturating_add(at.age_budget).saturating_sub(at.insert_timeout);
@@ -396,8 +397,8 @@ fn parts_or_again(cut: Option<Cut>, may_double: bool) -> Next {
     }
 }
 
-/// Where to try after a failure. What is about the server alone another one may do better; what is about the block, or about what
-/// the replicas share, none does; and an attempt that is still running (216) is waited for where it runs.
+/// Where to try after a failure. Another server may succeed if the cause is the server alone, but not if it is the block, or something that
+/// the replicas share. An attempt that is still running (216) is waited for at its server.
 fn replica(failure: Failure) -> Replica {
     match (failure.code, failure.class) {
         (Some(3 | 40 | 216 | 252 | 271), _) => Replica::Same,

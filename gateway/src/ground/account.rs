@@ -1,21 +1,20 @@
-//! Where every row is: the account that must balance.
+//! Counts where every row is, so that no row can disappear unnoticed.
 //!
-//! Place in the flow: workers open an [`OpenRows`] with a block and count what the walk gave into it; sealing turns it into
-//! [`RowsInFlight`], which stays with the block until delivery says what became of its rows. Owner: each guard the thread that
-//! holds the block; the sums are shared atomics.
+//! Place in the flow: workers open an [`OpenRows`] with a block and count the rows of each message. Sealing turns it into [`RowsInFlight`],
+//! which stays with the block until delivery records what happened to its rows. Owner: each guard belongs to the thread that holds the
+//! block; the sums are shared atomics.
 //!
 //! ```text
 //!  walked ──> open ──seal──> in flight ──> settled by insert | dead-lettered | abandoned | lost
 //!               `──────────────────────────────────────────────────────────> abandoned
 //! ```
 //!
-//! imbalance = walked − settled − dead-lettered − abandoned − lost − in flight. It is 0 at every moment in which no guard is changing
-//! hands, and so at rest. Two mistakes make it differ, for good: a block that holds other rows than the walk counted, since a
-//! block says itself how many it has; and a block that vanishes without a word, since a guard that is dropped takes its rows out
-//! of flight and puts them nowhere.
+//! imbalance = walked − settled − dead-lettered − abandoned − lost − in flight. It is 0 whenever no guard is changing hands, and so at
+//! rest. Two defects make it differ permanently. A block holds other rows than were counted: the block itself counts its rows too. Or a
+//! block disappears: a guard that is dropped takes its rows out of flight and counts them nowhere.
 //!
-//! Abandoned rows are not lost: their generation is over, their offsets are not committed, and the next owner reads them again. Lost
-//! ones were on the queue volume and nowhere else, and cannot be read there.
+//! Abandoned rows are not lost: their generation is over, their offsets are not committed, and the next owner reads them again. Lost rows
+//! were only on the queue volume, and cannot be read there.
 //!
 //! Limits: none of its own. Cost: two additions a message.
 
@@ -38,30 +37,30 @@ struct Sums {
     in_flight: AtomicU64,
 }
 
-/// Rows of a block that is open. Dropped without [`seal`](Self::seal) or [`abandon`](Self::abandon), they are missed.
+/// Rows of an open block. If it is dropped without [`seal`](Self::seal) or [`abandon`](Self::abandon), they count as missing.
 #[derive(Debug)]
-#[must_use = "rows that are dropped without a word are missed in the account"]
+#[must_use = "rows that are dropped without a result count as missing"]
 pub struct OpenRows {
     account: RowAccount,
     rows: u64,
 }
 
-/// Rows of a sealed block. Dropped without a verdict, they are missed.
+/// Rows of a sealed block. If it is dropped without a result, they count as missing.
 #[derive(Debug)]
-#[must_use = "rows that are dropped without a word are missed in the account"]
+#[must_use = "rows that are dropped without a result count as missing"]
 pub struct RowsInFlight {
     account: RowAccount,
     rows: u64,
 }
 
 impl RowAccount {
-    /// Opens the rows of a block; there are none yet.
+    /// The guard of a new block, without rows.
     pub fn open(&self) -> OpenRows {
         OpenRows { account: self.clone(), rows: 0 }
     }
 
-    /// Rows that were walked and are nowhere: must be 0 at rest. Positive for rows that vanished, negative for rows that nobody
-    /// walked.
+    /// Rows that were read and are counted nowhere: must be 0 at rest. Positive for rows that disappeared, negative for rows that were
+    /// never read.
     pub fn imbalance(&self) -> i64 {
         let Sums { walked, settled, dead_lettered, abandoned, lost, in_flight } = &*self.0;
         let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
@@ -70,11 +69,11 @@ impl RowAccount {
             .wrapping_add(read(abandoned))
             .wrapping_add(read(lost))
             .wrapping_add(read(in_flight));
-        // The difference of two counters, whichever is larger.
+        // The difference of two counters; either may be larger.
         read(walked).wrapping_sub(found).cast_signed()
     }
 
-    /// Rows of blocks that are open or sealed, and of which nobody has said what became.
+    /// Rows of open blocks and of sealed blocks without a result.
     pub fn in_flight(&self) -> u64 {
         self.0.in_flight.load(Ordering::Relaxed)
     }
@@ -94,26 +93,26 @@ impl RowAccount {
 }
 
 impl OpenRows {
-    /// Takes down that the walk of a message gave so many rows, and that they are in the block.
+    /// Counts rows that a message has added to the block.
     pub fn walked(&mut self, rows: u64) {
         self.rows += rows;
         RowAccount::add(&self.account.0.walked, rows);
         RowAccount::add(&self.account.0.in_flight, rows);
     }
 
-    /// The rows of the next block in the same account; there are none yet.
+    /// The guard of the next block, without rows, in the same account.
     pub fn anew(&self) -> Self {
         self.account.open()
     }
 
-    /// The block is sealed; `rows_in_block` is what the block itself counted.
+    /// Seals the block; `rows_in_block` is the block's own count.
     pub fn seal(mut self, rows_in_block: u64) -> RowsInFlight {
         self.account.take_out(std::mem::take(&mut self.rows));
         RowAccount::add(&self.account.0.in_flight, rows_in_block);
         RowsInFlight { account: self.account.clone(), rows: rows_in_block }
     }
 
-    /// The block is given up unsealed: its partition went, and its messages are read again.
+    /// Gives up the open block: its partition was revoked, and its messages are read again.
     pub fn abandon(mut self) {
         let rows = std::mem::take(&mut self.rows);
         self.account.take_out(rows);
@@ -122,20 +121,20 @@ impl OpenRows {
 }
 
 impl RowsInFlight {
-    /// Rows that it stands for.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Every row is in the table.
+    /// All rows are in the table.
     pub fn settled(self) {
         self.settled_but(0);
     }
 
-    /// All rows are in the table but so many, which are in the dead-letter topic, acknowledged.
+    /// All rows are in the table, except `dead_lettered` rows, whose dead letters are acknowledged.
     ///
     /// # Panics
-    /// When more rows are dead-lettered than there are.
+    /// If there are fewer rows than `dead_lettered`.
     pub fn settled_but(mut self, dead_lettered: u64) {
         let rows = std::mem::take(&mut self.rows);
         let settled =
@@ -152,17 +151,17 @@ impl RowsInFlight {
         RowAccount::add(&self.account.0.abandoned, rows);
     }
 
-    /// The block cannot be read, and its rows are nowhere else.
+    /// The block cannot be read, and it was the only copy of its rows.
     pub fn lost(mut self) {
         let rows = std::mem::take(&mut self.rows);
         self.account.take_out(rows);
         RowAccount::add(&self.account.0.lost, rows);
     }
 
-    /// Two parts, for a block that has to go in pieces: `rows` of it, and the rest.
+    /// Splits it for a block that is sent in pieces: `rows` of it, and the rest.
     ///
     /// # Panics
-    /// When there are fewer rows.
+    /// If there are fewer rows.
     pub fn split(mut self, rows: u64) -> (Self, Self) {
         let all = std::mem::take(&mut self.rows);
         let rest = all.checked_sub(rows).expect("a part is no larger than the whole");
@@ -213,11 +212,11 @@ mod tests {
             block: prop::sample::Index,
             at: prop::sample::Index,
         },
-        /// A defect: a sealed block goes without a word.
+        /// A defect: a sealed block disappears.
         Vanish {
             block: prop::sample::Index,
         },
-        /// A defect: a block has rows that the walk did not count, or too few.
+        /// A defect: the block has more or fewer rows than were counted.
         SealOthers {
             block: prop::sample::Index,
             more: i64,
@@ -256,7 +255,7 @@ mod tests {
         index.index(usize::try_from(rows).unwrap() + 1) as u64
     }
 
-    /// A world of blocks, and what the account should miss of it.
+    /// A world of blocks, and the imbalance that the account should show.
     #[derive(Default)]
     struct World {
         account: RowAccount,
@@ -315,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever becomes of blocks, the account balances after every step, and at rest nothing is in flight.
+        /// Whatever happens to blocks, the account balances after every step, and at rest nothing is in flight.
         #[test]
         fn rows_consumed_equal_rows_accounted(steps in steps(false)) {
             let mut world = World::default();
@@ -328,7 +327,7 @@ mod tests {
             prop_assert_eq!((world.account.imbalance(), world.account.in_flight()), (0, 0));
         }
 
-        /// Exactly the rows that vanished or appeared are missed, for ever.
+        /// The imbalance is exactly the rows that disappeared or appeared, permanently.
         #[test]
         fn rows_that_vanish_are_missed(steps in steps(true)) {
             let mut world = World::default();

@@ -1,21 +1,21 @@
-//! What the I/O thread sends to threads of their own: it never waits for one of them.
+//! A channel from the I/O thread to other threads that never blocks the I/O thread.
 //!
-//! One thread serves inserts, probes and `/metrics`; blocked, the kubelet takes the process for dead. So whatever runs there has this in place
-//! of a [`Sender`], whose `send` the lints forbid. Owner: whoever sends. Limits: the channel's own; what it has no room for stays with the task
-//! that sends it.
+//! One thread serves inserts, probes and `/metrics`. If it blocked, the kubelet would restart the process. So code on that thread uses this
+//! instead of a [`Sender`], whose `send` the lints forbid. Owner: the sending task. Limits: those of the channel; an item that does not fit
+//! stays with the task that sends it.
 
 use crossbeam_channel::{SendError, Sender, TrySendError};
 use std::time::Duration;
 
-/// When a channel that was full is tried again. Chosen: as often as the poll thread takes its reports; a channel is full only while its thread
-/// stands still, or a disk does.
+/// How long to wait before sending into a full channel again. Chosen: as often as the poll thread takes its reports; a channel is full only
+/// while its thread, or a disk, stands still.
 const SEND_AGAIN: Duration = Duration::from_millis(10);
 
-/// Sends to a thread without blocking the one that it is on.
+/// Sends to a thread without blocking the current one.
 #[derive(Debug)]
 pub struct AsyncSender<T>(Sender<T>);
 
-/// Cloned whatever is sent.
+/// Implemented by hand, so that items need not be `Clone`.
 impl<T> Clone for AsyncSender<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -28,10 +28,10 @@ impl<T> AsyncSender<T> {
         Self(sender)
     }
 
-    /// Sends once there is room. The task waits, and no other one does.
+    /// Sends once there is room. Only the calling task waits.
     ///
     /// # Errors
-    /// When the thread has ended.
+    /// If the thread has ended.
     pub async fn send(&self, mut item: T) -> Result<(), SendError<T>> {
         loop {
             match self.0.try_send(item) {
@@ -46,7 +46,7 @@ impl<T> AsyncSender<T> {
     /// Sends if there is room now.
     ///
     /// # Errors
-    /// When there is none, or the thread has ended.
+    /// If there is none, or the thread has ended.
     pub fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
         self.0.try_send(item)
     }
@@ -62,7 +62,7 @@ mod tests {
         let (sender, receiver) = bounded(1);
         let sender = AsyncSender::new(sender);
         sender.try_send(1).unwrap();
-        // Runs on the same thread, and only once the sender waits.
+        // Runs on the same thread, and only while the sender waits.
         let other_task = async {
             assert!(sender.try_send(3).is_err_and(|error| error.is_full()));
             receiver.try_recv()

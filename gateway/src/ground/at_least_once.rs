@@ -1,11 +1,11 @@
-//! Why no more than "at least once" is promised, and how much is in doubt.
+//! The reasons why only "at least once" holds, and the measure of what is in doubt.
 
 use std::{fmt, time::Duration};
 
-/// Why no more than "at least once" is promised. In the order of what to mend first.
+/// Why only "at least once" holds. Ordered by what to fix first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// No server has answered yet, or the user may not read what it rests on.
+    /// No server has answered yet, or the user may not read the deduplication settings.
     NotProbed,
     /// Another owner would cut other ranges.
     RangesNotPlanned,
@@ -13,38 +13,38 @@ pub enum Reason {
     PlanUnavailable,
     /// Kafka removes messages from the middle of a range.
     TopicCompacted,
-    /// The table hands rows on later (`Distributed`, `Buffer`).
+    /// The table forwards rows later (`Distributed`, `Buffer`).
     EngineForwards,
-    /// The table's engine remembers nothing (`Null`, `Memory`, `Log`).
+    /// The table's engine remembers no tokens (`Null`, `Memory`, `Log`).
     EngineForgets,
     /// The table's window is 0.
     WindowOff,
-    /// The table forgets a token before a retry can come.
+    /// The table forgets a token before a retry can arrive.
     WindowShort,
-    /// There are several servers, and each has a table of its own.
+    /// There are several servers, and each has its own table.
     ServersNotReplicas,
     /// One address leads to several servers that do not share tokens, or its server was replaced.
     AddressBalances,
     /// The user's profile forces asynchronous inserts.
     AsyncInsertForced,
-    /// The user's profile forces other settings than every INSERT asks for.
+    /// The user's profile forces other settings than those of every INSERT.
     SettingsForced,
-    /// Settings of INSERTs, tokens among them, do not reach the server.
+    /// Settings of INSERTs, including tokens, do not reach the server.
     SettingsLost,
-    /// The server was upgraded to one that does not know the tokens of before.
+    /// The server was upgraded to a version that does not know earlier tokens.
     ServerUpgraded,
     /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
     TimeZone,
-    /// A range is in doubt for longer than its token may be relied on.
+    /// A range has been in doubt for longer than its token may be relied on.
     InDoubtTooOld,
-    /// A view below the table, or the view's table, may not be seen by the gateway's user. The table itself has every row once.
+    /// The gateway's user may not see a view below the table, or the view's table. The table itself has every row once.
     ViewsUnseen,
-    /// A view below the table takes retries for new rows. The table itself has every row once.
+    /// A view below the table stores retries again. The table itself has every row once.
     ViewsNotOnce,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 18] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
@@ -79,7 +79,7 @@ impl Reason {
         )
     }
 
-    /// As a metric label.
+    /// The metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::NotProbed => "not_probed",
@@ -107,61 +107,61 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotProbed => "what it rests on could not be read from the server",
-            Self::RangesNotPlanned => "another owner of a partition would cut other ranges",
-            Self::PlanUnavailable => "the plan of ranges cannot be kept in Kafka",
-            Self::TopicCompacted => "the topic is compacted, which changes ranges that are in flight",
-            Self::EngineForwards => "the table's engine hands rows on after it has acknowledged them",
-            Self::EngineForgets => "the table's engine remembers no deduplication tokens",
+            Self::NotProbed => "the gateway could not read the deduplication settings from the server",
+            Self::RangesNotPlanned => "ranges are not planned: another owner of a partition would cut other ranges",
+            Self::PlanUnavailable => "the plan of ranges cannot be written to Kafka or read from it",
+            Self::TopicCompacted => "the topic is compacted: Kafka removes messages from ranges in flight",
+            Self::EngineForwards => "the table's engine forwards rows only after it has acknowledged them",
+            Self::EngineForgets => "the table's engine keeps no deduplication tokens",
             Self::WindowOff => {
                 "the table's deduplication window is 0; set non_replicated_deduplication_window to 10000"
             }
             Self::WindowShort => {
-                "the table forgets a deduplication token before a retry can come; widen its window"
+                "the table forgets a deduplication token before a retry arrives; increase its deduplication window"
             }
             Self::ServersNotReplicas => {
-                "the servers are no replicas of one table, so that a retry at another one is stored twice"
+                "the servers are not replicas of one table, so a retry at another server is stored twice"
             }
             Self::AddressBalances => {
-                "one address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was \
-                 replaced, so that a retry may be stored twice; name each shard by an address of its own (shards)"
+                "an address of sink.clickhouse leads to several servers that do not share deduplication tokens, or its server was \
+                 replaced: a retry may be stored twice; give each shard its own address (shards)"
             }
             Self::AsyncInsertForced => "the user's profile forces async_insert",
-            Self::SettingsForced => "the user's profile forces settings on which deduplication rests",
+            Self::SettingsForced => "the user's profile forces settings that deduplication needs",
             Self::SettingsLost => {
-                "something between the gateway and the server takes settings out of the query string of requests, deduplication tokens \
-                 among them; let it pass all of them, or name the server itself as endpoint"
+                "a proxy between the gateway and the server removes settings, including deduplication tokens, from the query string; \
+                 let it pass all of them, or use the server itself as endpoint"
             }
             Self::ServerUpgraded => {
-                "the server was upgraded and has forgotten the deduplication tokens of before"
+                "the server was upgraded and has forgotten earlier deduplication tokens"
             }
             Self::TimeZone => {
-                "the table's partitions depend on the server's time zone, which has changed or differs between servers, so that a retry \
-                 may come into another partition, where its deduplication token is not known; name a zone in PARTITION BY"
+                "PARTITION BY depends on the server's time zone, which has changed or differs between servers: a retry may go to \
+                 another partition, which does not know its deduplication token; name a time zone in PARTITION BY"
             }
             Self::InDoubtTooOld => {
-                "a range is in doubt for longer than its deduplication token is remembered"
+                "a range has been in doubt for longer than the server remembers its deduplication token"
             }
             Self::ViewsUnseen => {
-                "the table has every row once, but the gateway's user may not see a materialized view below it, or the view's table, and \
-                 cannot tell whether they take retries for new rows; GRANT SHOW TABLES, SHOW COLUMNS on both to the user"
+                "the table has every row once, but the gateway's user cannot see a materialized view below it, or the view's table, and \
+                 these may store retries again; GRANT SHOW TABLES, SHOW COLUMNS on both to the user"
             }
             Self::ViewsNotOnce => {
-                "the table has every row once, but a materialized view below it takes retries for new rows; \
-                 give the view's table a deduplication window"
+                "the table has every row once, but a materialized view below it stores retries again; give the view's table a \
+                 deduplication window"
             }
         })
     }
 }
 
-/// What is in doubt.
+/// The ranges in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Doubt {
-    /// How many ranges.
+    /// Their number.
     pub ranges: usize,
-    /// How long ago the first of them was sent.
+    /// How long ago the oldest one was sent.
     pub oldest: Duration,
-    /// What the range that has used most of its shard's window has used of it: half of it is relied on, and at 1 its token may be
-    /// forgotten; more while it waits beyond that, and 1 where there is no window.
+    /// The largest share of its shard's window that a range has used. Half of the window is relied on. At 1, the range's token may be
+    /// forgotten; above 1, it is waiting for longer. 1 if there is no window.
     pub window_used_ratio: f64,
 }

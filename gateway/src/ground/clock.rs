@@ -1,8 +1,8 @@
-//! The time by which tokens and doubts are aged.
+//! The clock that measures the age of tokens and doubts.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The time since 1970, by a clock that is never set back and counts while the machine sleeps.
+/// Time since 1970, by a clock that is never set back and counts while the machine sleeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started: Duration,
@@ -10,7 +10,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins with the time of the machine.
+    /// Starts with the machine's time.
     pub fn start() -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: sluice_kafka::clock::now().steady, since_1970 }

@@ -1,6 +1,6 @@
-//! The gateway's metrics: made once, handed to whoever counts. Labels come from closed sets.
+//! The gateway's metrics: created once, and passed to all code that counts. Labels come from closed sets.
 //!
-//! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
+//! Nothing here is called per span: workers add per message or per turn, delivery per block.
 
 mod guarantee;
 mod maker;
@@ -27,16 +27,16 @@ use prometheus::{
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
 
-/// What a worker does with its time.
+/// How a worker spends its time.
 #[derive(Debug, Clone)]
 pub struct WorkerSeconds {
     /// Walking, encoding, compressing.
     pub busy: Counter,
     /// Waiting for messages.
     pub source: Counter,
-    /// Waiting for free chunks: blocks are not inserted as fast as they are made.
+    /// Waiting for free chunks: blocks are inserted more slowly than they are made.
     pub buffers: Counter,
-    /// Waiting to hand a block over.
+    /// Waiting for delivery to take a block.
     pub sink: Counter,
 }
 
@@ -46,25 +46,25 @@ pub struct Metrics {
     families: Vec<Family>,
     /// Messages that were read, or could not be.
     pub messages: MessageMetrics,
-    /// Rows whose times are not what they should be.
+    /// Rows whose times had to be corrected, and expired rows.
     pub times: TimeMetrics,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
     pub dead_letters_refused: IntCounterVec,
-    /// Messages that were passed over without a dead letter, by reason.
+    /// Messages that were skipped without a dead letter, by reason.
     pub messages_skipped: IntCounterVec,
     /// Rows that ClickHouse has acknowledged.
     pub rows_inserted: IntCounter,
-    /// Rows of these that ClickHouse dropped because it knows their token.
+    /// Rows among these that ClickHouse dropped because it knows their token.
     pub rows_deduplicated: IntCounter,
     /// Blocks that ClickHouse has acknowledged.
     pub blocks_inserted: IntCounter,
     /// Compressed bytes that ClickHouse has acknowledged.
     pub bytes_inserted: IntCounter,
-    /// Seconds until a block was turned into columns.
+    /// Seconds to transpose a block into columns.
     pub turn_seconds: Histogram,
-    /// Blocks that could not be turned into columns, by why.
+    /// Blocks that were not transposed, by reason.
     pub blocks_not_turned: IntCounterVec,
     /// Seconds per successful insert.
     pub insert_seconds: Histogram,
@@ -72,78 +72,78 @@ pub struct Metrics {
     pub insert_failures: IntCounterVec,
     /// Seconds from the end of a block's latest span to its insert.
     pub freshness_seconds: Histogram,
-    /// Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.
+    /// Partitions that have stopped before a batch that cannot be read, or before a message whose dead letter Kafka refuses.
     pub partitions_stopped: IntGauge,
-    /// How old an open block may become now.
+    /// The current maximum age of an open block.
     pub block_age_seconds_max: Gauge,
     /// Blocks that wait for an insert or are being inserted.
     pub blocks_in_flight: IntGauge,
-    /// Rows that were walked and of which nobody has said what became.
+    /// Rows that were read and have no result yet.
     pub rows_in_flight: IntGauge,
-    /// 1 while sealed blocks wait for the sink; what workers wait for then is the sink, though they may read on.
+    /// 1 while sealed blocks wait for ClickHouse. The workers' waits then count as waits for ClickHouse.
     pub sink_behind: IntGauge,
-    /// Partitions that are owned.
+    /// Partitions that this process owns.
     pub partitions_owned: IntGauge,
     /// Messages between the committed offset and the end.
     pub lag_messages: IntGaugeVec,
     /// The last committed offset.
     pub committed_offset: IntGaugeVec,
-    /// Where reading goes on.
+    /// The offset that is read next.
     pub position: IntGaugeVec,
-    /// Seconds until Kafka's retention overtakes what is not inserted.
+    /// Seconds until Kafka's retention deletes messages that are not inserted.
     pub retention_seconds_left: GaugeVec,
-    /// What waits behind open transactions.
+    /// Messages behind open transactions.
     pub open_transactions: OpenTransactionMetrics,
-    /// Messages that retention overtook.
+    /// Messages that Kafka's retention deleted before they were read.
     pub messages_lost: IntCounter,
-    /// Those that are not counted yet.
+    /// Such messages that `messages_lost` does not count yet.
     pub messages_overtaken: IntGaugeVec,
-    /// Partitions that began without knowing what was in flight before.
+    /// Partitions started without a plan of the ranges in flight.
     pub fresh_starts: IntCounter,
-    /// Partitions that went over to the rule of this gateway.
+    /// Partitions that changed to this gateway's rule.
     pub rule_changes: IntCounter,
-    /// Ranges cut where an owner before may have sent longer ones.
+    /// Ranges cut where an earlier owner may have sent longer ones.
     pub doubtful_ranges: IntCounter,
-    /// Partitions that a newer version has read, and that this one must not.
+    /// Partitions that a newer version has read, so that this one must not.
     pub partitions_halted: IntGauge,
     /// 1 for every partition that stands still, with the reason.
     pub partition_still: IntGaugeVec,
-    /// Rows that were walked and are nowhere.
+    /// Rows that were read and are counted nowhere.
     pub ledger_imbalance_rows: IntGauge,
     /// Rows whose generation ended before they were inserted.
     pub rows_abandoned: IntCounter,
     /// Assignments and revocations.
     pub rebalances: IntGauge,
-    /// Ranges that settled after their partition had another owner.
+    /// Ranges settled after their partition had another owner.
     pub stale_ranges: IntGauge,
-    /// Commits by result.
+    /// Commits, by result.
     pub commits: IntGaugeVec,
-    /// Chunks of the pool by state.
+    /// Bytes of the pool, by state.
     pub block_pool_bytes: IntGaugeVec,
-    /// What is in use of the memory budget, by part; `process` is all of it.
+    /// Memory in use, by part of the budget; `process` is all of it.
     pub memory_used_bytes: IntGaugeVec,
-    /// Those of its parts that the workers tell.
+    /// The parts that the workers report.
     pub memory_parts: MemoryParts,
-    /// The queue volume by state.
+    /// Bytes of the queue volume, by state.
     pub queue_volume_bytes: IntGaugeVec,
-    /// Whether the table fitted when it was last looked at.
+    /// Whether the table fitted at the last look.
     pub table_fits: IntGauge,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
-    /// What is on the queue volume.
+    /// Metrics of the queue volume.
     pub spool: SpoolMetrics,
-    /// What is promised, and what is in doubt.
+    /// The guarantee, and what is in doubt.
     pub guarantee: GuaranteeMetrics,
-    /// What the server does not take whole.
+    /// Blocks and rows that ClickHouse refuses.
     pub refused: RefusedMetrics,
     worker_seconds: CounterVec,
 }
 
-/// What workers hold of the memory budget.
+/// The workers' use of the memory budget.
 pub struct MemoryParts {
-    /// Row buffers that were made.
+    /// Row buffers.
     pub rows: IntGauge,
-    /// Scratch of all workers, between two messages.
+    /// Scratch memory of all workers, between two messages.
     pub workers: IntGauge,
     /// Dead letters under way.
     pub letters: IntGauge,
@@ -156,29 +156,34 @@ impl MemoryParts {
     }
 }
 
-/// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
+/// Buckets of the insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
 const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
 impl Metrics {
-    /// Makes all metrics and registers them.
+    /// Creates all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
     pub fn new(budget: &Budget) -> Self {
         let make = Maker::default();
         let insert_failures = make.counters(
             "insert_failures_total",
-            "Tries of blocks that failed, by what is done about it; in_doubt also when no server said what became of the last one.",
+            "Failed tries to insert a block, by what the gateway does next; in_doubt also when no server could say whether the last one \
+             was stored.",
             &["class"],
         );
         for class in Class::ALL {
             insert_failures.with_label_values(&[class.label()]);
         }
-        let parts = make.gauges("memory_budget_bytes", "The memory limit, divided.", &["part"]);
+        let parts = make.gauges(
+            "memory_budget_bytes",
+            "The memory limit, divided into the parts of the budget.",
+            &["part"],
+        );
         for (part, bytes) in budget.parts() {
             parts.with_label_values(&[part]).set(i64::try_from(bytes.get()).unwrap_or(i64::MAX));
         }
         let memory_used_bytes = make.gauges(
             "memory_used_bytes",
-            "Memory in use of parts of the budget: kafka, rows, workers, letters and blocks; and the resident set of the process.",
+            "Memory in use by part of the budget (kafka, rows, workers, letters, blocks), and the resident set of the process.",
             &["part"],
         );
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
@@ -188,22 +193,22 @@ impl Metrics {
             times: TimeMetrics::new(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
-                "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",
+                "Messages and rows that Kafka has acknowledged in the dead-letter topic, by reason.",
                 &[&REJECTED[..], &[ROW_REFUSED]].concat(),
             ),
             dead_letters_refused: make.counters(
                 "dead_letters_refused_total",
-                "Dead letters that their topic does not take, by cause; each counts once, however often it is sent again.",
+                "Dead letters that Kafka refuses, by cause; each counts once, however often it is sent again.",
                 &["cause"],
             ),
             messages_skipped: make.by_reason(
                 "messages_skipped_total",
-                "Messages passed over without a dead letter, because deadLetter.onMissing is Skip.",
+                "Messages skipped without a dead letter, because deadLetter.onMissing is Skip.",
                 &REJECTED,
             ),
             rows_deduplicated: make.counter(
                 "rows_deduplicated_total",
-                "Rows of those that ClickHouse dropped because it knows the token of their block.",
+                "Acknowledged rows that ClickHouse dropped because it knows the token of their block.",
             ),
             rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
             blocks_inserted: make
@@ -212,12 +217,13 @@ impl Metrics {
                 .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
             turn_seconds: make.seconds(
                 "turn_seconds",
-                "Seconds until a block was turned into columns, the wait for its turn included.",
+                "Seconds to transpose a block into columns, including the wait for its turn.",
                 &SECONDS_BUCKETS,
             ),
             blocks_not_turned: make.counters(
                 "blocks_not_turned_total",
-                "Blocks that went as rows though insert.format is Native, by what they have too much of, or because they were refused.",
+                "Blocks sent as rows although insert.format is Native, by the limit that they exceed, or because ClickHouse refused \
+                 them as columns.",
                 &["reason"],
             ),
             insert_seconds: make.seconds(
@@ -233,18 +239,19 @@ impl Metrics {
             ),
             partitions_stopped: make.gauge(
                 "partitions_stopped",
-                "Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.",
+                "Partitions that have stopped before a batch that cannot be read, or before a message whose dead letter Kafka refuses.",
             ),
             block_age_seconds_max: make.real(
                 "block_age_seconds_max",
-                "How old a block becomes before it is inserted, unless it is full before: insert.maxInterval, or half a second for each block that is open.",
+                "Maximum age of a block before it is inserted, unless it is full earlier: insert.maxInterval, or half a second for each \
+                 open block.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
             rows_in_flight: make.gauge(
                 "rows_in_flight",
-                "Rows walked and not yet settled: in open blocks, in blocks that wait for an insert, and on the queue volume.",
+                "Rows read and not yet settled: in open blocks, in blocks that wait for an insert, and on the queue volume.",
             ),
-            sink_behind: make.gauge("sink_behind", "1 while sealed blocks have waited for the sink for 2 s."),
+            sink_behind: make.gauge("sink_behind", "1 while sealed blocks have waited for ClickHouse for 2 s."),
             partitions_owned: make.gauge("partitions_owned", "Partitions that this gateway reads."),
             lag_messages: make.gauges(
                 "lag_messages",
@@ -258,68 +265,69 @@ impl Metrics {
             ),
             position: make.gauges(
                 "position",
-                "The offset at which reading goes on, ahead of what is committed.",
+                "The offset at which the gateway reads next; ahead of the committed offset.",
                 &["topic", "partition"],
             ),
             retention_seconds_left: make.float_gauges(
                 "retention_seconds_left",
-                "Seconds until Kafka's retention overtakes what is not inserted; absent where nothing is to be overtaken.",
+                "Seconds until Kafka's retention deletes messages that are not inserted; absent while there are none.",
                 &["topic", "partition"],
             ),
             open_transactions: OpenTransactionMetrics::new(&make),
             messages_lost: make.counter(
                 "messages_lost_total",
-                "Messages that Kafka's retention overtook before they were read, each counted once, by the owner whose commit passes it; must stay 0.",
+                "Messages that Kafka's retention deleted before they were read; counted once, by the owner whose commit passes them; \
+                 must stay 0.",
             ),
             messages_overtaken: make.gauges(
                 "messages_overtaken",
-                "Messages that Kafka's retention has overtaken and that messages_lost_total does not count yet; absent where there are none.",
+                "Messages that Kafka's retention has deleted and that messages_lost_total does not count yet; absent while there are none.",
                 &["topic", "partition"],
             ),
             fresh_starts: make.counter(
                 "fresh_starts_total",
-                "Partitions that began without knowing what was in flight before; rows of it may be doubled once.",
+                "Partitions started without a plan of the ranges in flight; rows of those ranges may be duplicated once.",
             ),
             rule_changes: make.counter(
                 "rule_changes_total",
-                "Partitions read up to where another size rule or number of shards may have been used, and that begin anew by those of this gateway.",
+                "Partitions read up to the end of ranges of another size rule or number of shards, from where this gateway uses its own.",
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",
-                "Ranges cut where an owner before may have sent longer ones; their rows may be doubled.",
+                "Ranges cut where an earlier owner may have sent longer ones; their rows may be duplicated.",
             ),
             partitions_halted: make.gauge(
                 "partitions_halted",
-                "Partitions that are not read because a newer version has read them; roll forward to it.",
+                "Partitions that this gateway does not read because a newer version has read them; upgrade to that version.",
             ),
             partition_still: make.gauges(
                 "partition_still",
-                "1 for every partition that stands still longer than it may, with the reason.",
+                "1 for every partition that has stood still for longer than allowed, with the reason.",
                 &["topic", "partition", "reason"],
             ),
             ledger_imbalance_rows: make.gauge(
                 "ledger_imbalance_rows",
-                "Rows walked - settled by insert - dead-lettered - given up - in flight; must be 0 at rest.",
+                "Rows read - inserted - dead-lettered - given up - in flight; must be 0 at rest.",
             ),
             rows_abandoned: make.counter(
                 "rows_abandoned_total",
-                "Rows given up because their partition went before they were inserted; its next owner reads them again.",
+                "Rows given up because their partition was revoked before they were inserted; its next owner reads them again.",
             ),
             rebalances: make.gauge("rebalances", "Assignments and revocations since the start."),
             stale_ranges: make.gauge(
                 "stale_ranges",
-                "Ranges settled after their partition had another owner, since the start; their rows may be doubled.",
+                "Ranges settled after their partition had another owner, since the start; their rows may be duplicated.",
             ),
             commits: make.gauges("commits", "Offset commits since the start.", &["result"]),
             block_pool_bytes: make.gauges(
                 "block_pool_bytes",
-                "The pool that holds compressed blocks.",
+                "Bytes of the pool for compressed blocks, by state.",
                 &["state"],
             ),
             memory_parts: MemoryParts::of(&memory_used_bytes),
             memory_used_bytes,
-            queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
-            table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
+            queue_volume_bytes: make.gauges("queue_volume_bytes", "Bytes of the queue volume, by state.", &["state"]),
+            table_fits: make.gauge("table_fits", "1 when the table has the columns that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
             spool: SpoolMetrics::new(&make),
             guarantee: GuaranteeMetrics::new(&make),
@@ -327,7 +335,7 @@ impl Metrics {
             worker_seconds: make.registered(CounterVec::new(
                     Maker::opts(
                         "worker_seconds_total",
-                        "Seconds of the workers by what they do or wait for.",
+                        "Seconds of each worker, by what it does or waits for.",
                     ),
                     &["worker", "state"],
                 ),
@@ -337,22 +345,22 @@ impl Metrics {
         }
     }
 
-    /// Every metric that there is, also those that have no series yet.
+    /// All metrics, including those without series.
     pub fn families(&self) -> &[Family] {
         &self.families
     }
 
-    /// The seconds of one worker.
+    /// The metrics of one worker.
     pub fn worker(&self, number: usize) -> WorkerSeconds {
         let number = number.to_string();
         let of = |state: &str| self.worker_seconds.with_label_values(&[number.as_str(), state]);
         WorkerSeconds { busy: of("busy"), source: of("source"), buffers: of("buffers"), sink: of("sink") }
     }
 
-    /// Everything, in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     ///
     /// # Errors
-    /// When a metric cannot be written, which is a defect of ours.
+    /// If a metric cannot be written, which is a defect of this program.
     pub fn text(&self) -> prometheus::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -360,7 +368,7 @@ impl Metrics {
     }
 }
 
-/// What tests take where any gateway will do.
+/// Values for tests that do not depend on the config.
 #[cfg(test)]
 pub(crate) mod reference {
     use super::{Budget, Metrics};
@@ -379,7 +387,7 @@ pub(crate) mod reference {
         }
     }
 
-    /// Its metrics.
+    /// The metrics of that size.
     pub fn metrics() -> Metrics {
         Metrics::new(&Budget::divide(&sizing()).unwrap())
     }
@@ -394,7 +402,7 @@ mod tests {
     fn every_reason_is_counted_before_it_is_given() {
         let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
         for reason in [malformed, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge] {
-            // One that is added does not compile before it is here.
+            // A new metric does not compile until it is listed here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
                 Reason::MessageTooLong => REJECTED[2],

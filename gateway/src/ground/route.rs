@@ -1,51 +1,50 @@
-//! Which shard the rows of a partition go to.
+//! The shard of each partition.
 //!
-//! A partition belongs to one shard: `(partition + hash of the topic) mod shards`. It is a function of the range, so that every
-//! retry and every owner that replays a range sends it to the same shard, where its token is known; and a partition at a time, so
-//! that a shard that is away stops its own partitions and no others. (By the range's first offset rows would spread more evenly, and
-//! every partition would soon wait for a block of the shard that is away.) Partitions are spread evenly, to one more or less; how
-//! evenly rows are is up to the topic.
+//! A partition belongs to one shard: `(partition + hash of the topic) mod shards`. So every retry, and every owner that replays a range,
+//! sends it to the same shard, which knows its token. And a shard that is away stops only its own partitions. (A choice by the range's
+//! first offset would spread rows more evenly, but every partition would soon wait for a block of the shard that is away.) The numbers of
+//! partitions per shard differ by at most one; how even the rows are depends on the topic.
 //!
-//! How many shards there were is written into the plan of ranges ([`Route::epoch`]): ranges in flight while shards are added go where
-//! they were sent before. A shard must not be removed or change its place in the config while ranges of it are in flight.
+//! The plan of ranges records how many shards there were ([`Route::epoch`]), so ranges in flight go where they were sent before, even if
+//! shards are added. Do not remove a shard or change its position in the config while ranges of it are in flight.
 
 use sluice_ranges::PartitionId;
 use twox_hash::XxHash3_64;
 
-/// Where partitions go.
+/// The destinations of partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     shards: usize,
 }
 
 impl Route {
-    /// To one of so many shards, at least one.
+    /// To this number of shards, at least one.
     pub fn new(shards: usize) -> Self {
         Self { shards: shards.max(1) }
     }
 
-    /// As the plan of a range says that it was.
+    /// The route of an epoch that the plan of a range has.
     pub fn of_epoch(epoch: u32) -> Self {
         Self::new(usize::try_from(epoch).unwrap_or(usize::MAX).saturating_add(1))
     }
 
-    /// What the plan says: shards beyond the first. Zero for one, as it was before there were several.
+    /// The epoch for the plan: the number of shards beyond the first. Zero for one shard, as in plans from before there were several.
     pub fn epoch(self) -> u32 {
         u32::try_from(self.shards - 1).unwrap_or(u32::MAX)
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shards(self) -> usize {
         self.shards
     }
 
-    /// Where a range of the partition goes that was first sent as this epoch says: where it has always gone, if that shard is still there.
+    /// The shard of a range that was first sent in this epoch: the same as then, if that shard still exists.
     pub fn place_of(self, epoch: u32, id: &PartitionId) -> usize {
         let then = Self::of_epoch(epoch).shard_of(id);
         if then < self.shards { then } else { self.shard_of(id) }
     }
 
-    /// The partition's shard, by its place in the config.
+    /// The partition's shard, as its position in the config.
     pub fn shard_of(self, id: &PartitionId) -> usize {
         let topic = XxHash3_64::oneshot(id.topic.as_bytes());
         let place = topic.wrapping_add(u64::from(id.partition.unsigned_abs()));
@@ -64,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_partition_goes_where_it_has_always_gone() {
-        // Written down once: another function would send what is in flight to another shard.
+        // Fixed numbers: another function would send ranges in flight to another shard.
         let route = Route::new(3);
         let found: Vec<usize> =
             (0..6).map(|partition| route.shard_of(&id("otlp_spans", partition))).collect();

@@ -1,12 +1,12 @@
-//! What delivery goes by: of each shard, for how long its tokens may be relied on, and whether views hang below its table; and what is in
-//! doubt.
+//! What delivery relies on: for each shard, how long its tokens may be relied on and whether there are views below its table; and which
+//! ranges are in doubt.
 //!
-//! Place in the flow: [`Watch`](super::Watch) writes down what the servers of a shard have answered; a shipment asks about its own shard, and
-//! says when it is in doubt. A token is one shard's: what is away, or has no window, says nothing of the tokens of others. Only what is
-//! reported is of the weakest.
+//! Place in the flow: [`Watch`](super::Watch) records the servers' answers. A shipment asks about its own shard, and reports when it is in
+//! doubt. A token belongs to one shard, so a shard that is away, or has no window, does not affect the tokens of others. Only the reported
+//! guarantee is the weakest of all shards.
 //!
-//! Owner: shared, behind a lock that is held for a map's operation and only for blocks that failed. Limits: a number for each block on its
-//! way that is in doubt.
+//! Owner: shared, behind a lock that is held for one operation on a map, and only for blocks that failed. Limits: one entry for each block
+//! in doubt.
 
 use super::{Doubt, Load, Reason, Verdict, WINDOW_SHARE};
 use crate::ground::metrics::GuaranteeMetrics;
@@ -18,42 +18,42 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-/// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
+/// What delivery relies on; shared. Times are on the scale of [`crate::delivery::tries`].
 #[derive(Debug)]
 pub struct GuaranteeState {
     metrics: GuaranteeMetrics,
     known: Mutex<Known>,
-    /// Told when a shard's servers are to be asked at once.
+    /// Notified when a shard's servers are to be asked at once.
     ask: Notify,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// By their places in the config: a token is one shard's, and so is what it may be relied on for.
+    /// By the shards' positions in the config: a token belongs to one shard.
     shards: Vec<OfShard>,
-    /// What others than the sink have found.
+    /// Reasons that do not come from ClickHouse.
     beside: BTreeSet<Reason>,
-    /// Shards whose servers are to be asked at once, for each block on its way that waits for it, and what ends its wait.
+    /// Shards whose servers are to be asked at once: one entry for each waiting block, and the sender that ends its wait.
     wanted: Vec<(usize, oneshot::Sender<()>)>,
-    /// Of which shard each range is that is in doubt, and since when.
+    /// The shard of each range in doubt, and since when it is in doubt.
     in_doubt: BTreeMap<u64, (usize, Duration)>,
     next: u64,
 }
 
-/// What is known of one shard.
+/// The knowledge about one shard.
 #[derive(Debug, Clone)]
 struct OfShard {
     verdict: Verdict,
-    /// What rows survive that its servers have acknowledged; `None` while that is not known.
+    /// The failures that acknowledged rows survive; `None` if unknown.
     durability: Option<Durability>,
-    /// When its servers have answered last; `None`: they never have.
+    /// When its servers last answered; `None`: never.
     heard: Option<Duration>,
-    /// Before this moment tokens were written that its servers do not know any more, and why.
+    /// The moment before which the servers have forgotten all tokens, and why.
     forgotten: Option<(Duration, Reason)>,
 }
 
 impl GuaranteeState {
-    /// Nothing is known about the sink's shards, of which there are so many, and `beside` is what is known otherwise.
+    /// For this number of shards, of which nothing is known; `beside` has the reasons that do not come from ClickHouse.
     pub fn new(metrics: GuaranteeMetrics, shards: usize, beside: impl IntoIterator<Item = Reason>) -> Self {
         let known = Known {
             shards: vec![OfShard::unheard(); shards],
@@ -67,7 +67,7 @@ impl GuaranteeState {
         standing
     }
 
-    /// For how long a token of this shard may be relied on that was first sent at `since`.
+    /// How long a token of this shard may be relied on that was first sent at `since`.
     pub fn age_budget(&self, shard: usize, since: Duration) -> Duration {
         let known = self.known();
         let of = known.of(shard);
@@ -75,26 +75,27 @@ impl GuaranteeState {
         if is_forgotten { Duration::ZERO } else { of.verdict.age_budget }
     }
 
-    /// When a server of this shard was asked last what that rests on, and answered; `None`: none has answered yet.
+    /// When a server of this shard last answered; `None`: never.
     pub fn heard(&self, shard: usize) -> Option<Duration> {
         self.known().of(shard).heard
     }
 
-    /// Has the servers of this shard asked at once, and waits until that was tried after this call.
+    /// Asks the servers of this shard at once, and waits until a question that started after this call has ended.
     pub async fn look(&self, shard: usize) {
         let (asked, wait) = oneshot::channel();
         self.known().wanted.push((shard, asked));
         self.ask.notify_one();
-        // Ends with an error, once it was tried or when nobody asks any more: the other end was dropped.
+        // Ends with an error when the sender is dropped: after the question, or when the watch has ended.
         wait.await.ok();
     }
 
-    /// Whether materialized views hang below this shard's table.
+    /// Whether there are materialized views below this shard's table.
     pub fn has_views(&self, shard: usize) -> bool {
         self.known().of(shard).verdict.views
     }
 
-    /// A range of this shard is in doubt since then. Say [`Self::leave_doubt`] with the number once it is not.
+    /// Records that a range of this shard is in doubt since then. Call [`Self::leave_doubt`] with the returned number when it is not any
+    /// more.
     pub fn enter_doubt(&self, shard: usize, since: Duration) -> u64 {
         let mut known = self.known();
         let number = known.next;
@@ -103,12 +104,12 @@ impl GuaranteeState {
         number
     }
 
-    /// The range with this number is in doubt no more.
+    /// Records that the range with this number is no longer in doubt.
     pub fn leave_doubt(&self, number: u64) {
         self.known().in_doubt.remove(&number);
     }
 
-    /// Something else than the sink holds up the guarantee, or does so no more.
+    /// Adds or removes a reason that does not come from ClickHouse.
     pub fn beside(&self, reason: Reason, holds: bool, now: Duration) {
         let mut known = self.known();
         if holds {
@@ -120,7 +121,7 @@ impl GuaranteeState {
         self.tell(now);
     }
 
-    /// Writes down the metrics, and returns the reason why no more than "at least once" holds now.
+    /// Updates the metrics, and returns the first reason why only "at least once" holds now.
     pub fn tell(&self, now: Duration) -> Option<Reason> {
         let known = self.known();
         let doubt = known.doubt(now);
@@ -133,7 +134,7 @@ impl GuaranteeState {
         reason
     }
 
-    /// What the servers of this shard say now; `forgot` why they do not know the tokens of before.
+    /// Records the answer of a shard's servers; `forgot`: why they do not know earlier tokens.
     pub fn found(&self, shard: usize, verdict: Verdict, forgot: Option<Reason>, now: Duration) {
         let mut known = self.known();
         let of = known.shards.get_mut(shard).expect("only servers of the config are asked");
@@ -144,23 +145,23 @@ impl GuaranteeState {
         }
     }
 
-    /// What rows survive that the servers of this shard have acknowledged.
+    /// Records the failures that acknowledged rows of this shard survive.
     pub fn found_durability(&self, shard: usize, durability: Option<Durability>) {
         let mut known = self.known();
         known.shards.get_mut(shard).expect("only servers of the config are asked").durability = durability;
     }
 
-    /// What rows survive, whatever their shard.
+    /// The failures that acknowledged rows survive on all shards.
     pub fn durability(&self) -> Option<Durability> {
         self.known().durability()
     }
 
-    /// What all shards together allow: what each of them does.
+    /// The verdict for all shards together.
     pub fn verdict(&self) -> Verdict {
         self.known().verdict()
     }
 
-    /// Shards whose servers are to be asked at once, and what is dropped once that was tried.
+    /// Shards whose servers are to be asked at once, with the senders to drop after that.
     pub(super) fn take_wanted(&self) -> Vec<(usize, oneshot::Sender<()>)> {
         std::mem::take(&mut self.known().wanted)
     }
@@ -171,7 +172,7 @@ impl GuaranteeState {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // A value is set or a map changed while it is held; nothing of that can be left half done.
+        // Poisoning is harmless: each change sets a value or changes one map.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -179,19 +180,19 @@ impl GuaranteeState {
 impl OfShard {
     fn unheard() -> Self {
         let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
-        // Until it is known that there are none: what a view refuses may be in the table.
+        // Until the absence of views is known, the rows of a block that a view refuses may be in the table.
         let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
         Self { verdict, durability: None, heard: None, forgotten: None }
     }
 
-    /// How much of the window a range has used that is in doubt for so long.
+    /// How much of the window a range has used that has been in doubt for this long.
     fn window_used_ratio(&self, age: Duration) -> f64 {
         let budget = self.verdict.age_budget.as_secs_f64();
         if budget > 0.0 { age.as_secs_f64() * WINDOW_SHARE / budget } else { 1.0 }
     }
 
-    /// Why it forgot its tokens, while something sent before that may be in flight still: later it is settled, or named as in doubt for
-    /// too long.
+    /// Why the shard forgot its tokens, as long as blocks sent before that may be in flight. After that they are settled, or reported as
+    /// in doubt for too long.
     fn forgets(&self, now: Duration) -> Option<Reason> {
         let (before, reason) = self.forgotten?;
         (now < before + self.verdict.age_budget).then_some(reason)

@@ -1,4 +1,4 @@
-//! Which places for tokens were seen behind each address of a shard, over several looks.
+//! Places where tokens are kept, as seen behind each address of a shard over several questions.
 //!
 //! Pure. Owner: the task of [`Watch`](super::Watch). Limits: [`PLACES_MAX`] places of each address.
 
@@ -7,25 +7,25 @@ use std::{
     time::Duration,
 };
 
-/// For how long a place counts that was not seen again. Chosen: twenty looks. An address that balances over two servers does not show the
-/// same one for so long, and one whose server was replaced does.
+/// How long a place counts that is not seen again. Chosen: 20 questions. An address that balances over two servers does not show the same
+/// one for so long; one whose server was replaced does.
 pub const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// Places that are remembered of an address. Chosen: two are enough for the verdict; a few more keep it steady.
+/// Remembered places of an address. Chosen: two are enough for the verdict; a few more keep it stable.
 const PLACES_MAX: usize = 16;
 
-/// The places, by the address's place in the config, and when each was seen last.
+/// The places, by the address's position in the config, and when each was last seen.
 #[derive(Debug, Default)]
 pub struct TokenPlaces(BTreeMap<usize, BTreeMap<String, Duration>>);
 
 impl TokenPlaces {
-    /// Takes down what servers behind an address have answered. Says whether tokens of before are not to be relied on: one of them keeps its
+    /// Records the answers of the servers behind an address. Returns whether earlier tokens cannot be relied on: a server keeps its
     /// tokens in another place than all that answered there before, or such a place is forgotten from now on.
     pub fn see(&mut self, address: usize, places: &BTreeSet<String>, now: Duration) -> bool {
         let known = self.0.entry(address).or_default();
         let is_other = !known.is_empty() && places.iter().any(|place| !known.contains_key(place));
         known.extend(places.iter().map(|place| (place.clone(), now)));
-        // The last one stays, however long it does not answer.
+        // The last one stays, even if it does not answer for long.
         let last = known.values().max().copied().unwrap_or_default();
         let places = known.len();
         known.retain(|_, seen| last.saturating_sub(*seen) < REMEMBERED);
@@ -36,9 +36,9 @@ impl TokenPlaces {
         is_other || is_forgotten
     }
 
-    /// Whether addresses have led to different places, also those that do not answer now.
+    /// Whether addresses have led to different places, including those that do not answer now.
     pub fn are_apart(&self) -> bool {
-        // Of an address that leads to several there is a reason of its own.
+        // An address that leads to several places has its own reason.
         let mut places =
             self.0.values().filter(|places| places.len() == 1).filter_map(BTreeMap::first_key_value);
         let first = places.next().map(|(place, _)| place);
@@ -64,19 +64,19 @@ mod tests {
     #[test]
     fn an_address_balances_while_it_has_led_to_several_places() {
         let mut seen = TokenPlaces::default();
-        // When, which places answered; whether one is other than before, and whether the address balances.
+        // Time, places that answered; whether earlier tokens are unreliable, and whether the address balances.
         for (minute, names, is_other, vary) in [
             (0, &["a"][..], false, false),
             (1, &["a"], false, false),
-            // Nothing is known.
+            // Nothing is known yet.
             (2, &[], false, false),
             (3, &["b"], true, true),
             (4, &["a", "b"], false, true),
             (5, &["b"], false, true),
             (13, &["b"], false, true),
-            // What was sent to the other one may be in doubt still.
+            // Blocks sent to the other server may still be in doubt.
             (14, &["b"], true, false),
-            // It was replaced by yet another one, which is away for a day.
+            // It was replaced by another one, which is away for a day.
             (20, &["c"], true, true),
             (1_500, &[], false, true),
             (1_501, &["c"], true, false),

@@ -1,4 +1,4 @@
-//! Tables of what servers say and what can be promised.
+//! Tables of servers' answers and the resulting guarantees.
 
 use super::*;
 use crate::ground::metrics::reference::metrics;
@@ -30,7 +30,7 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
     }
 }
 
-/// The same whose servers keep their tokens there.
+/// The same with servers that keep their tokens there.
 fn kept_in(engine: &str, places: &[&str]) -> Deduplication {
     let token_places = places.iter().map(|place| (*place).to_owned()).collect();
     Deduplication { token_places, ..answer(engine, 10_000) }
@@ -94,7 +94,7 @@ fn what_is_missing_is_named() {
             2,
             &[Reason::ServersNotReplicas],
         ),
-        // One does not say it.
+        // One does not answer it.
         (vec![kept_in("ReplicatedMergeTree", &["/0"]), answer("ReplicatedMergeTree", 10_000)], 2, &[]),
         (vec![in_zone("UTC"); 2], 2, &[]),
         (vec![in_zone("UTC"), in_zone("Asia/Tokyo")], 2, &[Reason::TimeZone]),
@@ -127,7 +127,7 @@ fn a_window_that_a_retry_may_miss_is_none() {
 fn a_token_is_relied_on_for_half_of_the_window() {
     let table = [
         (answer("MergeTree", 10_000), 10.0, 500 * SECOND),
-        // Blocks alone: there is no age at which it forgets.
+        // By blocks only: there is no age at which it forgets.
         (answer("MergeTree", 10_000), 0.0, AGE_BUDGET_MAX),
         (answer("MergeTree", 0), 10.0, Duration::ZERO),
         (answer("MergeTree", u64::MAX), 10.0, AGE_BUDGET_MAX),
@@ -235,7 +235,7 @@ async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
     let metrics = metrics();
     let standing = std::sync::Arc::new(GuaranteeState::new(metrics.guarantee.clone(), 1, []));
     let mut watch = Watch::new(Vec::new(), standing.clone(), std::sync::Arc::default());
-    // One that nobody waits for leaves nothing behind.
+    // A question without a waiting block leaves no entry behind.
     watch.look_where_wanted(SECOND).await;
     let waits = tokio::spawn({
         let standing = standing.clone();
@@ -312,7 +312,7 @@ fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others
     assert_eq!(views, [false, false, true], "what nobody has looked at may have some");
     let heard = [0, 1, 2].map(|shard| standing.heard(shard));
     assert_eq!(heard, [Some(SECOND), Some(SECOND), None]);
-    // What is reported is of the weakest.
+    // The reported guarantee is the weakest.
     assert_eq!(standing.verdict().reasons, [Reason::NotProbed, Reason::WindowOff].into());
     assert_eq!(standing.tell(SECOND), Some(Reason::NotProbed));
 }
@@ -329,7 +329,7 @@ fn the_doubt_of_a_shard_uses_up_its_own_window() {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("sluice_gateway_{name} ")));
         line.unwrap().to_owned()
     };
-    // A tenth of the first one's window is all of what the second one is relied on for, twice.
+    // The first shard's window is ten times as long as the second's; half of each is relied on.
     let wide = standing.enter_doubt(0, SECOND);
     assert_eq!(standing.tell(1_001 * SECOND), None);
     assert_eq!((told("in_doubt_ranges"), told("dedup_window_used_ratio")), ("1".into(), "0.1".into()));
@@ -363,7 +363,7 @@ fn every_reason_has_a_label_of_its_own_and_a_sentence() {
     let verdict = Verdict::of(&[answer("MergeTree", 0)], 1, &LOAD);
     assert!(verdict.to_string().starts_with("at_least_once: the table's deduplication window is 0;"));
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
-    assert_eq!(verdict.to_string(), "exactly_once_effect: a retry is dropped for at least 83 minutes");
+    assert_eq!(verdict.to_string(), "exactly_once_effect: the server drops a retry for at least 83 minutes");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Asks the servers of every shard what can be promised, again and again.
+//! Asks the servers of every shard periodically for what the guarantee depends on.
 //!
-//! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer, or has
-//! too much to do to answer, changes nothing; of a shard that has never answered nothing is promised. One that has not answered of late, or not since a try left a
-//! block in doubt, is asked again before the block is sent to it: it may have been restarted as another version, or in another time zone.
+//! Owner: its own task. Limits: one server is asked at a time, each question within its timeout. A server that does not answer, or is too
+//! busy to, changes nothing. For a shard that has never answered, only "at least once" holds. A server that has not answered recently, or
+//! not since a try left a block in doubt, is asked again before the block is sent to it: it may have restarted with another version or
+//! time zone.
 
 use super::{BlockRate, GuaranteeState, LOOK_INTERVAL, Load, Reason, Verdict, places::TokenPlaces};
 use crate::table::{row_expiry::RowExpiry, sink::Sink};
@@ -19,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
+/// How often the age of ranges in doubt is reported. Chosen: below the interval of any scrape.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Asks the servers, and keeps a [`GuaranteeState`] up to date.
@@ -27,16 +28,16 @@ pub struct Watch {
     shards: Vec<OfShard>,
     standing: Arc<GuaranteeState>,
     consumer: Arc<ConsumerStats>,
-    /// Is told what the tables' TTLs are.
+    /// Receives the TTLs of the tables.
     expiry: Arc<RowExpiry>,
     said: Option<String>,
     said_durability: Option<&'static str>,
 }
 
-/// What the servers of a shard have answered.
+/// The answers of a shard's servers.
 struct Answered {
     verdict: Verdict,
-    /// Why they do not know the tokens of before.
+    /// Why they do not know earlier tokens.
     forgot: Option<Reason>,
 }
 
@@ -45,30 +46,30 @@ struct OfShard {
     sink: Sink,
     rate: BlockRate,
     version: Option<Version>,
-    /// Time zones of the servers that have answered last, where the table's partitions depend on them.
+    /// Time zones of the servers that answered last, if the table's partitions depend on them.
     zones: BTreeSet<String>,
-    /// Where the servers behind each address keep their tokens.
+    /// The places where the servers behind each address keep their tokens.
     places: TokenPlaces,
     /// The TTLs of their tables.
     ttls: Vec<RowTtl>,
-    /// What was said last by a server that does not answer.
+    /// The last error of a server that does not answer.
     error: Option<ProbeError>,
 }
 
 impl Watch {
-    /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
+    /// Asks nothing yet: call [`Self::look`] before the first block is sent, then [`Self::run`].
     pub fn new(shards: Vec<Sink>, standing: Arc<GuaranteeState>, consumer: Arc<ConsumerStats>) -> Self {
         let shards = shards.into_iter().map(OfShard::new).collect();
         Self { shards, standing, consumer, expiry: Arc::default(), said: None, said_durability: None }
     }
 
-    /// The same, which keeps `expiry` up to date as well.
+    /// Also keeps `expiry` up to date.
     #[must_use]
     pub fn with_expiry(self, expiry: Arc<RowExpiry>) -> Self {
         Self { expiry, ..self }
     }
 
-    /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::delivery::tries`].
+    /// Asks and reports periodically. `clock` is the time on the scale of [`crate::delivery::tries`].
     pub async fn run(mut self, clock: impl Fn() -> Duration) {
         let mut looked = clock();
         loop {
@@ -86,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// What the consumer knows that speaks against "once".
+    /// Records the reasons that the consumer knows against "once".
     fn look_at_source(&self, now: Duration) {
         let is_compacted = self.consumer.is_topic_compacted.load(Ordering::Relaxed);
         self.standing.beside(Reason::TopicCompacted, is_compacted, now);
@@ -104,7 +105,7 @@ impl Watch {
         self.standing.tell(now);
     }
 
-    /// Asks the servers of shards for which somebody waits.
+    /// Asks the servers of shards for which blocks wait.
     pub(super) async fn look_where_wanted(&mut self, now: Duration) {
         let wanted = self.standing.take_wanted();
         let shards: BTreeSet<usize> = wanted.iter().map(|(shard, _)| *shard).collect();
@@ -118,14 +119,14 @@ impl Watch {
         let Some(of) = self.shards.get_mut(shard) else { return };
         let Some(Answered { verdict, forgot }) = of.look(now).await else { return };
         self.standing.found(shard, verdict, forgot, now);
-        // No server answers any more: what is known stays.
+        // An error means that no server answers: the last result stays.
         if let Ok(durability) = of.sink.durability().await {
             self.standing.found_durability(shard, durability);
         }
         self.expiry.set(self.shards.iter().flat_map(|shard| &shard.ttls));
     }
 
-    /// One line when what the sink allows changes.
+    /// Logs the verdict when it changes.
     fn say(&mut self, verdict: &Verdict) {
         let reasons: Vec<_> = verdict.reasons.iter().map(|reason| reason.label()).collect();
         let reasons = reasons.join(",");
@@ -133,15 +134,15 @@ impl Watch {
             return;
         }
         if verdict.reasons.is_empty() {
-            tracing::info!("the sink allows {verdict}");
+            tracing::info!("delivery guarantee: {verdict}");
         } else {
             let error = self.shards.iter().find_map(|shard| shard.error.as_ref()).map(ToString::to_string);
-            tracing::warn!(reasons, error, "the sink allows {verdict}");
+            tracing::warn!(reasons, error, "delivery guarantee: {verdict}");
         }
         self.said = Some(reasons);
     }
 
-    /// One line when rows survive something else than before.
+    /// Logs the durability when it changes.
     fn say_durability(&mut self, found: Option<Durability>) {
         let label = durability::label(found);
         if self.said_durability.replace(label) == Some(label) {
@@ -152,11 +153,14 @@ impl Watch {
         match found {
             Some(found) if found >= wanted => tracing::info!("durability {found}"),
             None if wanted == Durability::default() => {
-                tracing::info!(durability = label, "what rows survive is not known");
+                tracing::info!(
+                    durability = label,
+                    "the gateway cannot determine which failures acknowledged rows survive"
+                );
             }
             _ => tracing::warn!(
                 durability = label,
-                "rows survive less than schema.durability {wanted:?} asks for, or it is not known"
+                "acknowledged rows survive less than schema.durability: {wanted:?} requires, or the gateway cannot determine it"
             ),
         }
     }
@@ -175,7 +179,7 @@ impl OfShard {
         }
     }
 
-    /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
+    /// Asks its servers. A server that does not answer changes nothing. `None` if none answers; then the last result stays.
     async fn look(&mut self, now: Duration) -> Option<Answered> {
         let (mut answers, mut errors): (Vec<Deduplication>, Vec<ProbeError>) = (Vec::new(), Vec::new());
         let mut is_other = false;
@@ -191,7 +195,7 @@ impl OfShard {
         let refused = errors.iter().position(keeps_to_itself);
         self.error = refused.map(|place| errors.swap_remove(place)).or_else(|| errors.pop());
         if refused.is_some() {
-            // Nothing can be promised on its behalf.
+            // Without its answer, nothing can be guaranteed.
             answers.clear();
         } else if answers.is_empty() {
             return None;
@@ -218,7 +222,7 @@ impl OfShard {
         Some(Answered { verdict, forgot })
     }
 
-    /// Whether a server has another time zone than those that have answered before. Takes down what they have now.
+    /// Whether a server has another time zone than those that answered before. Records the current ones.
     fn moved(&mut self, zones: BTreeSet<String>) -> bool {
         let is_moved = !self.zones.is_empty() && !zones.is_subset(&self.zones);
         if !zones.is_empty() {
@@ -228,7 +232,7 @@ impl OfShard {
     }
 }
 
-/// Whether a server is well and does not say what it is asked, or a proxy answers in its place, which may do so for ever.
+/// Whether a server is healthy and does not answer this question, or a proxy answers instead; both may last forever.
 fn keeps_to_itself(error: &ProbeError) -> bool {
     match error {
         ProbeError::Refused { .. } | ProbeError::Foreign { .. } => true,

@@ -1,16 +1,15 @@
-//! One message into one block: whole, or not at all.
+//! Encodes one message into one block: all of its rows, or none.
 //!
-//! What a message has written before it turned out to be unreadable, or to have no room, is taken back to the last byte.
-//! One in JSON is on the wire before anything is written.
+//! If a message turns out to be unreadable, or there is no room, everything that it has written is removed from the block. A message in
+//! JSON is rewritten to protobuf before anything is written.
 //!
-//! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. When that
-//! does not come to a good end, the message is walked again by the walk that looks for them behind the spans too, and what
-//! this one says counts. Looking costs 60 ns a span. What has no room, or is too much, is decided by the first walk: it would only
-//! be written once more. (A scope that is named twice, the second time shorter, may be less behind its spans; nobody writes one.)
+//! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. If that fails, the message
+//! is walked again by the walk that also looks for them behind the spans, and the second result counts. Looking there costs 60 ns a span.
+//! The first walk decides if there is no room or the message is too large: a second walk would only write the same again. (A scope that is
+//! named twice, the second time shorter, may be smaller behind its spans; no producer writes one.)
 //!
-//! Limits, for a message that has a block to itself and otherwise for the block: [`BLOCK_RAW_BYTES_MAX`] before compression,
-//! [`BLOCK_ROWS_MAX`], and `budget::BLOCK_BYTES_MAX` compressed. A message has a limit of its own for what it writes:
-//! [`RawLimit`].
+//! Limits, for a block or for a message that fills a block: [`BLOCK_RAW_BYTES_MAX`] before compression, [`BLOCK_ROWS_MAX`], and
+//! `budget::BLOCK_BYTES_MAX` compressed. A message has its own limit for what it writes: [`RawLimit`].
 
 use crate::{
     blocks::{
@@ -30,41 +29,41 @@ use sluice_kafka::Message;
 use sluice_otlp::{walk, walk_in_order};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What became of the rows of a message.
+/// The result of encoding a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Encoded {
-    /// All of them are in the block.
+    /// All of its rows are in the block.
     Whole {
         /// Spans, which are rows.
         spans: u64,
         /// The latest end of a span that has ended; 0 without one.
         end_nanos_max: u64,
-        /// Rows whose times are not what they should be.
+        /// Rows with times that had to be corrected, and expired rows.
         times: TimeCounts,
     },
-    /// The pool has no chunk; none of them is in the block.
+    /// The pool has no free chunk; no row is in the block.
     NoRoom,
-    /// The block would be too large; none of them is in it.
+    /// The block would be too large; no row is in it.
     BlockFull,
-    /// The message cannot be read; none of its rows is in the block.
+    /// The message cannot be read; no row is in the block.
     Rejected(Reason),
 }
 
-/// A message as Kafka has it.
+/// A message as Kafka delivers it.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<'a> {
     /// Its value.
     pub bytes: &'a [u8],
     /// Its timestamp in ns since 1970, for spans without a usable one.
     pub timestamp_nanos: i64,
-    /// When it is read, in ns since 1970; nothing but freshness depends on it.
+    /// When it is read, in ns since 1970; used only for freshness.
     pub now_nanos: u64,
-    /// Rows of an earlier `Timestamp`, in ns since 1970, are counted as expired.
+    /// Rows with an earlier `Timestamp`, in ns since 1970, are counted as expired.
     pub expired_before_nanos: i64,
 }
 
 impl<'a> Payload<'a> {
-    /// The value of a message that is read now, for a table whose rows expire like this.
+    /// The value of a message that is read now; `expiry` is the age at which the table deletes rows.
     pub fn of(message: &'a impl Message, expiry: &RowExpiry) -> Self {
         let now_nanos = now_nanos();
         Self {
@@ -76,7 +75,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The clock, once a message: tens of nanoseconds, beside hundreds for each of its spans.
+/// One clock read per message: tens of ns, compared with hundreds for each of its spans.
 fn now_nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -115,7 +114,7 @@ pub fn encode(
     encoded
 }
 
-/// What becomes of a message whose rows are in the block, if it has more than one INSERT may have.
+/// Corrects the result if the block, or the message alone, has more than one INSERT may have.
 fn within_block(block: &OpenBlock, encoded: Encoded) -> Encoded {
     let Encoded::Whole { spans, .. } = encoded else { return encoded };
     let totals = block.rows.totals();

@@ -1,7 +1,7 @@
-//! How a worker reads messages: as the walk wants them, or rewritten from JSON to that.
+//! How a worker reads messages: protobuf as it is, JSON after rewriting it to protobuf.
 //!
 //! Owner: a worker thread. Limits: a message in JSON has at most `source.kafka.recordBatchBytesMax`; the budget counts
-//! `JSON_BYTES_PER_MESSAGE_BYTE` of memory for each byte of it.
+//! `JSON_BYTES_PER_MESSAGE_BYTE` of memory for each of its bytes.
 
 use crate::reading::reject::Reason;
 use sluice_gateway_config::{ByteSize, Format, budget::JSON_BYTES_PER_MESSAGE_BYTE};
@@ -15,14 +15,14 @@ const _: () = assert!(
 /// Reads messages of one format.
 #[derive(Debug)]
 pub enum Reader {
-    /// Messages are walked over as they are.
+    /// Walks messages as they are.
     OtlpProto,
-    /// Messages are rewritten before.
+    /// Rewrites messages first.
     OtlpJson(JsonRewriter),
 }
 
 impl Reader {
-    /// For messages of this format and of up to so many bytes.
+    /// For messages of this format and up to this size.
     pub fn new(format: Format, message_bytes_max: ByteSize) -> Self {
         match format {
             Format::OtlpProto => Self::OtlpProto,
@@ -33,7 +33,7 @@ impl Reader {
         }
     }
 
-    /// The message as the walk reads it.
+    /// The message in protobuf.
     #[inline]
     pub fn wire<'m>(&'m mut self, message: &'m [u8]) -> Result<&'m [u8], Reason> {
         match self {

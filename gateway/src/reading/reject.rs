@@ -1,8 +1,8 @@
-//! What becomes of a message that gives no rows.
+//! What happens to a message that cannot be read.
 //!
-//! It is rejected whole and goes to the dead-letter topic. Where that takes no letters, `delivery.deadLetter.onMissing` decides:
-//! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on. A message that is empty, or
-//! has no value, is no such message: it is read, and holds no spans.
+//! The whole message is rejected and goes to the dead-letter topic. If Kafka refuses the letter, `delivery.deadLetter.onMissing` decides.
+//! `Stop` stops the partition before that message until someone acts; other partitions continue. `Skip` counts the message and continues.
+//! A message without a value, or with an empty one, is not rejected: it has no spans.
 
 use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE};
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
@@ -22,18 +22,18 @@ pub enum Reason {
     /// It is not OTLP/JSON.
     #[error("it is not an OTLP trace message in JSON: {0}")]
     MalformedJson(sluice_otlp_json::Malformed),
-    /// It is longer than the budget allows for one in JSON.
+    /// It is in JSON and longer than the budget allows.
     #[error(
-        "it is longer than source.kafka.recordBatchBytesMax, which decides how much memory a worker has to rewrite JSON"
+        "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
     MessageTooLong,
     /// A row of it is too large.
     #[error("one of its spans makes a row that is larger than the limit")]
     RowTooLarge,
-    /// Its rows are more than it may have: for its size, or for one block.
+    /// Its rows are too large for its size, or for one block.
     #[error(
-        "its rows are too large or too many: they may have {} MiB and {RAW_BYTES_PER_MESSAGE_BYTE} bytes for each of its own, \
-         {} MiB at the most, {} MiB compressed, and be {BLOCK_ROWS_MAX}; a resource of fewer attributes, or fewer spans in a message, would do",
+        "its rows are too large or too many: the limit is {} MiB plus {RAW_BYTES_PER_MESSAGE_BYTE} bytes per byte of the message, at \
+         most {} MiB ({} MiB compressed) and {BLOCK_ROWS_MAX} rows; send fewer spans per message, or fewer resource attributes",
         MESSAGE_RAW_BYTES_MIN >> 20, BLOCK_RAW_BYTES_MAX >> 20, budget::BLOCK_BYTES_MAX >> 20
     )]
     MessageTooLarge,
@@ -57,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// Where in the message it cannot be read, in bytes from its start; none where all of it was read.
+    /// Where in the message the error is, in bytes from its start; `None` if all of it could be read.
     pub fn position(&self) -> Option<u64> {
         match self {
             Self::Malformed(malformed) => Some(malformed.position() as u64),
@@ -66,46 +66,46 @@ impl Reason {
         }
     }
 
-    /// What would read the message, where it is in the other format.
+    /// The format to set if the message is in the other one.
     fn advice(&self, value: &[u8]) -> Option<&'static str> {
         match self {
             Self::Malformed(_) if begins_like_json(value) => {
-                Some("it looks like JSON, which source.kafka.format: OtlpJson reads")
+                Some("it looks like JSON; set source.kafka.format: OtlpJson to read it")
             }
             Self::MalformedJson(_) if sluice_otlp::validate(value).is_ok() => {
-                Some("it is OTLP in protobuf, which source.kafka.format: OtlpProto reads")
+                Some("it is OTLP in protobuf; set source.kafka.format: OtlpProto to read it")
             }
             _ => None,
         }
     }
 }
 
-/// Whether this may be an object of JSON: a brace, and the quote of its first name or another brace. In protobuf the brace would begin a
-/// group, which OTLP has none of.
+/// Whether this may be a JSON object: a brace, and the quote of its first name or another brace. In protobuf the brace would start a group,
+/// which OTLP does not have.
 fn begins_like_json(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(value);
     let Some(inside) = value.trim_ascii_start().strip_prefix(b"{") else { return false };
     matches!(inside.trim_ascii_start().first(), Some(b'"' | b'}'))
 }
 
-/// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
+/// Why a record batch stops its partition. `onMissing: Skip` does not apply, because it is unknown which messages would be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// What is in it, decompressed, is more than the budget allows.
+    /// Its decompressed size is more than the budget allows.
     #[error(
-        "the next record batch holds {bytes} bytes, decompressed, more than source.kafka.recordBatchBytesMax allows"
+        "the next record batch has {bytes} bytes when decompressed, more than source.kafka.recordBatchBytesMax"
     )]
     TooLarge {
-        /// How much that is.
+        /// The decompressed size.
         bytes: u64,
     },
-    /// It does not decompress, or it is too large and does not say how large.
+    /// It does not decompress, or it is too large and does not contain its size.
     #[error(
         "the next record batch does not decompress within source.kafka.recordBatchBytesMax, or is broken"
     )]
     Broken,
-    /// Its checksum is wrong, or nobody knows its kind.
-    #[error("the next record batch is not what a producer writes, or its checksum is wrong")]
+    /// Its checksum is wrong, or its kind is unknown.
+    #[error("the next record batch is of an unknown kind, or its checksum is wrong")]
     Foreign,
 }
 
@@ -119,7 +119,7 @@ impl BadBatch {
         }
     }
 
-    /// Whether it may be whole when it is fetched once more: then it was damaged on its way.
+    /// Whether a second fetch may succeed because the batch was damaged in transit.
     pub fn may_be_read_again(&self) -> bool {
         match self {
             Self::Broken | Self::Foreign => true,
@@ -127,8 +127,8 @@ impl BadBatch {
         }
     }
 
-    /// One log line for the partition that stops. `position` is the offset behind the last message that was read, `held` what
-    /// [`Cutter::held`](sluice_ranges::Cutter::held) says.
+    /// Logs that the partition stops. `position` is the offset behind the last message that was read; `held` is the result of
+    /// [`Cutter::held`](sluice_ranges::Cutter::held).
     pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing, held: Option<(OffsetRange, i64)>) {
         let (topic, partition) = (&*id.topic, id.partition);
         let advice = self.advice(sizing) + &waiting(held);
@@ -137,53 +137,53 @@ impl BadBatch {
             partition,
             offset = position,
             reason = %self,
-            "the record batch cannot be read; its partition stops here until the batch is dealt with and the gateway is started anew{advice}"
+            "the record batch cannot be read; its partition stops until the cause is fixed and the gateway has restarted{advice}"
         );
     }
 
-    /// What would do, where that is known.
+    /// The settings that would accept the batch, if they are known.
     fn advice(&self, sizing: &Sizing) -> String {
         let Self::TooLarge { bytes } = self else { return String::new() };
         let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
         if batch > budget::RECORD_BATCH_BYTES_MAX {
             return format!(
-                " (source.kafka.recordBatchBytesMax is at most {}: the batch has to be made smaller)",
+                " (source.kafka.recordBatchBytesMax is at most {}: the producer must write smaller batches)",
                 budget::RECORD_BATCH_BYTES_MAX
             );
         }
         let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
         let limit = limit.max(sizing.limit);
-        format!(" (source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit} would do)")
+        format!(" (set source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit})")
     }
 }
 
-/// What is said of messages in front of a batch that must wait for it.
+/// The part of the log line about earlier messages that must wait for the batch.
 fn waiting(held: Option<(OffsetRange, i64)>) -> String {
     let Some((OffsetRange { first, next }, horizon)) = held else { return String::new() };
     let last = next - 1;
     format!(
-        "; messages from offset {first} to {last} wait with it, as a gateway before may have inserted them together with later ones: \
-         they are inserted once the log can be read up to offset {horizon}"
+        "; messages from offset {first} to {last} wait with it, because an earlier gateway may have inserted them together with later \
+         ones: they are inserted once the log can be read up to offset {horizon}"
     )
 }
 
-/// What is kept of a message that cannot be read, while its letter is under way.
+/// What is kept of a rejected message until its letter is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
     /// Its offset.
     pub offset: i64,
-    /// What its range needs to know of it.
+    /// The message's part in the digest of its range.
     pub digest: Digest,
-    /// Why, as a metric label.
+    /// The reason, as a metric label.
     pub label: &'static str,
-    /// Where in it, in bytes from its start.
+    /// Where the error is, in bytes from the start of the message.
     pub position: Option<u64>,
-    /// Why, in words.
+    /// The reason in words.
     pub text: String,
 }
 
 impl Rejected {
-    /// Of this message, for this reason.
+    /// For this message and reason.
     pub fn of(message: &impl Message, reason: &Reason) -> Self {
         Self {
             offset: message.offset(),
@@ -198,7 +198,7 @@ impl Rejected {
     }
 }
 
-/// The line for the first letters of a partition; those that follow are counted.
+/// Logs the first letters of a partition; later ones are counted.
 pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -209,12 +209,11 @@ pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered
         position,
         reason,
         dead_letter_topic = delivered.topic,
-        "a message cannot be read and is in the dead-letter topic (sluice-gateway dead-letter list); \
-         further ones like it are counted, not logged"
+        "a message cannot be read and is in the dead-letter topic (sluice-gateway dead-letter list); more of them are counted, not logged"
     );
 }
 
-/// The line for a letter that takes its time.
+/// Logs that Kafka has not acknowledged a letter yet.
 pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
     let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
     tracing::warn!(
@@ -222,11 +221,11 @@ pub fn log_slow(id: &PartitionId, rejected: &Rejected) {
         partition,
         offset,
         reason = rejected.text,
-        "a message cannot be read and its dead letter is not delivered yet; its partition waits"
+        "a message cannot be read and Kafka has not acknowledged its dead letter yet; its partition waits"
     );
 }
 
-/// The line for a partition that stops because a letter is refused.
+/// Logs that a partition stops because Kafka refuses a letter.
 pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -237,12 +236,12 @@ pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
         position,
         reason,
         %refused,
-        "a message cannot be read and its dead letter is refused; its partition stops here and goes on by itself {}",
+        "a message cannot be read and Kafka refuses its dead letter; its partition stops and continues automatically {}",
         advice(refused)
     );
 }
 
-/// The line for a partition that goes on.
+/// Logs that a partition continues.
 pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
     let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
     tracing::info!(
@@ -250,11 +249,11 @@ pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered)
         partition,
         offset,
         dead_letter_topic = delivered.topic,
-        "the dead letter is taken; the partition goes on"
+        "Kafka has acknowledged the dead letter; the partition continues"
     );
 }
 
-/// The line for a cause to pass over messages; those that follow for the same are counted.
+/// Logs the first skipped message for each cause; later ones are counted.
 pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
     let (topic, partition) = (&*id.topic, id.partition);
     let Rejected { offset, position, text: reason, .. } = rejected;
@@ -265,27 +264,26 @@ pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
         position,
         reason,
         %refused,
-        "a message cannot be read, its dead letter is refused, and it is skipped (delivery.deadLetter.onMissing: Skip); \
-         further ones are counted, not logged"
+        "a message cannot be read, Kafka refuses its dead letter, and it is skipped (delivery.deadLetter.onMissing: Skip); more of them \
+         are counted, not logged"
     );
 }
 
-/// After what a partition goes on.
+/// When the partition continues: the end of the log line.
 fn advice(refused: &Refused) -> &'static str {
     match refused {
         Refused::Missing { .. } => {
-            "once the topic is there: create it, or name another one (delivery.deadLetter.topic); \
-             delivery.deadLetter.onMissing: Skip would pass over such messages"
+            "once the topic exists: create it, or name another one (delivery.deadLetter.topic); delivery.deadLetter.onMissing: Skip \
+             would skip such messages"
         }
         Refused::NotAuthorized { .. } => {
-            "once the gateway's user may describe the topic and write to it; \
-             delivery.deadLetter.onMissing: Skip would pass over such messages"
+            "once the gateway's user may describe the topic and write to it; delivery.deadLetter.onMissing: Skip would skip such messages"
         }
         Refused::TooLarge { .. } => {
-            "once the topic's max.message.bytes is raised; a letter alone takes 2 KiB"
+            "once the topic's max.message.bytes is increased; a letter without a value takes 2 KiB"
         }
-        Refused::Unfit { .. } => "once the topic's configuration lets it take letters",
-        Refused::Ended => "with the next start of the gateway",
+        Refused::Unfit { .. } => "once the topic's configuration accepts dead letters",
+        Refused::Ended => "after a restart of the gateway",
     }
 }
 

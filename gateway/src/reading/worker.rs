@@ -1,22 +1,22 @@
-//! One worker thread: polls its partitions, walks and encodes messages, seals a block per range.
+//! One worker thread: polls its partitions, walks and encodes messages, and seals one block per range.
 //!
-//! Owner of everything it names but the pool, which it shares. Nothing is allocated per span, and the only clock reads
-//! are per message and per turn.
+//! The worker owns everything it uses except the pool, which all workers share. It allocates nothing per span and reads the clock only per
+//! message and per turn.
 //!
 //! ```text
 //!  take_ownership -> turn: for each partition up to MESSAGES_PER_TURN messages -> seal what is due -> wait
 //! ```
 //!
-//! When the pool of chunks is empty, the message in hand is taken back whole, everything that can be sealed is sealed, and
-//! the worker reads nothing until a block's worth of chunks is free again. The partitions are not paused in
-//! librdkafka: it stops fetching by itself once the partition's queue is full.
+//! When the pool has no free chunk, the worker removes the current message's rows from its block and seals every block that it can. It
+//! reads nothing until there is room for a whole block again. The partitions are not paused in librdkafka, which stops fetching when a
+//! partition's queue is full.
 //!
-//! A message that cannot be read goes to the dead-letter topic, and holds up its own partition alone: [`lettering`].
+//! A message that cannot be read goes to the dead-letter topic and delays only its own partition: [`lettering`].
 //!
-//! Where a range ends, the partition's [`Cutter`] says. While it replays the cuts of an owner before, a block cannot be sealed to
-//! make room; blocks that would fill the pool like that are given up, and their partitions begin anew ([`Renew::Memory`]).
+//! The partition's [`Cutter`] decides where a range ends. While it replays the cuts of an earlier owner, a block cannot be sealed early to
+//! make room. If such blocks would fill the pool, they are dropped and their partitions restart ([`Renew::Memory`]).
 //!
-//! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
+//! Limits: as many open blocks as it has row buffers; further partitions take turns.
 
 mod lettering;
 mod memory;
@@ -64,87 +64,86 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Messages that one partition gets before the next one has its turn. A message is about a thousand spans, so that a
-/// turn is a few milliseconds.
+/// Messages that are read of one partition before the next one. A message has about a thousand spans, so a turn takes a few ms.
 const MESSAGES_PER_TURN: usize = 8;
 
-/// What a worker is made of.
+/// Everything a worker is created from.
 pub struct WorkerDeps {
-    /// Gained and lost partitions.
+    /// Assigned and revoked partitions.
     pub ownership: Receiver<Ownership>,
     /// A token when a queue has messages.
     pub wake: Receiver<()>,
-    /// Where it says that it waits for memory, or to hand over a block.
+    /// The flag with which it reports that it waits for memory, or for delivery to take a block.
     pub shortage: Shortage,
     /// Sealed blocks.
     pub blocks: mpsc::Sender<Block>,
-    /// Ranges without rows, and partitions that were let go.
+    /// Ranges without rows, and partitions that were released.
     pub reports: Sender<Report>,
-    /// Where messages go that cannot be read.
+    /// Sends dead letters.
     pub dead_letters: DeadLetters,
     /// Wakes this worker.
     pub waker: Sender<()>,
     /// Memory for blocks.
     pub pool: Arc<Pool>,
-    /// How old an open block becomes.
+    /// The maximum age of an open block.
     pub age_max: BlockAge,
     /// Workers that share the pool.
     pub workers: usize,
-    /// Which shard a partition's blocks go to. Each shard has its share of the pool.
+    /// The shard of a partition's blocks. Each shard has its share of the pool.
     pub route: Route,
-    /// How messages are read.
+    /// Reads messages.
     pub reader: Reader,
-    /// What the memory budget depends on: it says which limit would do for a batch that is too large.
+    /// The values that the memory budget depends on, for the advice about a batch that is too large.
     pub sizing: Sizing,
-    /// What becomes of messages that cannot be read when the dead-letter topic takes none.
+    /// What to do when Kafka refuses a dead letter.
     pub on_missing: OnMissing,
-    /// How attributes lie in the table.
+    /// The layout of attributes in the table.
     pub columns: TableColumns,
-    /// How old its rows become.
+    /// The age at which the table deletes rows.
     pub expiry: Arc<RowExpiry>,
-    /// Row buffers, and so open blocks, at the most.
+    /// Maximum number of row buffers, and so of open blocks.
     pub row_buffers_max: usize,
-    /// Where every row is.
+    /// Counts where every row is.
     pub account: RowAccount,
-    /// The process' metrics.
+    /// The process's metrics.
     pub metrics: Arc<Metrics>,
-    /// This worker's share of them.
+    /// The metrics of this worker.
     pub seconds: WorkerSeconds,
 }
 
-/// A worker; [`Worker::run`] is its thread.
+/// A worker; [`Worker::run`] is the body of its thread.
 pub struct Worker {
     parts: WorkerDeps,
     scratch: Scratch,
-    /// Row buffers that no block is using.
+    /// Row buffers that no block uses.
     row_buffers: Vec<RowFrames>,
     row_buffers_made: usize,
     partitions: Vec<Owned>,
-    /// The partition that has the first turn next.
+    /// Index of the partition with which the next turn starts.
     first: usize,
-    /// There is no room for a message that was read; see [`State::Pending`].
+    /// There is no room for a message that was polled; see [`State::Pending`].
     out_of_room: bool,
-    /// What it has from the pool while there is none.
+    /// Its registration in the pool while it waits for room.
     waiting: Option<Waiting>,
-    /// A block that was due could not be sealed for want of memory.
+    /// A block that was due could not be sealed because there was no memory.
     unsealed: bool,
-    /// What is the same for all its letters.
+    /// State shared by all its letters.
     letters: Letters,
-    /// The partition that may fill the pool with a block that may not be ended early.
+    /// The partition with the right to fill the pool with a block that must not be ended early.
     replays: Option<(PartitionId, Generation)>,
     /// Batches that could not be read.
     refetches: Refetches,
-    /// When it was last asked what lies behind last messages.
+    /// When it last asked librdkafka for the positions behind last messages.
     looked_behind: Option<Instant>,
-    /// Time of this turn that went into handing blocks over.
+    /// Time of this turn spent waiting for delivery to take blocks.
     handing: Duration,
-    /// What it was said to hold.
+    /// The memory that it reported last.
     told: Told,
 }
 
-/// What became of a message.
+/// The result of taking a message.
 enum Taken {
-    /// It is in the block, or passed over.
+    /// It is in the block, or skipped.
     Yes,
     /// There is no room for it now.
     NoRoom,
@@ -174,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Works until nobody can give it partitions any more.
+    /// Works until the poll thread has ended.
     pub fn run(mut self) {
         let mut last = Instant::now();
         while self.take_ownership() {
@@ -193,7 +192,7 @@ impl Worker {
                 .shortage
                 .say_blocks(u64::try_from(self.parts.metrics.blocks_in_flight.get()).unwrap_or(0));
             let worked = Instant::now();
-            // Handing over a block may have had to wait, which is counted as that.
+            // Waiting for delivery to take a block is counted separately.
             let handing = std::mem::take(&mut self.handing);
             self.parts.seconds.busy.inc_by((worked - last).saturating_sub(handing).as_secs_f64());
             if !progressed {
@@ -203,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Takes what the poll thread has to say. `false` once it has gone.
+    /// Receives assigned and revoked partitions from the poll thread. `false` once that has ended.
     fn take_ownership(&mut self) -> bool {
         loop {
             match self.parts.ownership.try_recv() {
@@ -215,20 +214,20 @@ impl Worker {
         }
     }
 
-    /// Lets a partition go, because it is asked for.
+    /// Releases a partition that was revoked.
     fn lose(&mut self, id: &PartitionId, generation: Generation, seal: bool) {
         let is_it = |owned: &Owned| owned.reading.is(id, generation);
         let Some(index) = self.partitions.iter().position(is_it) else { return };
         let Owned { queue, mut reading } = self.partitions.swap_remove(index);
-        // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+        // Dropped before the release is reported: for librdkafka, the next generation has the same queue.
         drop(queue);
         if seal && self.flush(&mut reading).is_err() {
-            tracing::debug!(partition = %id, "an open block is given up; its messages are read again");
+            tracing::debug!(partition = %id, "an open block is dropped; its messages are read again");
         }
         self.release(reading, None);
     }
 
-    /// Ends a partition. What is open of it is dropped; whoever has it next reads it.
+    /// Releases a partition. Its open block is dropped; the next owner reads the messages again.
     fn release(&mut self, reading: Reading, renew: Option<Renew>) {
         match reading.state {
             State::Stopped => self.parts.metrics.partitions_stopped.dec(),
@@ -252,7 +251,7 @@ impl Worker {
         self.report(Report::Released { id, generation, renew });
     }
 
-    /// Gives every partition its turn. `false` when none had a message.
+    /// Reads from each partition in turn. `false` when none had a message.
     fn turn(&mut self) -> bool {
         let mut partitions = std::mem::take(&mut self.partitions);
         let count = partitions.len();
@@ -281,8 +280,7 @@ impl Worker {
         }
         for _ in 0..MESSAGES_PER_TURN {
             match reading.state {
-                // What was fetched behind the place where it stopped would keep its memory, which the budget gives to those
-                // that are read.
+                // Messages fetched behind the bad batch would keep memory that the budget gives to the other partitions.
                 State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
                 State::Polling if may_fill && self.may_open(reading) => {}
                 State::PendingLetter(_) if self.reads_ahead(reading) => {}
@@ -313,7 +311,7 @@ impl Worker {
         progressed
     }
 
-    /// Stops a partition whose next batch cannot be read, however often it is fetched; other errors pass.
+    /// Handles an error of the queue. Stops the partition if its next batch still cannot be read after the last refetch.
     fn heed(&mut self, reading: &mut Reading, error: &KafkaError) {
         let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
             QueueProblem::ReadAgain => return,
@@ -321,13 +319,13 @@ impl Worker {
                 tracing::warn!(
                     partition = %reading.place.id,
                     offset = reading.cutter.position(),
-                    "Kafka does not have the next offset; it is looked up where the log begins"
+                    "Kafka no longer has the next offset; the gateway looks up where the log starts"
                 );
                 reading.leave(Renew::OutOfRange);
                 return;
             }
             QueueProblem::Passing => {
-                tracing::warn!(partition = %reading.place.id, %error, "the partition reports a problem");
+                tracing::warn!(partition = %reading.place.id, %error, "Kafka reports a problem with the partition");
                 return;
             }
             QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
@@ -336,7 +334,12 @@ impl Worker {
         };
         let (id, position) = (&reading.place.id, reading.cutter.position());
         if batch.may_be_read_again() && self.refetches.fetches(id, position) {
-            tracing::warn!(partition = %id, offset = position, reason = %batch, "the record batch is fetched once more");
+            tracing::warn!(
+                partition = %id,
+                offset = position,
+                reason = %batch,
+                "the record batch cannot be read; the worker fetches it once more"
+            );
             reading.begin_anew(Renew::Batch);
             return;
         }
@@ -346,7 +349,7 @@ impl Worker {
         self.stop(reading);
     }
 
-    /// Reads nothing more of a partition; it is paused, and others have its turn.
+    /// Stops a partition: the poll thread pauses it, and the worker reads the others.
     fn stop(&mut self, reading: &mut Reading) {
         self.stand(reading);
         reading.state = State::Stopped;
@@ -355,11 +358,11 @@ impl Worker {
         self.report(Report::Stopped { id, generation });
     }
 
-    /// Reads nothing more of a partition for a while. What was read before is inserted, as far as it may be ended here, else given
-    /// back. `true` when something was given back.
+    /// Stops reading a partition for now. Messages that were read before are inserted if their range may end here; otherwise their rows are
+    /// dropped and they are read again. `true` when rows were dropped.
     fn stand(&mut self, reading: &mut Reading) -> bool {
         if self.flush(reading).is_err() {
-            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; the worker tries again");
         }
         let is_empty = reading.cutter.fill().messages == 0;
         let stays_open = reading.cutter.is_replaying() || is_empty;
@@ -368,7 +371,7 @@ impl Worker {
             && reading.closing.is_none()
             && let Some(open) = reading.block.take()
         {
-            // It would keep its memory for as long as the partition stands.
+            // The buffer would stay allocated for as long as the partition is stopped.
             self.row_buffers_made -= 1;
             open.abandon();
             gave_back = !is_empty;
@@ -383,7 +386,7 @@ impl Worker {
         reading.state = State::Pending(message.detach());
     }
 
-    /// Keeps a message for whose letter there is no room, if it is the only one; else it is read again.
+    /// Keeps a message that waits for room for its letter, if the worker keeps no other one; otherwise it is read again.
     fn keep_for_letter(&mut self, reading: &mut Reading, message: impl FnOnce() -> OwnedMessage) {
         if let State::PendingLetter(letter) = &mut reading.state
             && !self.letters.holds_message
@@ -393,22 +396,22 @@ impl Worker {
         }
     }
 
-    /// Whether the shard of the partition has not more than its share of the pool: one that is away fills it, and others read on. A block
-    /// that may not be ended early is filled all the same.
+    /// Whether the partition's shard has used no more than its share of the pool. A shard that is away fills its share, and the others
+    /// continue. A block that must not be ended early is filled in any case.
     fn may_fill(&self, reading: &Reading) -> bool {
         reading.cutter.is_replaying()
             || self.parts.pool.has_share(self.parts.route.shard_of(&reading.place.id))
     }
 
-    /// Whether a message of the partition would find a block. None is opened before there is a message: partitions that wait for
-    /// their turn would hold the row buffers of those that have it.
+    /// Whether a block is open or can be opened for a message of the partition. Blocks are opened only for a message: otherwise
+    /// partitions that wait for their turn would hold row buffers.
     fn may_open(&self, reading: &Reading) -> bool {
         reading.block.is_some()
             || !self.row_buffers.is_empty()
             || self.row_buffers_made < self.parts.row_buffers_max
     }
 
-    /// Sees to it that there is an open block. `false` when every row buffer is in use.
+    /// Opens a block unless one is open. `false` when every row buffer is in use.
     fn opens(&mut self, reading: &mut Reading) -> bool {
         if reading.block.is_some() {
             return true;
@@ -471,17 +474,17 @@ impl Worker {
         }
     }
 
-    /// A message belongs to the open range now, which may end with it.
+    /// Adds a message to the open range, which may end with it.
     fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
         reading.rejected_in_a_row = 0;
         reading.closing = reading.cutter.take(message.offset(), message.payload());
         self.seal_taken(reading);
     }
 
-    /// Seals the range that has ended with the message that was taken last.
+    /// Seals the range that ended with the last message.
     fn seal_taken(&mut self, reading: &mut Reading) {
         if self.seal_closing(reading).is_err() {
-            // It is tried again before the next message.
+            // The worker tries again before the next message.
             self.out_of_room = true;
         }
     }
@@ -493,7 +496,7 @@ impl Worker {
         )]
         let sent = self.parts.reports.send(report);
         if sent.is_err() {
-            // The poll thread has ended, and with it the process: nothing is committed any more.
+            // The poll thread has ended, so the process is ending: nothing is committed any more.
         }
     }
 }

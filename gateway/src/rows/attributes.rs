@@ -1,4 +1,4 @@
-//! Attributes into the columns of their set, whatever their layout.
+//! Writes attributes into the columns of their set, in any layout.
 //!
 //! Place in the flow: [`crate::rows::span_row`] calls [`AttributeWriter::write`] for the attributes of resources and spans, and
 //! [`AttributeWriter::write_element`] for those of each event and link. The layout is the table's
@@ -10,11 +10,11 @@
 //! | `Map` of text | [`map`] |
 //! | typed groups | [`nested`] |
 //!
-//! In all of them the first of two equal keys wins; in `JSON`, of two equal paths.
+//! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths.
 //!
-//! Limits: whoever calls says how long the buffer may become, which is what the row may still have. Every writer asks for room before
-//! it writes a key and its value ([`sluice_clickhouse::room`]); the row is given up when there is none. Scratch that a huge
-//! value took is given back as soon as it is in the row.
+//! Limits: the caller says how long the buffer may become, which is what the row may still have. Every writer requests room before it
+//! writes a key and its value ([`sluice_clickhouse::room`]); without room, it fails and the row is rejected. Scratch memory of a huge
+//! value is freed as soon as the value is in the row.
 
 pub mod json;
 pub mod map;
@@ -51,18 +51,18 @@ impl From<NoRoom> for Error {
     }
 }
 
-/// What is written at once.
+/// One set of attributes to write.
 #[derive(Clone, Copy)]
 pub struct Set<'a> {
-    /// How it lies in the table.
+    /// Its columns in the table.
     pub columns: &'a AttributeColumns,
     /// The attributes.
     pub attributes: &'a Attributes<'a>,
-    /// Times that the row does not show. They are written last, unless the attributes have their keys.
+    /// Times that the row does not show. They are written last, unless an attribute has their key.
     pub originals: &'a [Original],
 }
 
-/// Bytes that a value takes in a buffer, but for what stands around it; of arrays and lists none: these ask for room themselves.
+/// Bytes of a value in a buffer, without the bytes around it; 0 for arrays and lists, which request room themselves.
 fn value_bytes(value: &Value<'_>) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -76,7 +76,7 @@ fn value_bytes(value: &Value<'_>) -> usize {
     }
 }
 
-/// Bytes that a usual value takes, but for what stands around it.
+/// Bytes of a scalar value, without the bytes around it.
 #[inline]
 fn scalar_bytes(scalar: &Scalar<'_>) -> usize {
     match scalar {
@@ -85,13 +85,12 @@ fn scalar_bytes(scalar: &Scalar<'_>) -> usize {
     }
 }
 
-/// A row has all of its attributes, or there is none: those beyond the limit of an object are a reason to reject it, not to store
-/// the others without them.
+/// A row must have all of its attributes. Attributes beyond the limit of an object therefore reject the row; it is not stored without them.
 fn all_stored(summary: JsonSummary) -> Result<(), Error> {
     if summary.over_limit > 0 { Err(Error::RowTooLarge) } else { Ok(()) }
 }
 
-/// Writes attributes; keeps its buffers from call to call.
+/// Writes attributes; reuses its buffers.
 #[derive(Default)]
 pub struct AttributeWriter {
     json: json::JsonWriter,
@@ -101,7 +100,7 @@ pub struct AttributeWriter {
 }
 
 impl AttributeWriter {
-    /// Gives back what a huge row took.
+    /// Frees the memory of a huge row.
     pub fn let_go(&mut self) {
         self.json.let_go();
         self.map.let_go();
@@ -109,13 +108,13 @@ impl AttributeWriter {
         let_go(&mut self.text);
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         self.json.memory_bytes() + self.map.memory_bytes() + self.groups.memory_bytes() + self.text.capacity()
     }
 
-    /// Appends the columns of a set to a row that is given up beyond the length `limit`. What the row was last asked for room for
-    /// must leave it half of [`AROUND_BYTES`], since a set without attributes asks for nothing.
+    /// Appends the columns of a set to a row; fails beyond the length `limit`. The room that the row last requested must include half of
+    /// [`AROUND_BYTES`], since a set without attributes requests nothing.
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, set: &Set<'_>, limit: usize) -> Result<(), Error> {
         match set.columns {
@@ -130,7 +129,7 @@ impl AttributeWriter {
         }
     }
 
-    /// Appends the columns of a set that has one element to a row, as [`AttributeWriter::write`].
+    /// Appends the columns of a set with one element to a row, like [`AttributeWriter::write`].
     #[inline]
     pub fn write_only_element(
         &mut self,
@@ -152,7 +151,7 @@ impl AttributeWriter {
         }
     }
 
-    /// Appends one event's or link's attributes to the elements of the set's columns, which may have `bytes` more.
+    /// Appends the attributes of one event or link to the elements of the set's columns, at most `bytes`.
     pub fn write_element(
         &mut self,
         elements: &mut Elements,
@@ -187,23 +186,23 @@ impl AttributeWriter {
     }
 }
 
-/// The elements of a repeated set's columns, which are written side by side while events or links are read once.
+/// The elements of a repeated set's columns. They are written side by side, so that events and links are read only once.
 #[derive(Default)]
 pub struct Elements {
-    /// Of the one column of `JSON` or `Map`.
+    /// The elements of the single column of `JSON` or `Map`.
     single: Vec<u8>,
-    /// Of the column of each group.
+    /// The elements of each group's column.
     groups: [Vec<u8>; Group::ALL.len()],
 }
 
 impl Elements {
-    /// Gives back what a huge row took.
+    /// Frees the memory of a huge row.
     pub fn let_go(&mut self) {
         let_go(&mut self.single);
         self.groups.iter_mut().for_each(let_go);
     }
 
-    /// Forgets all elements.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         self.single.clear();
         self.groups.iter_mut().for_each(Vec::clear);
@@ -214,12 +213,12 @@ impl Elements {
         self.single.len() + self.groups.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         self.single.capacity() + self.groups.iter().map(Vec::capacity).sum::<usize>()
     }
 
-    /// Appends the set's columns to a row: arrays of `len` elements. The row is given up beyond the length `limit`.
+    /// Appends the set's columns to a row: arrays of `len` elements. Fails beyond the length `limit`.
     pub fn put(
         &mut self,
         row: &mut Vec<u8>,
@@ -242,7 +241,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Appends the set's columns of a span without events or links to a row: empty arrays.
+    /// Appends empty arrays for the set's columns, for a span without events or links.
     pub fn put_none(row: &mut Vec<u8>, columns: &AttributeColumns) {
         match columns {
             AttributeColumns::Json(_) | AttributeColumns::Map => row.push(0),

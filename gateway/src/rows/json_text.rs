@@ -1,15 +1,15 @@
-//! A value as JSON text: for what lies deeper than [`crate::rows::attributes::json::DEPTH_MAX`], and for arrays and lists where
-//! a column holds text.
+//! Writes a value as JSON text: for values deeper than [`crate::rows::attributes::json::DEPTH_MAX`], and for arrays and lists if a column
+//! holds text.
 //!
-//! The depth is bounded by the walk, which refuses messages that nest deeper than protobuf's own limit. Escapes may make six
-//! bytes of one, and a byte that is not UTF-8 is three: the text is given up before the piece with which no row could hold it.
+//! The walk limits the depth: it rejects messages that nest deeper than protobuf's own limit. An escape may turn one byte into six, and a
+//! byte that is not UTF-8 becomes three, so writing fails before the piece that would exceed the limit.
 
 use crate::rows::{attributes::Error, utf8::REPLACEMENT, value_text};
 use sluice_clickhouse::room;
 use sluice_otlp::{KeyValue, Value};
 
-/// Appends the JSON text of a value, of at most `bytes`. Bytes are base64; NaN and infinities are strings, as in OTLP's JSON
-/// encoding; bytes that are not UTF-8 become replacement characters, since JSON has no others.
+/// Appends the JSON text of a value, at most `bytes`. Bytes are base64; NaN and infinities are strings, as in OTLP's JSON encoding; bytes
+/// that are not UTF-8 become replacement characters, because JSON allows only UTF-8.
 pub fn put(out: &mut Vec<u8>, value: Value<'_>, bytes: usize) -> Result<(), Error> {
     let limit = out.len().saturating_add(bytes);
     Text { out, limit }.value(value)
@@ -18,13 +18,13 @@ pub fn put(out: &mut Vec<u8>, value: Value<'_>, bytes: usize) -> Result<(), Erro
 /// A text that is being written.
 struct Text<'a> {
     out: &'a mut Vec<u8>,
-    /// Length at which it is given up.
+    /// Length at which writing fails.
     limit: usize,
 }
 
 impl Text<'_> {
     fn value(&mut self, value: Value<'_>) -> Result<(), Error> {
-        // A number of JSON has at most 24 characters, which stand around what is asked for.
+        // A JSON number has at most 24 characters; they fit into the margin around the requested bytes.
         room::make(self.out, 0, self.limit)?;
         match value {
             Value::Empty => self.out.extend_from_slice(b"null"),
@@ -65,7 +65,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Lists may end a hundred at once.
+    /// Ends a list. A hundred lists may end at once, so each requests room.
     fn close(&mut self, bracket: u8) -> Result<(), Error> {
         room::make(self.out, 0, self.limit)?;
         self.out.push(bracket);
@@ -79,7 +79,7 @@ impl Text<'_> {
     }
 
     fn string(&mut self, text: &[u8]) -> Result<(), Error> {
-        // No text is shorter than its bytes, so that one that is too long is given up before it is written.
+        // JSON text is never shorter than its source, so a source that is too long fails before it is written.
         room::make(self.out, text.len(), self.limit)?;
         self.out.push(b'"');
         for chunk in text.utf8_chunks() {
@@ -92,7 +92,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Appends characters, those escaped that JSON does not let stand as they are (RFC 8259, 7).
+    /// Appends characters, and escapes those that JSON requires to be escaped (RFC 8259, 7).
     fn escaped(&mut self, mut text: &[u8]) -> Result<(), Error> {
         let is_escaped = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
         while let Some(plain) = text.iter().position(is_escaped) {

@@ -1,44 +1,43 @@
-//! Resources that were seen a moment ago, as they stand in the row.
+//! A cache of recently encoded resources, in the form that they have in the row.
 //!
-//! Job: spare a worker the encoding of a resource that it has just encoded. A collector's batch repeats the same few
-//! resources for every trace in it. Place in the flow: between the walk and the row, inside of
-//! [`crate::rows::span_row::Scratch`]. Owner: one worker thread.
+//! Job: saves a worker the encoding of a resource that it has just encoded. A collector's batch repeats the same few resources for every
+//! trace in it. Place in the flow: between the walk and the row, inside [`crate::rows::span_row::Scratch`]. Owner: one worker thread.
 //!
-//! Limits: [`RESOURCES_MAX`] resources of at most [`RESOURCE_BYTES_MAX`] on the wire and [`ENCODED_BYTES_MAX`] in the row,
-//! together 128 KiB; what is larger is encoded each time.
+//! Limits: [`RESOURCES_MAX`] resources of at most [`RESOURCE_BYTES_MAX`] on the wire and [`ENCODED_BYTES_MAX`] in the row, together
+//! 128 KiB; larger ones are encoded each time.
 
-/// Resources that are kept; the oldest one makes room. Chosen: a service has about one resource per process, and a
-/// batch of a collector comes from the processes of one node.
+/// Cached resources; the oldest one is replaced. Chosen: a service has about one resource per process, and a collector's batch comes from
+/// the processes of one node.
 const RESOURCES_MAX: usize = 16;
 
 /// Bytes of a resource on the wire. Chosen: four times what SDKs and the collector's Kubernetes processor write.
 const RESOURCE_BYTES_MAX: usize = 2 << 10;
 
-/// Bytes of a resource in the row. Chosen: nested lists repeat their path for every member, others grow by little.
+/// Bytes of a resource in the row. Chosen: nested lists repeat their path for every member; others grow little.
 const ENCODED_BYTES_MAX: usize = 6 << 10;
 
 /// Memory of all of them.
 pub const MEMORY_BYTES_MAX: usize =
     RESOURCES_MAX * (RESOURCE_BYTES_MAX + ENCODED_BYTES_MAX + size_of::<Encoded>());
 
-/// The resources, for one table: its columns decide what they are encoded to.
+/// The cache, for one table: its columns decide the encoded form.
 #[derive(Debug, Default)]
 pub struct EncodedResources {
     kept: Vec<Encoded>,
-    /// Which one makes room next, once there are [`RESOURCES_MAX`].
+    /// The one to replace next, once there are [`RESOURCES_MAX`].
     oldest: usize,
 }
 
 #[derive(Debug, Default)]
 struct Encoded {
     digest: u64,
-    /// As it stands on the wire; equal bytes have equal meaning.
+    /// Its bytes on the wire; equal bytes have equal meaning.
     message: Vec<u8>,
     row_bytes: Vec<u8>,
 }
 
 impl EncodedResources {
-    /// Appends what was kept for this message, if it was. A resource in pieces has no message and is never kept.
+    /// Appends the cached form of this message, if there is one. A resource in pieces has no message and is never cached.
     pub fn recall(&self, message: Option<&[u8]>, row: &mut Vec<u8>) -> bool {
         let Some(message) = message else { return false };
         let digest = digest(message);
@@ -49,13 +48,13 @@ impl EncodedResources {
         known.is_some()
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         let kept = self.kept.iter().map(|one| one.message.capacity() + one.row_bytes.capacity());
         kept.sum::<usize>() + self.kept.capacity() * size_of::<Encoded>()
     }
 
-    /// Keeps what a message was encoded to.
+    /// Caches the encoded form of a message.
     pub fn keep(&mut self, message: Option<&[u8]>, row_bytes: &[u8]) {
         let Some(message) = message else { return };
         if message.len() > RESOURCE_BYTES_MAX || row_bytes.len() > ENCODED_BYTES_MAX {
@@ -73,16 +72,15 @@ impl EncodedResources {
     }
 }
 
-/// Puts bytes in the place of others, in no more memory than the longest of them took: a vector that grows by itself takes up
-/// to twice that.
+/// Replaces bytes without using more memory than the longest of them: a vector that grows automatically uses up to twice that.
 fn replace(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.clear();
     kept.reserve_exact(bytes.len());
     kept.extend_from_slice(bytes);
 }
 
-/// Length, and eight bytes of each quarter: resources of one service differ in an id somewhere in the middle. Messages
-/// of equal digest are compared in full.
+/// A digest of the length and eight bytes of each quarter: resources of one service differ in an id somewhere in the middle. Messages with
+/// equal digests are compared in full.
 fn digest(message: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let quarters = message.chunks((message.len() / 4).max(1)).filter_map(<[u8]>::last_chunk);

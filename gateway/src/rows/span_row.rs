@@ -1,4 +1,4 @@
-//! One span, one row: the only file that knows both OTLP and the table.
+//! Turns one span into one row: the only file that knows both OTLP and the table.
 //!
 //! A [`SpanRows`] is the sink of a walk over one message. It writes rows of `otel_traces` in the order of
 //! `sluice_clickhouse::column::TableColumns`, straight from the message's bytes into the row buffer.
@@ -12,18 +12,19 @@
 //! | `ResourceAttributes`, `SpanAttributes`, `Events.Attributes`, `Links.Attributes` | [`crate::rows::attributes`] |
 //! | `StatusCode` | `Unset`, `Ok`, `Error` |
 //!
-//! What one `ResourceSpans` and one `ScopeSpans` have in common is encoded once and copied per row; a resource that was
-//! seen a moment ago ([`crate::rows::resources`]) is not even encoded. Per span there is no allocation, no clock and no lock.
+//! The common parts of one `ResourceSpans` and one `ScopeSpans` are encoded once and copied into each row. A recently seen resource comes
+//! from a cache ([`crate::rows::resources`]). Per span there is no allocation, no clock and no lock.
 //!
-//! **Cost** of a `rich` span: 466 bytes in, 931 out. More than half of these are one copy of what is shared; the rest is
-//! about 45 small copies: 13 for the span's own columns, 4 for each of its 7.5 attributes. At 2 to 3 ns each that is
-//! 110 ns, beside 55 ns of the walk to the span. Measured on 21 November 2026 on one of two shared EPYC cores, as `cargo bench -p
-//! sluice-gateway --bench path -- --stage encode` does it but with 4,000 (loadgen 8,192) spans, which stay in the cache, the best of
-//! 750 rounds; instructions as valgrind's callgrind counts them: 158 ns and 3,690 instructions a span, 66 ns and 1,670 one of the
-//! load generator. What made the difference was to move nothing large right after it was written (a [`sluice_otlp::Value`], a JSON
-//! object), since the load waits for the stores; to append what has a fixed size at a fixed size, since that takes no call; and to
-//! have no call on the way of a usual attribute from the wire to the row (4,490 instructions before). What did not: texts of 8 to 32
-//! bytes as two copies of a fixed size, one over the end of the other (9 % more instructions, 6 % more time).
+//! **Cost** of a `rich` span: 466 bytes in, 931 out. More than half of these are one copy of the common parts; the rest is about 45 small
+//! copies: 13 for the span's own columns, 4 for each of its 7.5 attributes. At 2 to 3 ns each that is 110 ns, besides 55 ns of the walk to
+//! the span. Measured on 21 November 2026 on one of two shared EPYC cores, like `cargo bench -p sluice-gateway --bench path -- --stage
+//! encode` but with 4,000 (loadgen 8,192) spans, which stay in the cache, the best of 750 rounds; instructions as counted by valgrind's
+//! callgrind: 158 ns and 3,690 instructions a span, 66 ns and 1,670 for one of the load generator.
+//!
+//! What helped: not moving large values right after they are written (a [`sluice_otlp::Value`], a JSON object), since the load waits for
+//! the stores; appending values of fixed size at a fixed size, which takes no call; and no call on the path of a usual attribute from the
+//! wire to the row (4,490 instructions before). What did not help: writing texts of 8 to 32 bytes as two overlapping copies of a fixed
+//! size (9 % more instructions, 6 % more time).
 
 mod ids;
 mod words;
@@ -48,12 +49,12 @@ use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, is_utf8};
 #[expect(clippy::cast_possible_truncation, reason = "4 MiB fit every address space")]
 const ROW_LEN_MAX: usize = ROW_BYTES_MAX as usize;
 
-/// Bytes of a row's columns of fixed size, of its words and of the lengths of its strings: 3 numbers of 8, 2 words of
-/// [`words::BYTES`], 8 lengths of 5; and the counts of empty arrays.
+/// Bytes of a row's columns of fixed size, of its words and of the lengths of its strings: 3 numbers of 8, 2 words of [`words::BYTES`],
+/// 8 lengths of 5; and the counts of empty arrays.
 const FIXED_BYTES: usize = 128;
 
-/// Small buffers of a worker: of [`Scratch`] 2, of events and links 6, of the writers 5, of groups 1. Each may become twice as large
-/// as what is kept of it while a row is written.
+/// Small buffers of a worker: 2 of [`Scratch`], 6 of events and links, 5 of the writers, 1 of groups. While a row is written, each may
+/// become twice as large as the part that is kept of it.
 const SMALL_BUFFERS: usize = 14;
 
 const _: () = assert!(
@@ -67,7 +68,7 @@ const _: () = assert!(
     "a worker needs more than the budget counts"
 );
 
-/// Why a message gave no rows.
+/// Why a message has no rows.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError<E> {
     /// It is not OTLP.
@@ -76,11 +77,11 @@ pub enum RowError<E> {
     /// One of its spans makes a row that is too large.
     #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
     RowTooLarge,
-    /// Its rows together take more bytes than the message may write.
-    #[error("the spans make rows of more bytes than the message may write")]
+    /// Its rows together have more bytes than the message may write.
+    #[error("the rows of the spans have more bytes than the message may write")]
     MessageTooLarge,
-    /// The rows could not be kept.
-    #[error("the rows cannot be kept")]
+    /// The row buffer did not accept the rows.
+    #[error("the row buffer does not accept the rows")]
     Store(E),
 }
 
@@ -111,16 +112,16 @@ impl<E> From<attributes::Error> for RowError<E> {
     }
 }
 
-/// Buffers that a worker keeps between messages.
+/// Buffers that a worker reuses for all messages.
 #[derive(Default)]
 pub struct Scratch {
-    /// How attributes lie in the table.
+    /// The layout of attributes in the table.
     columns: TableColumns,
-    /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: neighbours in the row, alike for every span of a scope.
+    /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: adjacent in the row, and equal for all spans of a scope.
     shared: Vec<u8>,
-    /// Where the scope begins in `shared`.
+    /// Where the scope starts in `shared`.
     scope_at: usize,
-    /// `ServiceName` and `ResourceAttributes` of the resources that were seen last.
+    /// `ServiceName` and `ResourceAttributes` of recently seen resources.
     resources: EncodedResources,
     event_names: Vec<u8>,
     elements: Elements,
@@ -133,7 +134,7 @@ impl Scratch {
         Self { columns, ..Self::default() }
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         let Self { columns: _, shared, scope_at: _, resources, event_names, elements, writer } = self;
         shared.capacity()
@@ -143,7 +144,7 @@ impl Scratch {
             + writer.memory_bytes()
     }
 
-    /// Gives back what a huge row took.
+    /// Frees the memory of a huge row.
     fn let_go(&mut self) {
         room::let_go(&mut self.shared);
         room::let_go(&mut self.event_names);
@@ -159,11 +160,11 @@ pub struct SpanRows<'a, S> {
     store: S,
     /// Kafka's timestamp of the message in ns, for spans without a usable one.
     message_nanos: i64,
-    /// What the message may still write: rows, and what the spans of a resource share.
+    /// The bytes that the message may still write: rows, and the common parts of a resource's spans.
     raw: RawLimit,
-    /// Spans that end later have ended at no time that anybody can measure freshness from.
+    /// The time of reading. Freshness cannot be measured from spans that end later.
     now_nanos: u64,
-    /// Rows with an earlier `Timestamp` were expired by the table's TTL before they were encoded.
+    /// Rows with an earlier `Timestamp` had been expired by the table's TTL before they were encoded.
     expired_before_nanos: i64,
     end_nanos_max: u64,
     counts: TimeCounts,
@@ -192,21 +193,21 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         }
     }
 
-    /// Leaves spans that end later than now out of [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
+    /// Excludes spans that end later than now from [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
     #[must_use]
     pub fn read_at(mut self, now_nanos: u64) -> Self {
         self.now_nanos = now_nanos;
         self
     }
 
-    /// Counts rows whose `Timestamp` is earlier: the table's TTL has expired them.
+    /// Counts rows with an earlier `Timestamp`: the table's TTL has expired them.
     #[must_use]
     pub fn expired_before(mut self, nanos: i64) -> Self {
         self.expired_before_nanos = nanos;
         self
     }
 
-    /// What the rows are appended to; for whoever wants them back before they are in frames.
+    /// The buffer that the rows are appended to, for callers that need them before they are in frames.
     pub fn rows(&mut self) -> &mut RowFrames {
         self.rows
     }
@@ -216,7 +217,7 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         self.end_nanos_max
     }
 
-    /// Rows whose times are not what they should be.
+    /// Rows with times that had to be corrected, and expired rows.
     pub fn time_counts(&self) -> TimeCounts {
         self.counts
     }
@@ -248,7 +249,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             room::make(shared, text.len(), ROW_LEN_MAX)?;
             put_string(shared, &text);
         }
-        // The table has no column for them, but a message is malformed wherever it is.
+        // The table has no column for them, but they are checked: whether a message is malformed must not depend on that.
         Ok(scope.attributes.check()?)
     }
 
@@ -262,7 +263,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
 }
 
 impl<S: FrameStore> SpanRows<'_, S> {
-    /// The row of a span whose own strings are not all UTF-8.
+    /// Writes the row of a span whose own strings are not all UTF-8.
     #[cold]
     fn mended_row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
         let name = mended(span.name, ROW_LEN_MAX)?;
@@ -273,7 +274,7 @@ impl<S: FrameStore> SpanRows<'_, S> {
         self.row(&Span { name, trace_state, status_message, ..*span })
     }
 
-    /// The row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
+    /// Writes the row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
     fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
         let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
         let row = self.rows.row();
@@ -325,23 +326,24 @@ fn plain_bytes(span: &Span<'_>) -> usize {
     ids::BYTES_MAX + span.trace_state.len() + span.name.len()
 }
 
-/// Bytes of the row, if it may be kept: a buffer that has room from before says nothing of the limit.
+/// The length of the row, if it is within the limit: capacity left from an earlier row must not hide that it is exceeded.
 fn within_limit<E>(row: &[u8], start_at: usize) -> Result<usize, RowError<E>> {
     let bytes = row.len() - start_at;
     if bytes > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(bytes) }
 }
 
-/// Buffers for the columns of events, which are written side by side while the events are read once; and of links.
+/// Buffers for the columns of events, which are written side by side so that events are read only once; and of links.
 struct Nested<'a> {
     columns: &'a AttributeColumns,
     names: &'a mut Vec<u8>,
     elements: &'a mut Elements,
     writer: &'a mut AttributeWriter,
-    /// Length beyond which the row is given up.
+    /// Length beyond which writing fails.
     limit: usize,
 }
 
-/// `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length. How many times were replaced.
+/// Appends `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length. Returns the number of
+/// replaced times.
 fn put_events<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
@@ -380,8 +382,8 @@ fn put_events<E>(
     Ok(replaced)
 }
 
-/// Arrays of one element stand in the row in the order of the event's fields, so that nothing needs to be kept aside.
-/// Nearly all spans that have events have one.
+/// Appends the columns of a single event in the order of its fields, without intermediate buffers. Nearly all spans that have events have
+/// one.
 fn put_only_event<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
@@ -407,8 +409,8 @@ fn put_only_event<E>(
     Ok(replaced)
 }
 
-/// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links
-/// are rare, so they are read once per column.
+/// Appends `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links are
+/// rare, so they are read once per column.
 fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
     let Nested { columns, elements, writer, limit, .. } = scratch;
     elements.clear();
@@ -437,10 +439,10 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     Ok(elements.put(row, columns, (len, limit))?)
 }
 
-/// Stands where no original is kept.
+/// The value if there is no original.
 const NO_ORIGINAL: Original = (b"", 0);
 
-/// What a row's attributes keep of times that it does not show; counts them.
+/// The original times to store in a row's attributes; counts them.
 #[cold]
 fn keep<'a>(times: &SpanTimes, kept: &'a mut [Original; 2], counts: &mut TimeCounts) -> &'a [Original] {
     counts.count(times);

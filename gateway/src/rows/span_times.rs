@@ -1,14 +1,14 @@
-//! The times of spans and events, as their rows have them.
+//! The times of spans and events as their rows have them.
 //!
-//! Clocks are wrong in ways that would hide a row or break queries: a start of 0, or one that counts from the boot of a machine, lies in
-//! 1970, where a TTL deletes the row; a real end behind such a start makes a `Duration` of decades, and
-//! `addNanoseconds(Timestamp, Duration)` fails the whole query. So times have limits:
+//! Wrong clocks would hide a row or break queries. A start of 0, or one that counts from the boot of a machine, lies in 1970, where a TTL
+//! deletes the row. A real end after such a start makes a `Duration` of decades, and `addNanoseconds(Timestamp, Duration)` fails the whole
+//! query. So times have limits:
 //!
 //! | the span has | the row has |
 //! | --- | --- |
-//! | a start before [`TIME_MIN`], or from [`TIME_MAX`] on | the timestamp of its Kafka message, never the clock's: a second reading gives the same row; the start is kept in [`ORIGINAL_START`] |
-//! | an end that lies more than [`DURATION_MAX`] after its start, or behind [`TIME_MAX`]; any end of a span whose start is 0 | `Duration` 0; the end is kept in [`ORIGINAL_END`] |
-//! | an event at such a time as the first | the timestamp of its Kafka message; the time is kept in [`ORIGINAL_TIME`] |
+//! | a start before [`TIME_MIN`], or from [`TIME_MAX`] on | the timestamp of its Kafka message, not of the clock, so that reading it again gives the same row; the start is kept in [`ORIGINAL_START`] |
+//! | an end more than [`DURATION_MAX`] after its start, or after [`TIME_MAX`]; any end of a span whose start is 0 | `Duration` 0; the end is kept in [`ORIGINAL_END`] |
+//! | an event before [`TIME_MIN`], or from [`TIME_MAX`] on | the timestamp of its Kafka message; the time is kept in [`ORIGINAL_TIME`] |
 //!
 //! A span whose start and end both count from the boot of its machine keeps its `Duration`: the difference is right.
 //!
@@ -16,49 +16,49 @@
 
 use std::time::Duration;
 
-/// Attribute that keeps a span's start when the row's timestamp is not it.
+/// Attribute with a span's start if the row's `Timestamp` is another time.
 pub const ORIGINAL_START: &[u8] = b"sluice.start_time_unix_nano";
 
-/// Attribute that keeps a span's end when the row's `Duration` does not reach to it.
+/// Attribute with a span's end if the row's `Duration` does not show it.
 pub const ORIGINAL_END: &[u8] = b"sluice.end_time_unix_nano";
 
-/// Attribute that keeps an event's time when the row's is not it.
+/// Attribute with an event's time if the row's is another time.
 pub const ORIGINAL_TIME: &[u8] = b"sluice.time_unix_nano";
 
-/// The earliest time that a span or an event can have, in ns since 1970: 2000-01-01 00:00:00 UTC. Chosen: no traces are older, and a clock
-/// that counts from the boot of its machine gets there after 30 years.
+/// The earliest time of a span or an event, in ns since 1970: 2000-01-01 00:00:00 UTC. Chosen: no traces are older, and a clock that counts
+/// from the boot of its machine reaches it after 30 years.
 pub const TIME_MIN: u64 = 946_684_800 * 1_000_000_000;
 
 /// The end of the times that `DateTime64(9)` holds without overflow in queries, in ns since 1970: 2262-04-11 23:47:16 UTC, the largest
 /// `i64` of nanoseconds (ClickHouse documentation, `DateTime64`).
 pub const TIME_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// The longest `Duration`. Chosen: ten years are beyond what any workflow takes, and below the decades between a clock that counts
-/// from 0 and a real one.
+/// The longest `Duration`. Chosen: ten years are longer than any workflow, and shorter than the decades between a clock that counts from
+/// 0 and a real one.
 pub const DURATION_MAX: Duration = Duration::from_hours(24 * 3_650);
 
 /// [`DURATION_MAX`] in ns.
 #[expect(clippy::cast_possible_truncation, reason = "ten years in ns are less than 2^59")]
 const DURATION_NANOS_MAX: u64 = DURATION_MAX.as_nanos() as u64;
 
-/// An attribute that keeps what a row does not show.
+/// An attribute with a time that the row does not show.
 pub type Original = (&'static [u8], u64);
 
-/// When a span began and how long it took, as its row has it.
+/// The start and duration of a span as its row has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanTimes {
     /// `Timestamp`, in ns since 1970.
     pub start_nanos: i64,
     /// `Duration`, in ns.
     pub duration_nanos: u64,
-    /// The start that is not in `Timestamp`.
+    /// The start if it is not in `Timestamp`.
     original_start: Option<u64>,
-    /// The end that is not in `Duration`.
+    /// The end if it is not in `Duration`.
     original_end: Option<u64>,
 }
 
 impl SpanTimes {
-    /// Of a span from its start to its end, in ns since 1970, in a message of this timestamp.
+    /// For a span from `start` to `end`, in ns since 1970, in a message with this timestamp.
     #[inline]
     pub fn of(start: u64, end: u64, message_nanos: i64) -> Self {
         let (start_nanos, original_start) = usable(start, message_nanos);
@@ -72,20 +72,20 @@ impl SpanTimes {
         }
     }
 
-    /// Whether the row shows other times than the span has.
+    /// Whether the row shows other times than the span.
     #[inline]
     pub fn are_replaced(&self) -> bool {
         self.original_start.is_some() || self.original_end.is_some()
     }
 
-    /// What the row's attributes keep, in their order.
+    /// The original times to store in the row's attributes, in their order.
     pub fn originals(&self) -> impl Iterator<Item = Original> {
         let start = self.original_start.map(|nanos| (ORIGINAL_START, nanos));
         start.into_iter().chain(self.original_end.map(|nanos| (ORIGINAL_END, nanos)))
     }
 }
 
-/// Rows whose times are not what they should be. Counted per message.
+/// Rows with times that had to be corrected, and expired rows. Counted per message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeCounts {
     /// Spans whose row has the timestamp of the message.
@@ -94,7 +94,7 @@ pub struct TimeCounts {
     pub durations_replaced: u64,
     /// Events that have the timestamp of the message.
     pub events_replaced: u64,
-    /// Rows that the TTL of the table had expired before they were encoded.
+    /// Rows that the table's TTL had expired before they were encoded.
     pub expired: u64,
 }
 
@@ -106,7 +106,7 @@ impl TimeCounts {
     }
 }
 
-/// The time for a row in ns since 1970, and the original when it is another one.
+/// The time for a row in ns since 1970, and the original if it is another one.
 #[inline]
 pub fn usable(nanos: u64, message_nanos: i64) -> (i64, Option<u64>) {
     match i64::try_from(nanos) {
@@ -115,8 +115,8 @@ pub fn usable(nanos: u64, message_nanos: i64) -> (i64, Option<u64>) {
     }
 }
 
-/// The time of rows whose spans have no usable one: the timestamp of their Kafka message, in ms, in ns. A message may have none, which
-/// makes 1970, or any number that its producer wrote: what `DateTime64(9)` cannot hold becomes the nearest time that it can.
+/// The time, in ns, of rows whose spans have no usable one: the timestamp of their Kafka message, given in ms. A message may have none,
+/// which gives 1970, or any number that its producer wrote: the nearest time that `DateTime64(9)` can hold is used.
 pub fn message_nanos(message_millis: Option<i64>) -> i64 {
     const LATEST: i64 = i64::MAX - 1;
     const { assert!(LATEST.unsigned_abs() < TIME_MAX, "it is usable itself") };
@@ -129,7 +129,7 @@ mod tests {
 
     const NOW: u64 = 1_780_000_000_000_000_000;
     const MESSAGE: i64 = 1_780_000_000_123_000_000;
-    /// From a clock that counts from boot.
+    /// The time of a clock that counts from boot.
     const BOOT: u64 = 44_511_913_730_532;
 
     fn times(start: u64, end: u64) -> (i64, u64, Vec<Original>) {

@@ -1,28 +1,28 @@
-//! Strings that are not UTF-8.
+//! Replaces bytes of strings that are not UTF-8.
 //!
-//! proto3 wants every `string` to be UTF-8, and readers of the table do: a client in Python fails on the column when one key of one row
-//! is not, and text formats of the server print bytes that are no text. So each piece that is none becomes U+FFFD, as
-//! `String::from_utf8_lossy` has it, before anything else is done with the string: keys that are equal then are equal keys.
+//! proto3 requires every `string` to be UTF-8, and readers of the table do too: a Python client fails on the column if one key of one row
+//! is not UTF-8, and text formats of the server print invalid text. So each invalid sequence becomes U+FFFD, as with
+//! `String::from_utf8_lossy`, before the string is used: keys that are equal after that are equal keys.
 //!
-//! Rejecting the message, as strict readers of protobuf do, would lose the spans of every other service in a collector's batch for one
-//! string that was cut between two bytes.
+//! Rejecting the message, as strict protobuf readers do, would lose the spans of all other services in a collector's batch because of one
+//! string that was cut within a character.
 //!
-//! Limits: a replacement is three bytes where one stood; the caller says how many there may be.
+//! Limits: one invalid byte may become three bytes; the caller limits the total.
 
 use sluice_clickhouse::room::{self, NoRoom};
 use sluice_otlp::is_utf8;
 use std::borrow::Cow;
 
-/// Stands for bytes that are not UTF-8 (the Unicode Standard, U+FFFD).
+/// Replaces bytes that are not UTF-8 (the Unicode Standard, U+FFFD).
 pub const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
-/// The string as UTF-8, of at most `bytes` where that takes another one.
+/// The string as UTF-8; a replaced string has at most `bytes`.
 #[inline]
 pub fn mended(text: &[u8], bytes: usize) -> Result<Cow<'_, [u8]>, NoRoom> {
     if is_utf8(text) { Ok(Cow::Borrowed(text)) } else { mend(text, bytes).map(Cow::Owned) }
 }
 
-/// Appends the string as UTF-8, if the buffer has room for it up to the length `limit`.
+/// Appends the string as UTF-8, if the buffer has room for it within the length `limit`.
 pub fn append(out: &mut Vec<u8>, text: &[u8], limit: usize) -> Result<(), NoRoom> {
     let text = mended(text, limit.saturating_sub(out.len()))?;
     room::append(out, &text, limit)

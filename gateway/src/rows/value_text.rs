@@ -1,16 +1,16 @@
-//! A value as text: for maps of text, and for declared paths of type String.
+//! Writes a value as text: for maps of text, and for declared paths of type String.
 //!
 //! | `AnyValue` | text |
 //! | --- | --- |
-//! | string | as it is, in UTF-8 ([`crate::rows::utf8`]) |
+//! | string | unchanged, in UTF-8 ([`crate::rows::utf8`]) |
 //! | bool, int | `true`, `false`, decimal digits |
-//! | double | the shortest digits that give the same number, as ECMAScript writes them: `0.5`, `1e+21`; `NaN`, `Infinity`, `-Infinity` |
+//! | double | the shortest digits that give the same number, in ECMAScript's notation: `0.5`, `1e+21`; `NaN`, `Infinity`, `-Infinity` |
 //! | bytes | base64 (RFC 4648, padded) |
 //! | array, key-value list | [`crate::rows::json_text`] |
 //! | empty | the empty string |
 //!
-//! These are the texts of the OpenTelemetry Collector (`pcommon.Value.AsString`), but for NaN and infinities, for which it
-//! writes an error text, and for the order of a list's keys, which it sorts.
+//! These are the texts of the OpenTelemetry Collector (`pcommon.Value.AsString`), except for NaN and infinities, for which it writes an
+//! error text, and for the order of a list's keys, which it sorts.
 
 use crate::rows::{attributes::Error, json_text, utf8};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -18,16 +18,16 @@ use sluice_clickhouse::room;
 use sluice_otlp::Value;
 use std::io::Write as _;
 
-/// Below this, and not zero, a double is written with an exponent (ECMAScript, `Number::toString`).
+/// Doubles of smaller magnitude, except 0, are written with an exponent (ECMAScript, `Number::toString`).
 const POSITIONAL_MIN: f64 = 1e-6;
 
-/// From this on a double is written with an exponent.
+/// Doubles of this magnitude or more are written with an exponent.
 const POSITIONAL_MAX: f64 = 1e21;
 
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
 
-/// Appends the text of a value, of at most `bytes`.
+/// Appends the text of a value, at most `bytes`.
 pub fn put(out: &mut Vec<u8>, value: Value<'_>, bytes: usize) -> Result<(), Error> {
     let limit = out.len().saturating_add(bytes);
     match value {
@@ -77,13 +77,13 @@ pub fn put_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Appends a finite double, which is also a number of JSON.
+/// Appends a finite double, in a form that is also a JSON number.
 pub fn put_finite(out: &mut Vec<u8>, value: f64) {
     let positional = value == 0.0 || (POSITIONAL_MIN..POSITIONAL_MAX).contains(&value.abs());
     let from = out.len();
     let written = if positional { write!(out, "{value}") } else { write!(out, "{value:e}") };
     written.expect("a vector takes every byte");
-    // Rust leaves the plus of an exponent out.
+    // Rust writes no plus sign in an exponent.
     if let Some(at) = out[from..].iter().position(|byte| *byte == b'e').map(|at| from + at + 1)
         && out[at] != b'-'
     {

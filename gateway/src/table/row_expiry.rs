@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Stands for a table whose rows do not expire at an age.
+/// The value for a table whose rows do not expire at an age.
 const NEVER: u64 = u64::MAX;
 
 /// The age at which rows expire; of several shards, the shortest.
@@ -25,7 +25,7 @@ impl Default for RowExpiry {
 }
 
 impl RowExpiry {
-    /// Sets it from the TTLs of the tables of all shards. A TTL that is no age counts as none.
+    /// Sets it from the TTLs of the tables of all shards. A TTL that is not a plain age is ignored.
     pub fn set<'a>(&self, ttls: impl IntoIterator<Item = &'a RowTtl>) {
         let ages = ttls.into_iter().filter_map(RowTtl::age);
         let seconds = ages.min().map_or(NEVER, |age| age.as_secs());

@@ -1,16 +1,16 @@
-//! The table as the config asks for it, and the way there from what the servers have.
+//! Compares the table with the config's schema, and changes the table as far as the config allows.
 //!
-//! Job: from the config's `schema` section to statements, and to what is left that only a person may do. Place in the flow:
+//! Job: turns the config's `schema` section into statements, and reports the differences that only a person may change. Place in the flow:
 //! `sluice-gateway ddl`, which the operator runs as a Job, and `check`; never while messages are read.
 //!
-//! | `schema.management` | missing database, table, view | missing column, durability by settings | anything else that differs |
+//! | `schema.management` | missing database, table, view | missing column, durability by settings | any other difference |
 //! | --- | --- | --- | --- |
-//! | `None`, `Validate` | named | named | named |
-//! | `CreateIfMissing` | made | named | named |
-//! | `Evolve` | made | added, changed | named |
+//! | `None`, `Validate` | reported | reported | reported |
+//! | `CreateIfMissing` | created | reported | reported |
+//! | `Evolve` | created | added, changed | reported |
 //!
-//! Every server that answers is asked and mended by itself: without a cluster (`ON CLUSTER`) nobody else does. Statements change
-//! nothing when they are run twice, so that one that was broken off is simply run again.
+//! Every server that answers is asked and changed separately, because without a cluster (`ON CLUSTER`) no other mechanism does it.
+//! Statements have no effect when they are run twice, so an interrupted run is simply repeated.
 
 use crate::table::sink::{Error, Sink};
 use serde::Serialize;
@@ -29,10 +29,10 @@ use sluice_clickhouse::{
 use sluice_gateway_config::{ClickHouse, Durability, Engine, Layout, SchemaManagement, TypedPaths, Views};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// Characters of a difference's first line that are said while it is mended.
+/// Characters of a difference's first line that are reported while it is changed.
 const PROGRESS_CHARS_MAX: usize = 120;
 
-/// What was done, and what is left.
+/// What was done, and what still differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -40,7 +40,7 @@ pub struct Report {
     pub table: String,
     /// Whether the table was made.
     pub created: bool,
-    /// How attributes lie in it; empty while it is missing.
+    /// The layout of attributes in it; empty while it is missing.
     pub columns: String,
     /// Every statement that was run, once for each server.
     pub statements: Vec<String>,
@@ -48,28 +48,28 @@ pub struct Report {
     pub differences: Vec<Differs>,
     /// Servers that did not answer, and why.
     pub unreachable: Vec<String>,
-    /// The same servers by their addresses alone.
+    /// The same servers, only with their addresses.
     #[serde(skip)]
     pub not_reached: Vec<String>,
 }
 
-/// Something that is not as the config asks for.
+/// A difference from the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Differs {
-    /// What.
+    /// The part of the table that differs.
     pub what: String,
-    /// How it is wanted.
+    /// What the config asks for.
     pub wanted: String,
-    /// How it is.
+    /// What the server has.
     pub found: String,
     /// `Create`, `AddColumn`, `ModifySetting` or `ByHand`.
     pub change: &'static str,
-    /// The statements that would end it, or words for a person.
+    /// The statements that would remove the difference, or words for a person.
     pub would: Vec<String>,
-    /// All of it in a sentence.
+    /// The difference in a sentence.
     pub message: String,
-    /// The servers that have it.
+    /// The servers with this difference.
     pub servers: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Report {
         }
     }
 
-    /// What differs, in a sentence each.
+    /// The differences, in a sentence each.
     pub fn messages(&self) -> Vec<&str> {
         self.differences.iter().map(|differs| &*differs.message).collect()
     }
@@ -144,12 +144,12 @@ fn first_line(statement: &str) -> &str {
 }
 
 impl Sink {
-    /// Makes what is missing, as far as `management` allows, and compares the rest. Says what it did.
+    /// Creates what is missing, as far as `management` allows, and compares the rest. Reports what it did.
     pub async fn apply(&self, management: SchemaManagement) -> Result<Report, Error> {
         self.apply_telling(management, &mut |_| ()).await
     }
 
-    /// The same, and says each step before it is done.
+    /// The same, and reports each step before it is done.
     pub async fn apply_telling(
         &self,
         management: SchemaManagement,
@@ -157,13 +157,13 @@ impl Sink {
     ) -> Result<Report, Error> {
         let mut report = self.each_server(Some(management), tell).await?;
         if report.columns.is_empty() {
-            // The server has its own words for a table or a database that is not there.
+            // For a missing table or database, the error has the server's own words.
             report.columns = self.check_table().await?.columns.to_string();
         }
         Ok(report)
     }
 
-    /// Compares; changes nothing. A table that is missing, or cannot be written to, differs.
+    /// Compares; changes nothing. A table that is missing, or cannot be written to, is a difference.
     pub async fn differences(&self, tell: &mut impl FnMut(&str)) -> Result<Report, Error> {
         self.each_server(None, tell).await
     }
@@ -230,7 +230,7 @@ impl Sink {
         self.take_down(report, &server, (&found, &differences(spec, &found)))
     }
 
-    /// Whether rows can be written, and what else there is to say.
+    /// Records whether rows can be written, and the notes.
     fn take_down(
         &self,
         report: &mut Report,
@@ -308,7 +308,7 @@ fn durability(durability: Durability) -> durability::Durability {
     }
 }
 
-/// Settings of every INSERT beside the pinned ones: those of the config, and those that its durability takes. The config's own go first.
+/// Settings of every INSERT beside the pinned ones: those of the config, and those for its durability. The config's own take precedence.
 pub(crate) fn insert_settings(config: &ClickHouse) -> BTreeMap<String, String> {
     let mut settings = config.insert.settings.clone();
     if config.schema.durability == Durability::Quorum {

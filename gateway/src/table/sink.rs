@@ -1,4 +1,4 @@
-//! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
+//! ClickHouse as the config describes it: endpoints, credentials, and whether the table fits.
 
 use crate::table::schema;
 use sluice_clickhouse::{
@@ -30,16 +30,16 @@ pub enum Error {
     /// Certificates or keys cannot be used.
     #[error(transparent)]
     Tls(TlsError),
-    /// An endpoint of the config is not one.
+    /// An endpoint of the config is not valid.
     #[error(transparent)]
     Endpoint(EndpointError),
-    /// The user cannot be sent.
+    /// The user name cannot be sent.
     #[error(transparent)]
     User(UserError),
     /// The inserts cannot be prepared.
     #[error(transparent)]
     Target(TargetError),
-    /// A server has no answer.
+    /// A server did not answer a question.
     #[error(transparent)]
     Probe(ProbeError),
     /// The table's columns do not fit.
@@ -51,28 +51,28 @@ pub enum Error {
         mismatches: Vec<Mismatch>,
     },
     /// The user may not insert.
-    #[error("the user {user} may not insert into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
+    #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
     Grant {
         /// The server.
         endpoint: String,
         /// The table.
         table: String,
-        /// Who inserts.
+        /// The user of the inserts.
         user: String,
     },
-    /// The table's engine takes no rows, or does not keep them.
+    /// The table's engine accepts no rows, or does not store them.
     #[error("the table {table} is a {engine}: {why}")]
     Engine {
         /// The table.
         table: String,
         /// Its engine.
         engine: String,
-        /// What is wrong with it, and what would help.
+        /// What is wrong with it, and what fixes it.
         why: &'static str,
     },
-    /// The tables of two shards differ: rows are encoded once for all.
+    /// The tables of two shards differ, but rows are encoded once for all shards.
     #[error(
-        "the table {table} is another one at {servers} ({columns}) than at {first_servers} ({first_columns})"
+        "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
     )]
     ShardsDiffer {
         /// The table.
@@ -81,7 +81,7 @@ pub enum Error {
         first_servers: String,
         /// Its columns.
         first_columns: String,
-        /// Those of the one that differs.
+        /// The servers of the shard that differs.
         servers: String,
         /// Its columns.
         columns: String,
@@ -89,8 +89,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error in one word, for whoever acts on it: the reasons of the condition `SchemaReady`. `None` when what is wrong
-    /// lies in the config.
+    /// The error in one word, for the reasons of the condition `SchemaReady`. `None` if the config is wrong.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
@@ -109,7 +108,7 @@ impl Error {
         }
     }
 
-    /// Whether it says that the table is not what rows need, rather than that nobody answered.
+    /// Whether the table is not what rows need, as opposed to a missing answer.
     pub fn is_about_the_table(&self) -> bool {
         matches!(
             self,
@@ -124,7 +123,7 @@ fn list(mismatches: &[Mismatch]) -> String {
     mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The servers of one shard, and the table.
+/// The servers of one shard, and their table.
 #[derive(Debug, Clone)]
 pub struct Sink {
     endpoints: Vec<Endpoint>,
@@ -138,7 +137,7 @@ pub struct Sink {
     insert_settings: BTreeMap<String, String>,
 }
 
-/// A target per endpoint, for rows of certain columns, and how they are connected to.
+/// A target per endpoint, for rows of certain columns, and the settings of their connections.
 #[derive(Debug, Clone)]
 pub struct Targets {
     of_endpoints: Vec<InsertTarget>,
@@ -146,12 +145,12 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// A client that can connect to each of them. Must be used on a tokio runtime.
+    /// A client that can connect to each of them. Must be created on a tokio runtime.
     pub fn client(&self) -> InsertClient {
         InsertClient::secured(&self.tls)
     }
 
-    /// The target of the endpoint at this place in the config.
+    /// The target of the endpoint at this position in the config.
     pub fn at(&self, endpoint: usize) -> &InsertTarget {
         &self.of_endpoints[endpoint % self.of_endpoints.len()]
     }
@@ -161,24 +160,24 @@ impl Targets {
         XxHash3_64::oneshot(self.at(0).header())
     }
 
-    /// How many endpoints there are.
+    /// The number of endpoints.
     pub fn len(&self) -> usize {
         self.of_endpoints.len()
     }
 
-    /// Whether there is none, which no config allows.
+    /// Whether there is none; no config allows that.
     pub fn is_empty(&self) -> bool {
         self.of_endpoints.is_empty()
     }
 }
 
-/// One for each shard of the config, in its order. Reads credentials and certificates; nothing is sent.
+/// One for each shard of the config, in its order. Reads credentials and certificates; sends nothing.
 pub fn shards(config: &ClickHouse) -> Result<Vec<Sink>, Error> {
     config.shards().into_iter().map(|endpoints| Sink::of_shard(config, endpoints)).collect()
 }
 
-/// Compares the tables of all shards with what rows need, and with each other. A shard that cannot be reached is left out, as long
-/// as another one answers: it must not keep the others from being read for.
+/// Compares the tables of all shards with what rows need, and with each other. A shard that cannot be reached is left out if another one
+/// answers, so that the gateway can still read for the others.
 pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
     let (mut first, mut away) = (None::<(&Sink, TableFit)>, None);
     for sink in shards {
@@ -194,7 +193,7 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
                 });
             }
             (Ok(_), Some(_)) => {}
-            // Certificates are for a person to mend, before anything is read.
+            // A person must fix certificates before anything is read.
             (Err(Error::Probe(error)), _)
                 if error.is_unanswered() && !matches!(error, ProbeError::Tls { .. }) =>
             {
@@ -207,8 +206,8 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
 }
 
 impl Sink {
-    /// Of all servers of the config, whatever their shard: for what is asked of each of them, or of any. Reads credentials and
-    /// certificates; nothing is sent.
+    /// With all servers of the config, regardless of their shard, for questions to each or any of them. Reads credentials and
+    /// certificates; sends nothing.
     pub fn new(config: &ClickHouse) -> Result<Self, Error> {
         Self::of_shard(config, &config.shards().concat())
     }
@@ -232,7 +231,7 @@ impl Sink {
             insert_timeout: config.insert.timeout.to_std(),
             insert_settings: schema::insert_settings(config),
         };
-        // Credentials that cannot be sent are found now, whatever the columns will be.
+        // Finds credentials that cannot be sent; the columns do not matter for that.
         sink.targets(&TableColumns::default())?;
         Ok(sink)
     }
@@ -255,18 +254,17 @@ impl Sink {
         Ok(Targets { of_endpoints, tls: self.tls.clone() })
     }
 
-    /// Prepares to count rows of spans: one for each endpoint.
+    /// Prepares counting the rows of spans: one lookup for each endpoint.
     pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
         let lookup =
             |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls);
         self.endpoints.iter().map(lookup).collect()
     }
 
-    /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
-    /// decides.
+    /// Asks the servers, one after another, for the table's columns and compares them. The first answer counts.
     pub async fn check_table(&self) -> Result<TableFit, Error> {
         let described = self.ask(|probe| async move {
-            // Who may insert into a table may see what it is.
+            // A user that may insert into a table may also read its definition.
             Ok((probe.describe(&self.table).await?, probe.engine(&self.table).await?))
         });
         let (described, engine) = described.await?;
@@ -277,7 +275,7 @@ impl Sink {
         table::check(&described).map_err(|mismatches| Error::Table { table, mismatches })
     }
 
-    /// The table's engine, by the first server that answers.
+    /// The table's engine, from the first server that answers.
     pub async fn engine(&self) -> Result<TableEngine, Error> {
         self.ask(|probe| async move { probe.engine(&self.table).await }).await
     }
@@ -295,8 +293,8 @@ impl Sink {
         away.filter(|_| !is_answered).map_or(Ok(hides), |error| Err(Error::Probe(error)))
     }
 
-    /// What keeps every INSERT of these columns from succeeding, as each server says: settings that the user may not set, and the grant. Nothing
-    /// is inserted.
+    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, and a missing
+    /// grant. Inserts nothing.
     pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
         let mut obstacles = Vec::new();
         for probe in &self.probes {
@@ -317,14 +315,14 @@ impl Sink {
         Error::Grant { endpoint: probe.endpoint().to_string(), table, user }
     }
 
-    /// The same for rows that were encoded for some columns, whatever new rows are encoded for.
+    /// Compares the table with these columns, whatever new rows are encoded for.
     pub async fn check_encoded(&self, encoded: &TableColumns) -> Result<TableColumns, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
         table::check_encoded(encoded, &described)
             .map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
     }
 
-    /// Its endpoints, for a person.
+    /// Its endpoints, as text.
     pub fn servers_named(&self) -> String {
         self.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -339,17 +337,17 @@ impl Sink {
         Ok(self.ask(|probe| async move { probe.server_version().await }).await?.text)
     }
 
-    /// How many servers the config names.
+    /// The number of servers in the config.
     pub fn servers(&self) -> usize {
         self.probes.len()
     }
 
-    /// How long a try takes at the most.
+    /// The longest duration of a try.
     pub fn insert_timeout(&self) -> Duration {
         self.insert_timeout
     }
 
-    /// What each server says that the promise "once" rests on, in the order of the config.
+    /// Each server's answer about deduplication, in the order of the config.
     pub async fn deduplication(&self) -> Vec<Result<Deduplication, ProbeError>> {
         let mut answers = Vec::with_capacity(self.probes.len());
         for probe in &self.probes {
@@ -358,8 +356,8 @@ impl Sink {
         answers
     }
 
-    /// What rows survive that any of the servers has acknowledged: the least of those that say it. `None`: one does not know; an error: none
-    /// answers.
+    /// The failures that acknowledged rows survive: the weakest of the servers that answer. `None`: one server does not know; an error:
+    /// none answers.
     pub async fn durability(&self) -> Result<Option<Durability>, ProbeError> {
         let (mut least, mut unanswered) = (None::<Option<Durability>>, None);
         for probe in &self.probes {
@@ -372,12 +370,12 @@ impl Sink {
         least.ok_or_else(|| unanswered.expect("the config names at least one endpoint"))
     }
 
-    /// Blocks that were ever inserted into the table, by the first server that says it.
+    /// Blocks inserted into the table so far, from the first server that knows.
     pub async fn blocks_written(&self) -> Option<u64> {
         self.ask(|probe| async move { probe.blocks_written(&self.table).await }).await.ok()
     }
 
-    /// Rows that a server, by its place in the config, dropped since then under query ids that hold `query_id_part`.
+    /// Rows that a server, given by its position in the config, dropped since then under query ids that contain `query_id_part`.
     pub async fn deduplicated(
         &self,
         place: usize,
@@ -387,8 +385,7 @@ impl Sink {
         self.probes[place].deduplicated(&self.table, query_id_part, since_seconds).await
     }
 
-    /// Whether a block is in the table, as far as all replicas together tell. `None` when none of them answers, which says nothing of what they
-    /// know.
+    /// Whether a block is in the table, as far as all replicas together know. `None` if none of them answers.
     pub async fn fate(&self, lost: &Lost<'_>) -> Option<Fate> {
         let (mut evidence, mut is_answered) = (Vec::with_capacity(self.probes.len()), false);
         for probe in &self.probes {
@@ -399,7 +396,7 @@ impl Sink {
             };
             is_answered |= error.as_ref().is_none_or(|(is_answered, _)| *is_answered);
             if let Some((_, error)) = error {
-                tracing::debug!(%error, "a server does not say what became of a block");
+                tracing::debug!(%error, "a server cannot look up the outcome of a block");
             }
             evidence.push(found);
         }
@@ -447,7 +444,7 @@ fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
     })
 }
 
-/// Certificates are read only where an endpoint shows one.
+/// Reads certificates only if an endpoint needs one.
 fn tls(config: &ClickHouse, endpoints: &[Endpoint]) -> Result<Tls, Error> {
     if !endpoints.iter().any(Endpoint::is_https) {
         return Ok(Tls::unused());

@@ -1,16 +1,16 @@
-//! What has become of the table, after the server refused rows.
+//! Checks the table after the server has refused rows.
 //!
-//! Place in the flow: delivery asks after a refusal that the table's columns may be the cause of; never otherwise. Owner: the
-//! inserts share one. Limits: one question at a time; blocks that are refused while it is asked share its answer.
+//! Place in the flow: delivery uses it only after a refusal that the table's columns may have caused. Owner: shared by the inserts.
+//! Limits: one question at a time; blocks that are refused meanwhile share its answer.
 //!
 //! | the table | what happens |
 //! | --- | --- |
-//! | fits as it did | the columns are not the cause; the block is tried on |
-//! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and go in once it is mended |
-//! | fits, with other columns | the process ends, and the next one encodes for them what was not committed |
+//! | fits as before | the columns are not the cause; the block is retried |
+//! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and are inserted once it is fixed |
+//! | fits, with other columns | the process ends, and the next one encodes the uncommitted messages for them |
 //!
-//! Why the process ends: sealed blocks hold rows for the old columns, and encoding them anew needs their messages, which
-//! are Kafka's. A start reads them again from the committed offset: one way to do it, which every restart proves.
+//! The process ends because sealed blocks hold rows for the old columns. Encoding them again needs their messages, which only Kafka has. A
+//! start reads them again from the committed offset, as every restart does.
 
 use crate::{
     ground::metrics::Metrics,
@@ -26,10 +26,10 @@ use std::{
 };
 use tokio::sync::Mutex;
 
-/// The table's columns are others than those that rows are encoded for.
+/// The table's columns are no longer those that rows are encoded for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the table {table} has other columns now ({found}; rows are encoded for {encoded}): a new start encodes for them"
+    "the columns of table {table} have changed ({found}; rows are encoded for {encoded}): the gateway restarts to use them"
 )]
 pub struct TableChanged {
     table: String,
@@ -37,40 +37,40 @@ pub struct TableChanged {
     encoded: String,
 }
 
-/// What was found when the table was looked at.
+/// The result of a look at the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Described {
-    /// It is as rows are encoded for.
+    /// It has the columns that rows are encoded for.
     Unchanged,
-    /// It is not, or it is gone: someone mends it, or a new start encodes for what it is now.
+    /// It has not, or it is gone: someone must fix it, or a restart encodes for its new columns.
     Unfit,
-    /// Nobody answered.
+    /// No server answered.
     Unknown,
 }
 
 /// The table was not looked at.
 const NOTHING: Seen = Seen { looked: None, described: Described::Unknown, reason: String::new() };
 
-/// Looks at the table after refusals.
+/// Checks the table after refusals.
 pub struct TableWatch {
     sink: Sink,
     columns: TableColumns,
     metrics: Arc<Metrics>,
-    /// Is told once, when nothing else can be done.
+    /// Called once when only a restart helps.
     changed: Box<dyn Fn(TableChanged) + Send + Sync>,
     seen: Mutex<Seen>,
-    /// The table did not fit when it was looked at, and has taken no rows since.
+    /// Whether the table did not fit at the last look, and has accepted no rows since.
     is_unfit: AtomicBool,
-    /// It fits with other columns: the process ends.
+    /// Whether it fits with other columns, so that the process ends.
     has_changed: AtomicBool,
 }
 
-/// What was seen last.
+/// The last result.
 struct Seen {
-    /// When the question began.
+    /// When the question started.
     looked: Option<Instant>,
     described: Described,
-    /// What was said last; empty while the table fits.
+    /// The last logged reason; empty while the table fits.
     reason: String,
 }
 
@@ -88,8 +88,8 @@ impl TableWatch {
         Self { sink, columns, metrics, changed, seen, is_unfit, has_changed }
     }
 
-    /// The table as it is after `refused`, the moment of a refusal: looks, or waits for the look of another block, unless
-    /// that was done since.
+    /// The state of the table after `refused`, the moment of a refusal: asks, or waits for another block's question, unless one was asked
+    /// since.
     pub async fn described(&self, refused: Instant) -> Described {
         let mut seen = self.seen.lock().await;
         if seen.looked.is_none_or(|looked| looked < refused) {
@@ -99,7 +99,7 @@ impl TableWatch {
     }
 
     async fn look(&self, seen: &mut Seen) {
-        // The answer is about the moment of the question.
+        // The answer describes the moment of the question.
         seen.looked = Some(Instant::now());
         seen.described = match self.sink.check_table().await {
             Ok(fit) if fit.columns == self.columns => {
@@ -125,14 +125,14 @@ impl TableWatch {
         }
     }
 
-    /// Takes down that rows went in.
+    /// Records that rows were inserted.
     pub fn accepted(&self) {
         self.metrics.table_fits.set(1);
         self.is_unfit.store(false, Ordering::Relaxed);
     }
 
-    /// Whether rows that are encoded now may be encoded for columns that the table does not have any more: Kafka must keep their messages,
-    /// of which the next start makes rows that fit.
+    /// Whether new rows may be encoded for columns that the table no longer has. Then Kafka must keep their messages, and the next start
+    /// makes rows that fit.
     pub fn is_unfit(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed) || self.is_unfit.load(Ordering::Relaxed)
     }
@@ -151,7 +151,7 @@ impl TableWatch {
 fn tell_reason(seen: &mut Seen, error: &Error) {
     let reason = error.to_string();
     if reason != seen.reason {
-        tracing::error!("rows wait: {reason}; they go in once the table is mended");
+        tracing::error!("rows wait: {reason}; they are inserted once the table is fixed");
         seen.reason = reason;
     }
 }

@@ -1,7 +1,8 @@
-//! Where a sealed block's bytes are: in memory, on the queue volume, or on their way there.
+//! The location of a sealed block's bytes: in memory, on the queue volume, or on the way there.
 //!
-//! Place in the flow: delivery makes one per sealed block; the block's shipment [loads](BlockFrames::load) it before each try; when memory
-//! runs short, [`crate::volume::spill`] has the spool thread move it. Owner: shared by these three, behind a lock that nobody waits under.
+//! Place in the flow: delivery creates one per sealed block. The block's shipment [loads](BlockFrames::load) it before each try. When
+//! memory runs short, [`crate::volume::spill`] lets the spool thread move it. Owner: shared by these three, behind a lock that is never
+//! held while waiting.
 //!
 //! ```text
 //!  Memory ----begin_spill----> Spilling ----end_spill(id)----> Spooled
@@ -9,13 +10,13 @@
 //!    `-------end_spill(None)------'   (the volume is full)
 //! ```
 //!
-//! A block that is being sent from memory is not moved, unless the process leaves: its chunks would not come back before the try ends. One that is being moved
-//! is not sent before it has arrived: what is on the volume says whether the block may have been sent.
+//! A block that is being sent from memory is not moved, unless the process shuts down: its chunks would stay in use until the try ends. A
+//! block that is being moved is not sent before it has arrived: the volume must record whether the block may have been sent.
 //!
-//! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](BlockFrames::end), or given up. So a process
-//! that ends leaves its records behind.
+//! Dropping this value deletes no record. A record is kept until the block is [settled](BlockFrames::end) or given up, so a process that
+//! ends leaves its records behind.
 //!
-//! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
+//! Limits: about 200 bytes for a block on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` blocks.
 
 use crate::{
     blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
@@ -34,33 +35,33 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// A block's bytes, wherever they are.
+/// The bytes of a block, in memory or on the volume.
 pub struct BlockFrames {
     state: Mutex<State>,
-    /// Who answers for its rows.
+    /// Where its rows are safe; one of the constants below.
     keeping: AtomicU8,
-    /// Its record says that its offsets may be committed: whoever finds it knows that it may be the only copy.
+    /// Whether its record says that its offsets may be committed, so that it may be the only copy.
     is_enqueued: bool,
-    /// It does not go to the volume before its range may be sent.
+    /// Whether it must stay in memory until its range may be sent.
     waits_for_release: AtomicBool,
-    /// Its record, once it has one, is durable.
+    /// Whether its record is durable.
     is_synced: AtomicBool,
-    /// Told when it is no longer on its way.
+    /// Notified when it is no longer on its way.
     arrived: Notify,
 }
 
 /// Its range is in flight: Kafka has its messages.
 const RANGED: u8 = 0;
-/// The same, and how far it is in parts is in the partition's plan, which goes with the range.
+/// The same, but it is sent in parts: its progress is in the partition's plan, together with the range.
 const IN_PARTS: u8 = 1;
-/// The volume: nobody reads its messages again, and it is not given up when its partition goes.
+/// On the volume: no process reads its messages again, and it is kept when its partition is revoked.
 const ONLY_COPY: u8 = 2;
 
 enum State {
     Memory(InMemory),
     Spilling {
         from: InMemory,
-        /// The block ended meanwhile.
+        /// How the block ended meanwhile.
         ended: Option<Ended>,
     },
     Spooled(OnVolume),
@@ -71,18 +72,18 @@ enum State {
 struct InMemory {
     body: InsertBody,
     head: BlockHead,
-    /// What is kept with it.
+    /// Its metadata.
     metadata: Bytes,
-    /// Tries that send it now.
+    /// Running tries that send it.
     tries: u32,
 }
 
 #[derive(Clone, Copy)]
 struct OnVolume {
     id: BlockId,
-    /// Whether a mark that it may have been sent is durable.
+    /// Whether the mark that it may have been sent is durable.
     is_marked: bool,
-    /// Whether its checksum was right when it was read last.
+    /// Whether its checksum was right at the last read.
     is_verified: bool,
 }
 
@@ -102,9 +103,9 @@ impl Loaded {
 
 /// What is appended to the volume.
 pub struct Leaving {
-    /// What the queue is told of it.
+    /// Its header for the queue.
     pub head: BlockHead,
-    /// What is kept with it.
+    /// Its metadata.
     pub metadata: Bytes,
     /// Its frames.
     pub body: InsertBody,
@@ -134,7 +135,7 @@ impl fmt::Debug for BlockFrames {
 }
 
 impl BlockFrames {
-    /// The bytes of a block that was just sealed, which are taken out of it. `columns` says which columns they were encoded for.
+    /// Takes the bytes out of a block that was just sealed. `columns` is the number of the columns that they were encoded for.
     pub fn of(block: &mut Block, columns: u64) -> Arc<Self> {
         let body = InsertBody::new(std::mem::take(&mut block.frames));
         let messages = std::mem::take(&mut block.messages);
@@ -149,31 +150,31 @@ impl BlockFrames {
             raw_bytes: block.raw_bytes,
             span_end_nanos_max: block.span_end_nanos_max,
             first_sent_ms: None,
-            // Its range's release says.
+            // Set by the release of its range.
             routing_epoch: None,
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a spool_metadata has some hundred bytes"),
         };
         let is_enqueued = block.spool_metadata.is_enqueued;
         let frames = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
-        // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
+        // Without the release, a later run that finds its record could not know whether another owner has cut other ranges.
         frames.waits_for_release.store(is_enqueued, Ordering::Release);
         frames
     }
 
-    /// The bytes of a block that an earlier run has left on the volume; `is_enqueued`: its record says that its offsets may be committed.
+    /// For a block that an earlier run has left on the volume; `is_enqueued`: its record says that its offsets may be committed.
     pub fn left(id: BlockId, is_marked: bool, is_enqueued: bool) -> Arc<Self> {
         Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }), is_enqueued)
     }
 
-    /// The same of a block of which the volume has the only copy.
+    /// For a block of which the volume has the only copy.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
         let frames = Self::left(id, is_marked, true);
         frames.keeping.store(ONLY_COPY, Ordering::Release);
         frames
     }
 
-    /// Its range may be sent, to where this epoch of the routing says: whoever reads its messages makes the same.
+    /// Records that its range may be sent, on the route of this epoch: every later owner makes the same range.
     pub fn release(&self, routing_epoch: u32) {
         if let State::Memory(memory) = &mut *self.state() {
             memory.head.routing_epoch = Some(routing_epoch);
@@ -181,16 +182,16 @@ impl BlockFrames {
         self.waits_for_release.store(false, Ordering::Release);
     }
 
-    /// It goes in parts. From now on its range stays in flight until it is in, unless it is not in flight any more.
+    /// Records that it is sent in parts. From now on its range stays in flight until it is stored, unless the range is no longer in flight.
     pub fn begin_parts(&self) {
         if self.keeping.compare_exchange(RANGED, IN_PARTS, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // It is an only copy, or was in parts already.
+            // It is an only copy, or was already in parts.
         }
     }
 
-    /// Makes the volume answer for its rows, if it is on it durably, its record says so, and it has not ended. Its record when that is
-    /// new: then its range counts as settled. A record of `delivery.commit: AfterInsert` would be dropped by who finds it below the
-    /// committed offset: it is inserted first, whatever the config says by now.
+    /// Makes it an only copy if its durable record says that this may happen, and it has not ended. Returns its record if that is new:
+    /// then its range counts as settled. A record of `delivery.commit: AfterInsert` never becomes one: a process that finds it below the
+    /// committed offset would drop it. Such a block is inserted first, whatever the config says now.
     pub fn become_only_copy(&self) -> Option<BlockId> {
         let state = self.state();
         let State::Spooled(OnVolume { id, .. }) = &*state else { return None };
@@ -200,14 +201,14 @@ impl BlockFrames {
         (may && becomes()).then_some(*id)
     }
 
-    /// Whether the volume has the only copy of its rows, so that it is inserted whoever owns its partition.
+    /// Whether the volume has the only copy of its rows, so that it is inserted regardless of who owns its partition.
     pub fn is_only_copy(&self) -> bool {
         self.keeping.load(Ordering::Acquire) == ONLY_COPY
     }
 
     fn at(state: State, is_enqueued: bool) -> Arc<Self> {
         Arc::new(Self {
-            // What an earlier run has left was synced when the queue was opened.
+            // Blocks of an earlier run were synced when the queue was opened.
             is_synced: AtomicBool::new(matches!(state, State::Spooled(_))),
             state: Mutex::new(state),
             keeping: AtomicU8::new(RANGED),
@@ -218,11 +219,11 @@ impl BlockFrames {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whole whatever the task that held it died of: each change is one assignment.
+        // Poisoning is harmless: each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it could be moved to the volume now; its bytes if so.
+    /// Its bytes if it could be moved to the volume now.
     pub fn spillable_bytes(&self) -> Option<u64> {
         match &*self.state() {
             State::Memory(memory) if memory.tries == 0 => Some(memory.body.len()),
@@ -238,7 +239,7 @@ impl BlockFrames {
         }
     }
 
-    /// Whether it needs memory, now or until it has arrived on the volume.
+    /// Whether it uses memory, now or until it has arrived on the volume.
     pub fn is_in_memory(&self) -> bool {
         matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })
     }
@@ -248,8 +249,8 @@ impl BlockFrames {
         matches!(&*self.state(), State::Spooled(_))
     }
 
-    /// Begins to move it. `None` when it is not in memory, or may not be on the volume yet, or is being sent: but with `anyhow` it is
-    /// copied meanwhile, and its record says that it may have been sent.
+    /// Starts moving it. `None` if it is not in memory, must not go to the volume yet, or is being sent. With `anyhow`, a block that is
+    /// being sent is copied, and its record says that it may have been sent.
     pub fn begin_spill(&self, anyhow: bool) -> Option<Leaving> {
         if self.waits_for_release.load(Ordering::Acquire) {
             return None;
@@ -269,8 +270,8 @@ impl BlockFrames {
         }
     }
 
-    /// It has arrived as this record, durably if `is_synced`, or it stays in memory. Says how the block has ended meanwhile, if it has: then its record is
-    /// the caller's to end.
+    /// Records that it has arrived as this record, durably if `is_synced`, or stays in memory. Returns how the block has ended meanwhile,
+    /// if it has; the caller must then end its record.
     pub fn end_spill(&self, id: Option<BlockId>, is_synced: bool) -> Option<Ended> {
         let mut state = self.state();
         self.is_synced.store(is_synced, Ordering::Release);
@@ -296,15 +297,15 @@ impl BlockFrames {
         gone
     }
 
-    /// Makes ready what lies on the volume, for a try that comes soon: other tries need not wait for the disk while they may send.
+    /// Prepares a block on the volume for a try that comes soon, so that other tries may send while this one waits for the disk.
     pub async fn prepare(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<(), Unreadable> {
         let Some(spool) = spool.filter(|_| !self.is_in_memory()) else { return Ok(()) };
         let _turn = spool.prepares().await;
         self.load(Some(spool), now_ms).await.map(drop)
     }
 
-    /// What a try sends, which begins now, `now_ms` since 1970. A record is marked as sent before, and read once to see whether it is
-    /// whole.
+    /// The body for a try that starts now; `now_ms` is in ms since 1970. A record is marked as sent first, and its checksum is verified
+    /// once.
     pub async fn load(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<Loaded, Unreadable> {
         loop {
             let arrived = self.arrived.notified();
@@ -338,21 +339,21 @@ impl BlockFrames {
         Ok(Loaded { body: record.into_body(), _in_memory: None })
     }
 
-    /// A try had no answer: its record may have been damaged since it was verified, which breaks each try off. The next one verifies it
-    /// again.
+    /// Makes the next try verify the record again. Call after a try without an answer: damage since the last verification interrupts
+    /// every try.
     pub fn recheck_crc(&self) {
         if let State::Spooled(on) = &mut *self.state() {
             on.is_verified = false;
         }
     }
 
-    /// Which message each of its rows is of.
+    /// The message of each of its rows.
     pub async fn messages(
         self: &Arc<Self>,
         spool: Option<&Spool>,
         now_ms: u64,
     ) -> Result<MessageRows, Unreadable> {
-        // A block that is being tried stays where it is.
+        // A loaded block is not moved.
         let _stays = self.load(spool, now_ms).await?;
         let place = match &*self.state() {
             State::Memory(memory) | State::Spilling { from: memory, .. } => Ok(memory.metadata.clone()),
@@ -370,7 +371,7 @@ impl BlockFrames {
         Ok(SpoolMetadata::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default())
     }
 
-    /// The block has ended: its record, if it has one, is not needed any more.
+    /// Records that the block has ended: its record, if there is one, is not needed any more.
     pub fn end(&self, spool: Option<&Spool>, ended: Ended) {
         let mut state = self.state();
         let before = std::mem::replace(&mut *state, State::Gone);

@@ -1,30 +1,30 @@
-//! Which blocks on a queue volume are the only copy of their rows, now that their partition may belong to another gateway.
+//! Decides which blocks on a queue volume are the only copy of their rows, when their partition may belong to another gateway.
 //!
-//! Place in the flow: `sluice-gateway drain` asks for every block of a volume, and a gateway for those that an earlier run has left.
-//! Pure: what Kafka says comes in as [`Log`].
+//! Place in the flow: `sluice-gateway drain` asks for every block of a volume, a gateway for those that an earlier run has left.
+//! Pure: Kafka's answers come in as [`Log`].
 //!
-//! | the range of the block | what is true | what becomes of the block |
+//! | the range of the block | meaning | the block is |
 //! | --- | --- | --- |
-//! | lies below the committed offset | it was settled before that was committed | dropped |
-//! | the same, and a [gap](sluice_ranges::gaps) reaches into it | nobody has read those messages, or reads them | inserted |
-//! | the same, of `delivery.commit: AfterEnqueue` | being on the volume was enough for that | inserted |
-//! | begins there or above, and Kafka has all of it | whoever owns the partition reads it | dropped |
-//! | begins there or above, and Kafka no longer has all of it | nobody reads all of it again | inserted |
-//! | the committed offset lies within | an owner before has cut otherwise; what is below is settled | as what is above it |
+//! | lies below the committed offset | it was settled before the commit | dropped |
+//! | the same, and overlaps a [gap](sluice_ranges::gaps) | no process has read those messages or will read them | inserted |
+//! | the same, with `delivery.commit: AfterEnqueue` | it was committed because it was on the volume | inserted |
+//! | starts at or above it, and Kafka has all of it | the partition's owner reads it | dropped |
+//! | starts at or above it, and Kafka no longer has all of it | no process can read all of it again | inserted |
+//! | contains the committed offset | an earlier owner has cut other ranges; the part below is settled | treated like the part above |
 //!
-//! "Kafka has it" needs the brokers that the block was read from: another cluster's offsets say nothing. And where the group has
-//! committed nothing, and begins at the end (`initialOffset: Latest`), nobody reads what is in front of the end.
+//! Kafka has a block's messages only if they came from the same cluster; another cluster's offsets mean nothing. If the group has committed
+//! nothing and starts at the end (`initialOffset: Latest`), no process reads the messages before the end.
 //!
-//! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
-//! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
+//! If a block is inserted, its messages below the committed offset are already in the table, and the owner reads those that Kafka still
+//! has, in other ranges. The server drops neither, so their rows are duplicated. [`OnlyCopy::alone`] has the offsets without duplicates.
 //!
-//! That a block is an only copy stands from when it was found: the volume has it in writing ([`judge`]). Whoever commits behind a gap writes it
-//! into the partition's plan, so that who asks later is told of it; but of no more than [`gaps::GAPS_MAX`](sluice_ranges::gaps::GAPS_MAX),
-//! and another volume may have had the block, too, and may have inserted it since. So that this process needs no such answer, it is
-//! found out before a partition begins that leaves something out ([`sluice_kafka::BeforeBegin`]), of all that the volume has of it.
+//! The volume records that a block is an only copy when that is found ([`judge`]), and the result stays. A process that commits beyond a
+//! gap writes it into the partition's plan, so that later questions find it; but only [`gaps::GAPS_MAX`](sluice_ranges::gaps::GAPS_MAX)
+//! gaps fit. Another volume may have had the block too, and may have inserted it since. To avoid such a question, the answer is
+//! determined for all blocks of a partition on the volume before the partition starts with a gap ([`sluice_kafka::BeforeBegin`]).
 //!
-//! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
-//! block's offsets looks like the old one.
+//! Limitation: a block does not record which incarnation of its topic it was read from. A recreated topic that has grown beyond the block's
+//! offsets looks like the old one.
 
 mod fits;
 mod judge;
@@ -38,38 +38,38 @@ pub use sender::{OnlyCopyBlock, OnlyCopySender};
 
 use sluice_ranges::OffsetRange;
 
-/// What Kafka says of a partition.
+/// Kafka's answers about a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Log<'a> {
     /// The cluster's id.
     pub cluster: &'a str,
-    /// The offsets that it has; `None` when there is no such topic or partition.
+    /// The offsets in the log; `None` if there is no such topic or partition.
     pub bounds: Option<OffsetRange>,
-    /// What the group has committed.
+    /// The group's committed offset.
     pub committed: Option<i64>,
-    /// What lies below that and nobody has read: ascending, apart from each other.
+    /// Ranges below it that no process has read: ascending and disjoint.
     pub gaps: &'a [OffsetRange],
-    /// Whether a group that has committed nothing begins at the oldest message.
+    /// Whether a group without a committed offset starts at the oldest message.
     pub begins_at_oldest: bool,
 }
 
-/// What is true of a block.
+/// Where the rows of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowLocation {
     /// Its rows are in the table.
     Settled,
-    /// Whoever owns the partition reads its messages.
+    /// The partition's owner reads its messages.
     InKafka,
-    /// Its rows are nowhere else.
+    /// The block is the only copy of its rows.
     OnlyCopy(OnlyCopy),
 }
 
-/// A block that is the only copy of its rows, or of some.
+/// A block that is the only copy of all or some of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnlyCopy {
-    /// The offsets whose rows are nowhere else. Others of the block are in the table, or are read by their owner.
+    /// The offsets whose rows are only in this block. Its other rows are in the table, or the owner reads their messages.
     pub alone: OffsetRange,
-    /// Whether an owner of the partition has committed behind these offsets since, so that another volume that had the block, too, may have
+    /// Whether an owner of the partition has committed beyond these offsets since. Then another volume that had the block too may have
     /// inserted it long ago.
     pub is_late: bool,
 }
@@ -80,18 +80,18 @@ impl OnlyCopy {
     }
 }
 
-/// A block, as far as it is asked about.
+/// The facts about a block that decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockFacts<'a> {
     /// Its offsets.
     pub range: OffsetRange,
-    /// The cluster that it was read from; `None` when that is not known.
+    /// The cluster that it was read from; `None` if unknown.
     pub cluster: Option<&'a str>,
     /// Whether its offsets may be committed while it is on the volume.
     pub is_enqueued: bool,
 }
 
-/// Finds out what is true of a block.
+/// Decides where the rows of a block are.
 pub fn row_location(subject: BlockFacts<'_>, log: &Log<'_>) -> RowLocation {
     let BlockFacts { range, cluster, is_enqueued } = subject;
     if cluster.is_some_and(|cluster| cluster != log.cluster) {
@@ -104,7 +104,7 @@ pub fn row_location(subject: BlockFacts<'_>, log: &Log<'_>) -> RowLocation {
     }
 }
 
-/// The most of it that nobody has read, of what lies below the committed offset.
+/// The largest part of it below the committed offset that no process has read.
 fn in_gap(range: OffsetRange, log: &Log<'_>) -> Option<OffsetRange> {
     let committed = log.committed?;
     let within = log.gaps.iter().map(|gap| OffsetRange {
@@ -114,7 +114,7 @@ fn in_gap(range: OffsetRange, log: &Log<'_>) -> Option<OffsetRange> {
     within.filter(|within| within.first < within.next).max_by_key(|within| within.next - within.first)
 }
 
-/// What the committed offset says, and the log.
+/// Decides by the committed offset and the log.
 fn by_commit(range: OffsetRange, is_enqueued: bool, log: &Log<'_>) -> RowLocation {
     let OffsetRange { first, next } = range;
     if log.committed.is_some_and(|committed| next <= committed) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of each offset: below the commit and in no gap, or Kafka has it and it is read, or its block is inserted.
+        /// For each offset: it is below the commit and in no gap, or Kafka has the message and it is read, or its block is inserted.
         #[test]
         fn no_offset_is_nowhere(
             (first, len) in (0_i64..60, 1_i64..20),

@@ -1,4 +1,4 @@
-//! A block with its frames, in memory or on the volume, and what is known of its generation: what delivery sends.
+//! A block with its frames, in memory or on the volume, and the state of its generation: what delivery sends.
 
 use super::{
     block_frames::BlockFrames,
@@ -16,25 +16,25 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Whether the generation of a block is still ours: shared by everything that is being sent of it.
+/// Whether this process still owns the generation of a block: shared by all blocks of the generation.
 #[derive(Debug, Default)]
 pub struct GenerationStatus {
     is_over: AtomicBool,
-    /// Whether that is because this process leaves.
+    /// Whether the generation is over because this process shuts down.
     is_leaving: AtomicBool,
-    /// When the partition was last known to be ours, in ms by [`sluice_kafka::clock`].
+    /// When this process last knew that it owns the partition, in ms by [`sluice_kafka::clock`].
     proved_ms: AtomicU64,
-    /// Blocks of it that wait for someone to act.
+    /// Blocks of it that wait until someone acts.
     halted: AtomicUsize,
     told: Notify,
 }
 
-/// Stands for a block that waits for someone to act; dropped when it has ended.
+/// Counts a block that waits until someone acts, until it is dropped.
 #[derive(Debug)]
 pub struct Halting(Arc<GenerationStatus>);
 
 impl Halting {
-    /// One more of this generation.
+    /// Counts one more for this generation.
     pub fn of(generation: &Arc<GenerationStatus>) -> Self {
         generation.halted.fetch_add(1, Ordering::Relaxed);
         Self(generation.clone())
@@ -58,7 +58,7 @@ impl GenerationStatus {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Waits until another owner has it.
+    /// Waits until another owner has the partition.
     pub async fn over(&self) {
         let told = self.told.notified();
         if !self.is_over() {
@@ -66,7 +66,8 @@ impl GenerationStatus {
         }
     }
 
-    /// When the partition was last known to be ours, by [`sluice_kafka::clock`]; zero when nobody has said since it was assigned.
+    /// When this process last knew that it owns the partition, by [`sluice_kafka::clock`]; zero if that was not confirmed since the
+    /// assignment.
     pub fn proved(&self) -> Duration {
         Duration::from_millis(self.proved_ms.load(Ordering::Relaxed))
     }
@@ -75,7 +76,7 @@ impl GenerationStatus {
         self.proved_ms.fetch_max(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether it is over because this process leaves: what is on the queue volume is for its next run.
+    /// Whether it is over because this process shuts down: blocks on the queue volume are then for its next run.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
     }
@@ -87,18 +88,18 @@ impl GenerationStatus {
     }
 }
 
-/// A block and where its bytes are.
+/// A block and its frames.
 #[derive(Debug)]
 pub struct BlockWithFrames {
     /// The block, without its frames.
     pub block: Block,
-    /// Those.
+    /// Its frames.
     pub frames: Arc<BlockFrames>,
 }
 
 impl BlockWithFrames {
-    /// Gives it up: its messages are another owner's, if Kafka still has them. Its record, if it has one, stays until that was asked,
-    /// with `is_leaving` by the next run.
+    /// Gives it up: another owner reads its messages if Kafka still has them. Its record, if there is one, stays until Kafka was asked
+    /// about that; with `is_leaving`, the next run asks.
     pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
         if !is_leaving {
             self.frames.end(spool, Ended::Orphaned);
@@ -112,12 +113,12 @@ impl BlockWithFrames {
 pub struct Ready {
     /// The block.
     pub sealed: BlockWithFrames,
-    /// What its release says.
+    /// Its release.
     pub release: Release,
-    /// Whether its generation is still ours.
+    /// Whether this process still owns its generation.
     pub generation: Arc<GenerationStatus>,
-    /// The columns that it was encoded for, where those are not the ones that rows are encoded for now.
+    /// The columns that it was encoded for, if they are not those of new rows.
     pub columns: Option<Arc<TableColumns>>,
-    /// Rows of it that are in the table or are read again, or may be: once it is in, they may be doubled.
+    /// Its rows that are, or may be, in the table or are read again: possible duplicates once it is stored.
     pub rows_elsewhere: u64,
 }

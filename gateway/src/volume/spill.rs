@@ -1,33 +1,32 @@
-//! Which blocks go to the queue volume, and when.
+//! Decides which blocks go to the queue volume, and when.
 //!
-//! Place in the flow: delivery tells it of every block that comes in, and has it look at the pool of chunks now and then. Owner: the
-//! delivery task. It decides; the spool thread moves.
+//! Place in the flow: delivery adds every block that arrives, and calls [`Spill::look`] periodically. Owner: the delivery task. It decides;
+//! the spool thread moves the blocks.
 //!
-//! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free, or a worker got no chunk and waits. It stops reading until a
-//!   whole block's worth is free, which may be long after the pool is no longer short: what was on its way to the volume when it stopped
-//!   is free then, and nothing else comes back while the sink is away. What is free in time is what workers fill while blocks are on
-//!   their way. The same of a shard's part of the pool, for the blocks of that shard: its partitions stop when they have filled it,
-//!   however much the others leave free. With `delivery.commit: AfterEnqueue` also a block that has waited for [`ENQUEUE_AFTER`], the
-//!   oldest first: its offsets are committed once it is on the volume, so that the consumer group's lag is what nobody has read yet,
-//!   however long the sink is away or behind.
-//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter. Of
-//!   a small pool never all, unless a worker waits for that. So they go in runs, and a queue of inserts that only grew for a moment goes
-//!   on from memory.
-//! - **Which**: first those of shards into which nothing is inserted, the oldest first: the next run of this process can go on with what
-//!   follows the committed offset without a gap, and with nothing behind one. Then those that are inserted, if slowly, the newest first:
-//!   the oldest are sent next, from memory, without the way over the disk.
-//! - **Not**: a block that is being sent. Its chunks would not come back before the try is over. Once the process leaves, it is moved too:
-//!   the next run goes on with it.
-//! - **Behind them**: a block that was being sent when later ones went to the volume is moved as soon as it is not, while nothing is
-//!   inserted into its shard. Were it in memory alone when the process dies, the next run would read it and all behind it again, and if
-//!   Kafka had let go of it meanwhile, it would be lost.
+//! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free, or a worker waits for a chunk. That worker stops reading until
+//!   there is room for a whole block, possibly long after the pool has stopped being short. Only blocks that were already moving to the
+//!   volume free memory then; while ClickHouse is away nothing else does. So moving must start early enough for the workers to fill the
+//!   free memory meanwhile. The same applies to a shard's part of the pool, for its blocks: its partitions stop when the part is full,
+//!   however much the others leave free. With `delivery.commit: AfterEnqueue`, a block that has waited for [`ENQUEUE_AFTER`] is moved
+//!   too, the oldest first. Its offsets are committed once it is on the volume, so the consumer group's lag counts only unread messages,
+//!   however long ClickHouse is away or behind.
+//! - **How many**: until enough is free for a stopped worker to continue, and a quarter more; of a shard's part, a quarter. Never all of a
+//!   small pool, unless a worker waits for it. So blocks are moved in runs, and a short backlog of inserts is sent from memory.
+//! - **Which**: first the blocks of shards without successful inserts, the oldest first: the next run of this process can take over only
+//!   blocks that follow the committed offset without a gap. Then blocks of slow shards, the newest first: the oldest are sent next, from
+//!   memory, without the disk.
+//! - **Not**: a block that is being sent. Its chunks would stay in use until the try ends. When the process shuts down, it is moved too,
+//!   and the next run continues with it.
+//! - **Gaps**: a block that was being sent when later ones were moved is moved as soon as it is not, while its shard has no successful
+//!   inserts. If it were only in memory when the process dies, the next run would read it and everything after it again; if Kafka
+//!   had deleted it meanwhile, it would be lost.
 //!
-//! A block counts as one of the shard that its chunks were taken for. One whose range was first sent while there were fewer shards may go to
-//! another: of whose blocks it is one only says which are moved first.
+//! A block counts for the shard that its chunks were taken for. If its range was first sent while there were fewer shards, it may go to
+//! another one; the shard only decides which blocks are moved first.
 //!
-//! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile; another one
-//! for each block on its way to the volume, of which there are [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX). Only these are looked at
-//! with every block that comes, and all in memory while the pool is short, or while a shard is away of which blocks have gone to the volume.
+//! Limits: one weak pointer for each block in memory, as many again, at least [`KEPT_MIN`], for blocks that have left it meanwhile, and one
+//! for each block on its way to the volume, at most [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX). Each new block checks only
+//! the latter. All blocks in memory are checked while the pool is short, or while a shard is away that has blocks on the volume.
 
 use crate::{
     blocks::buffers::{Pool, Share},
@@ -39,40 +38,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The share of the pool below which blocks are moved. Chosen: an eighth of the smallest pool is two blocks of the size rule, which
-/// take a worker a tenth of a second to fill and the volume a hundredth to take.
+/// The share of free memory in the pool below which blocks are moved. Chosen: an eighth of the smallest pool is two blocks of the size
+/// rule; a worker fills them in a tenth of a second, and the volume takes them in a hundredth.
 const SHORT_SHARE: usize = 8;
 
-/// How long a block may wait in memory before its offsets are committed from the volume instead. Chosen: an insert that is answered takes
-/// a second or two, with its place in the queue, and should cost the volume nothing; and a lag of five seconds alerts nobody.
+/// How long a block may wait in memory before its offsets are committed from the volume instead. Chosen: an insert takes a second or two,
+/// including its wait in the queue, and should not use the volume; and no alert fires for a lag of five seconds.
 pub const ENQUEUE_AFTER: Duration = Duration::from_secs(5);
 
-/// Weak pointers below which nobody looks which of them are dead. Chosen: they and what they keep allocated are 20 kB.
+/// Weak pointers below which dead ones are not removed. Chosen: they and what they keep allocated are 20 kB.
 const KEPT_MIN: usize = 64;
 
 /// Decides which blocks are moved.
 pub struct Spill {
     pool: Arc<Pool>,
     spool: Spool,
-    /// In the order in which they came.
+    /// In the order of their arrival.
     blocks: VecDeque<Waiting>,
-    /// How many have come: the number of the next one.
+    /// The number of blocks so far, and of the next one.
     next: u64,
-    /// Those of them that were handed over and have not arrived, as of the last look.
+    /// Blocks that were handed over and had not arrived at the last look.
     coming: Vec<Coming>,
-    /// How many of them are kept before those are left out that are not in memory any more.
+    /// The number of entries above which those of blocks no longer in memory are removed.
     kept_max: usize,
-    /// Whether what waits for long goes to the volume.
+    /// Whether blocks that have waited long go to the volume.
     enqueues: bool,
-    /// Whether a run is under way because the pool is short.
+    /// Whether a run is active because the pool is short.
     is_short: bool,
-    /// The same of each shard's part of it.
+    /// The state of each shard's part of the pool.
     parts: Vec<Part>,
 }
 
-/// A block that has come.
+/// A block that has arrived.
 struct Waiting {
-    /// How many had come before.
+    /// The number of blocks before it.
     number: u64,
     came: Instant,
     shard: usize,
@@ -85,19 +84,19 @@ struct Coming {
     frames: Weak<BlockFrames>,
 }
 
-/// What is known of a shard's part of the pool.
+/// The state of a shard's part of the pool.
 #[derive(Clone, Default)]
 struct Part {
-    /// Whether a run is under way.
+    /// Whether a run is active.
     is_short: bool,
-    /// Bytes of it on their way to the volume, as of the last look.
+    /// Its bytes on their way to the volume at the last look.
     coming: u64,
-    /// The number of the last one of its blocks that were moved. What came before and is in memory leaves a gap before them.
+    /// The number of its last block that was moved. Earlier blocks in memory leave a gap before it.
     moved_up_to: Option<u64>,
 }
 
 impl Spill {
-    /// Nothing has come yet, for one of so many shards. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
+    /// Without blocks, for this many shards. `enqueues`: blocks that have waited long go to the volume even if memory is not short.
     pub fn new(pool: Arc<Pool>, spool: Spool, shards: usize, enqueues: bool) -> Self {
         let parts = vec![Part::default(); shards.max(1)];
         Self {
@@ -113,7 +112,7 @@ impl Spill {
         }
     }
 
-    /// A block of this shard has come in.
+    /// Adds a block of this shard.
     pub fn add(&mut self, frames: &Arc<BlockFrames>, shard: usize, now: Instant) {
         if self.blocks.len() >= self.kept_max {
             self.leave_out();
@@ -124,7 +123,7 @@ impl Spill {
         self.next += 1;
     }
 
-    /// Moves blocks if there is reason to. `is_away`: whether inserts into a shard fail.
+    /// Moves blocks if there is a reason. `is_away`: whether inserts into a shard fail.
     pub fn look(&mut self, is_away: impl Fn(usize) -> bool, now: Instant) {
         self.move_overdue(now);
         self.close_gaps(&is_away);
@@ -149,7 +148,7 @@ impl Spill {
         }
     }
 
-    /// The blocks of shards that are away, the oldest first; then the others, the newest first.
+    /// The order of moving: the blocks of shards that are away, the oldest first; then the others, the newest first.
     fn order(&self, is_away: impl Fn(usize) -> bool) -> Vec<usize> {
         let (mut order, others): (Vec<_>, Vec<_>) =
             (0..self.blocks.len()).partition(|index| is_away(self.blocks[*index].shard));
@@ -157,7 +156,7 @@ impl Spill {
         order
     }
 
-    /// Moves what has waited for [`ENQUEUE_AFTER`], the oldest first.
+    /// Moves blocks that have waited for [`ENQUEUE_AFTER`], the oldest first.
     fn move_overdue(&mut self, now: Instant) {
         let is_overdue = |block: &Waiting| now.saturating_duration_since(block.came) >= ENQUEUE_AFTER;
         if !self.enqueues || !self.blocks.front().is_some_and(is_overdue) {
@@ -173,7 +172,7 @@ impl Spill {
         }
     }
 
-    /// Moves what is in memory before blocks on the volume, of shards into which nothing is inserted.
+    /// Moves blocks in memory that come before blocks on the volume, of shards without successful inserts.
     fn close_gaps(&mut self, is_away: impl Fn(usize) -> bool) {
         let moved_up_to = |(shard, part): (usize, &Part)| part.moved_up_to.filter(|_| is_away(shard));
         let gaps: Vec<Option<u64>> = self.parts.iter().enumerate().map(moved_up_to).collect();
@@ -190,13 +189,13 @@ impl Spill {
         }
     }
 
-    /// Whether nothing that has come in needs memory any more.
+    /// Whether no block needs memory any more.
     pub fn is_everything_kept(&mut self) -> bool {
         self.leave_out();
         self.blocks.is_empty()
     }
 
-    /// Hands one over, unless it may not be moved now.
+    /// Hands over a block, unless it must not be moved now.
     fn spill(&mut self, index: usize) {
         let Waiting { number, shard, frames, .. } = &self.blocks[index];
         let bytes = frames.upgrade().map_or(0, |frames| self.spool.spill(&frames));
@@ -208,12 +207,12 @@ impl Spill {
         }
     }
 
-    /// Loses sight of what needs no memory any more.
+    /// Removes the entries of blocks that are no longer in memory.
     fn leave_out(&mut self) {
         self.blocks.retain(|block| block.frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
     }
 
-    /// Takes down what is on its way to the volume, and loses sight of what has arrived.
+    /// Counts the blocks on their way to the volume, and removes those that have arrived.
     fn count_coming(&mut self) {
         let Self { coming, parts, .. } = self;
         for part in parts.iter_mut() {
@@ -226,7 +225,7 @@ impl Spill {
         });
     }
 
-    /// Whether more memory is wanted than is free or on its way to be.
+    /// Whether more memory is needed than is free or becomes free soon.
     fn is_wanted(&mut self) -> bool {
         let redo = self.pool.redo_bytes();
         let (least, enough) = marks(self.pool.total_bytes(), redo);
@@ -243,7 +242,7 @@ impl Spill {
         self.is_short
     }
 
-    /// The same of a shard's part of it.
+    /// The same for a shard's part of the pool.
     fn is_part_short(&mut self, shard: usize) -> bool {
         let Some(Share { bytes, free_bytes }) = self.pool.share(shard) else { return false };
         let part = &mut self.parts[shard];
@@ -257,15 +256,15 @@ fn usize_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Free bytes of the pool at which a run begins, and at which it ends.
+/// The free bytes of the pool at which a run starts, and at which it ends.
 fn marks(total: usize, redo: usize) -> (usize, usize) {
     let least = total / SHORT_SHARE;
-    // Never all of it: open blocks have their chunks whatever is moved. Who waits for more has ended its own.
+    // Never all of it: open blocks keep their chunks in any case. A worker that waits for more has sealed its own blocks.
     (least, (redo + redo / 4).clamp(least, total - total / 4))
 }
 
-/// Free bytes of a part of the pool at which a run begins, or ends if it `is_short`: twice as much, so that each moves some blocks. Its
-/// partitions read on as soon as one chunk of it is free.
+/// The free bytes of a part of the pool at which a run starts, or ends if it `is_short`: twice as much, so that each run moves several
+/// blocks. Its partitions continue as soon as one of its chunks is free.
 fn part_mark(bytes: usize, is_short: bool) -> usize {
     let least = bytes / SHORT_SHARE;
     if is_short { 2 * least } else { least }
@@ -310,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_waits_gets_the_room_it_waits_for() {
-        // As large as that of a gateway with little memory: where a run ends, there is less than a worker waits for.
+        // As large as that of a gateway with little memory: at the end of a run, less is free than a worker waits for.
         const POOL: usize = 32 << 20;
         let (volume, pool) = (Volume::new("waits"), Arc::new(Pool::new(POOL as u64, 1, 1)));
         assert!(marks(POOL, pool.redo_bytes()).1 < pool.redo_bytes());
@@ -417,7 +416,7 @@ mod tests {
         }
         drop(trying);
         while spool.usage().blocks < 2 {
-            // One that is being sent too.
+            // Also one that is being sent.
             std::thread::yield_now();
         }
         let asked = spool.times_asked();

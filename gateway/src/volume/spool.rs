@@ -1,8 +1,8 @@
-//! The queue volume's thread: what it is asked for, and how full it is.
+//! The queue volume's thread: its requests, and the state of the volume.
 //!
-//! Place in the flow: [`crate::volume::spill`] hands over blocks for which memory is wanted; shipments have records marked, read and ended.
-//! Owner: the thread `spool` owns the [`Queue`]; a second one, `spool-read`, reads bodies, so that a try that is under way does not
-//! wait for a sync. [`Spool`] is cheap to clone and does not block, but for what says so, which threads of their own call.
+//! Place in the flow: [`crate::volume::spill`] hands over blocks when memory is short; shipments let records be marked, read and ended.
+//! Owner: the thread `spool` owns the [`Queue`]. A second thread, `spool-read`, reads bodies, so that a running try does not wait for a
+//! sync. [`Spool`] is cheap to clone and does not block, except where a method says so; other threads call those.
 //!
 //! ```text
 //!  spill ---- Request::Spill ---->  spool thread: append                 spool-read: verify, read ahead
@@ -11,12 +11,12 @@
 //!           - told (lists) ------>    settle, mark
 //! ```
 //!
-//! An append is not synced: Kafka has the messages until they are inserted, and what a crash of the machine takes from the volume is
-//! read again. With `delivery.commit: AfterEnqueue` it is, before anybody hears of it ([`crate::delivery::enqueue`]). A mark
-//! is always, since it says that a block may be in the table; and so is everything that the queue itself relies on.
+//! An append is not synced: Kafka has the messages until they are inserted, so what a crash of the machine removes from the volume is read
+//! again. With `delivery.commit: AfterEnqueue` it is synced before anything depends on it ([`crate::delivery::enqueue`]). A mark is always
+//! synced, because it says that a block may be in the table, and so is everything that the queue itself relies on.
 //!
-//! Limits: [`REQUESTS_MAX`]; the memory of the index and of what the gateway knows of each block is the part `spool` of the budget.
-//! A call that fails on the volume ends the process: after it, nothing that is on the volume may be relied on.
+//! Limits: [`REQUESTS_MAX`]; the part `spool` of the budget covers the index and the gateway's data about each block. A failed call on the
+//! volume ends the process, because nothing on the volume may be relied on after it.
 
 mod body;
 mod columns;
@@ -65,20 +65,19 @@ use std::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-/// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency`, [`SPILLS_MAX`] and [`PREPARED_MAX`]
-/// together, each of which has one at a time. Tries of several shards may be more, while a sync takes long: then their tasks wait for room.
+/// Requests that wait for the thread. Chosen: more than the tries of the largest `insert.concurrency`, [`SPILLS_MAX`] and [`PREPARED_MAX`]
+/// together, each with one request at a time. The tries of several shards may be more during a long sync: their tasks then wait for room.
 const REQUESTS_MAX: usize = 256;
 
-/// How long a partition that is about to begin waits for the volume at a time. Chosen: as its leader is waited for; commits of others wait for
-/// it.
+/// How long a partition that is about to start waits for the volume at a time. Chosen: as long as it waits for its leader; commits of other
+/// partitions wait meanwhile.
 const BEGIN_WAIT: Duration = Duration::from_secs(3);
 
-/// Blocks that are on their way to the volume at the same time. What they hold is memory until they have arrived; more would not
-/// arrive sooner.
+/// Blocks on their way to the volume at the same time. They use memory until they have arrived; more of them would not arrive sooner.
 pub const SPILLS_MAX: usize = 16;
 
-/// Blocks that are made ready for a try at the same time. Chosen: one thread reads them, one after another, and tries that are under way
-/// wait for what is in front of them, 32 MiB at the most; after a restart thousands of blocks may have a task each.
+/// Blocks that are prepared for a try at the same time. Chosen: one thread reads them one by one, and running tries wait for what is before
+/// them, at most 32 MiB; after a restart, thousands of blocks may each have a task.
 const PREPARED_MAX: usize = 8;
 
 /// Why the queue cannot be used.
@@ -89,7 +88,7 @@ pub enum Error {
     Directory {
         /// Its path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// What is in it cannot be used.
@@ -100,60 +99,60 @@ pub enum Error {
     Thread(#[source] std::io::Error),
 }
 
-/// How a block that is on the volume has ended.
+/// How a block on the volume has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It is in the table, or accounted for otherwise.
     Settled,
-    /// Kafka has its messages, and whoever owns the partition reads them.
+    /// Kafka has its messages, and the partition's owner reads them.
     Dropped,
-    /// It cannot be read. Kafka has its messages, and they are read again.
+    /// It cannot be read. Kafka has its messages, which are read again.
     Damaged,
-    /// Its partition does not go on with it, and nobody has asked whether Kafka still has its messages: the record stays, as one that
-    /// an earlier run has left.
+    /// Its partition has not taken it over, and Kafka was not asked whether it still has its messages. The record stays, like one that an
+    /// earlier run has left.
     Orphaned,
 }
 
-/// What the thread is asked for.
+/// Requests to the thread.
 enum Request {
     /// Append a block, and tell its frames where they are.
     Spill { frames: Arc<BlockFrames>, leaving: Leaving },
-    /// Say durably that a block may have been sent.
+    /// Record durably that a block may have been sent.
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
-    /// Write down which of these blocks were found to be only copies; answer with what was written down of each before.
+    /// Record which of these blocks are only copies; answer with the earlier record of each.
     OnlyCopies { found: Vec<(BlockId, Option<Finding>)>, answer: oneshot::Sender<Vec<Option<u64>>> },
-    /// Write down which blocks of a partition are only copies, by what is known of its log.
+    /// Record which blocks of a partition are only copies, by what is known of its log.
     Judge { id: PartitionId, logs: Logs, done: Sender<()> },
-    /// Say where a block's body is.
+    /// Return the location of a block's body.
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
-    /// Write down how far a block is that is sent in parts.
+    /// Record the progress of a block that is sent in parts.
     Note { note: Note, done: oneshot::Sender<()> },
-    /// Say what was written down of a block of this token and range.
+    /// Return the recorded progress of the block of this token and range.
     Noted { token: Token, range: OffsetRange, answer: oneshot::Sender<Written<RefusedParts>> },
-    /// Write down which columns this number stands for, before a block of theirs is appended.
+    /// Record the columns of this number, before a block with them is appended.
     Columns { number: u64, columns: Arc<TableColumns> },
-    /// Say which columns this number stands for.
+    /// Return the columns of this number.
     ColumnsOf { number: u64, answer: oneshot::Sender<Written<TableColumns>> },
-    /// Look at what was told.
+    /// Handle the lists in [`Told`].
     Look,
-    /// A read has failed: the volume is not used any more.
+    /// A read has failed: do not use the volume any more.
     Failed(Fatal),
-    /// Leave everything durable behind, and end.
+    /// Sync everything and end.
     Close { done: Sender<()> },
 }
 
-/// What the thread is told of blocks, and does not answer: one of each kind for each block on the volume, at the most.
+/// Information for the thread that needs no answer: at most one entry of each kind for each block on the volume.
 #[derive(Default)]
 struct Told {
-    /// Nobody else has them to send.
+    /// Blocks that no other process has sent.
     sole: Vec<BlockId>,
-    /// They may have been sent in parts, and have ended.
+    /// Blocks that may have been sent in parts, and have ended.
     unnoted: Vec<Token>,
-    /// They have ended.
+    /// Blocks that have ended.
     ended: Vec<(BlockId, Ended)>,
 }
 
-/// What the thread shares with those who ask.
+/// State that the thread shares with its callers.
 #[derive(Default)]
 struct Shared {
     told: Mutex<Told>,
@@ -161,25 +160,25 @@ struct Shared {
     /// Blocks and bytes on their way to the volume.
     spills: AtomicU64,
     spilling_bytes: AtomicU64,
-    /// The volume had no room for the last block.
+    /// Whether the volume had no room for the last block.
     is_full: AtomicBool,
-    /// Everything is to be moved to the volume: the process leaves.
+    /// Whether all blocks are to be moved to the volume because the process shuts down.
     everything: AtomicBool,
-    /// A block counts as on the volume once its record is durable.
+    /// Whether a block counts as on the volume only once its record is durable.
     syncs: bool,
-    /// How often that was asked for, and the last time as of which nothing needed memory any more.
+    /// How often [`Spool::spill_everything`] was called, and up to which call nothing needs memory any more.
     asked: AtomicU64,
     kept_as_of: AtomicU64,
 }
 
-/// The thread, as others see it.
+/// The handle of the thread.
 #[derive(Clone)]
 pub struct Spool {
     /// See [`PREPARED_MAX`].
     preparing: Arc<Semaphore>,
     /// For the I/O thread.
     requests: AsyncSender<Request>,
-    /// The same for threads that may wait.
+    /// The same for threads that may block.
     patient: Sender<Request>,
     reads: Reads,
     shared: Arc<Shared>,
@@ -187,8 +186,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens the queue on a volume that was claimed, and starts its threads. `failed` is told when the volume fails: the process must
-    /// end then.
+    /// Opens the queue on a claimed volume, and starts its threads. `failed` is called when the volume fails: the process must end then.
     pub fn start(
         path: &Path,
         options: Options,
@@ -217,7 +215,7 @@ impl Spool {
         shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
         let notes = PartsFile::open(path).map_err(unopened)?;
         let columns = ColumnFiles::open(path, &left.columns()).map_err(unopened)?;
-        // By now how full the volume is has been told: nobody may think that nothing is on it.
+        // The volume's use is reported before this returns: no caller may see an empty volume by mistake.
         let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes, columns));
         let preparing = Arc::new(Semaphore::new(PREPARED_MAX));
         let (patient, requests) = (requests.clone(), AsyncSender::new(requests));
@@ -230,45 +228,45 @@ impl Spool {
         Ok((spool, recovered))
     }
 
-    /// What an earlier run has left on the volume.
+    /// The blocks that an earlier run has left on the volume.
     pub fn left(&self) -> &Leftovers {
         &self.left
     }
 
-    /// What it counts, and how full the volume is.
+    /// Its counters, and the use of the volume.
     pub fn numbers(&self) -> &Numbers {
         &self.shared.numbers
     }
 
-    /// How full the volume is, as of a moment ago.
+    /// The use of the volume, as last reported.
     pub fn usage(&self) -> Usage {
         self.shared.numbers.usage()
     }
 
-    /// From now on everything is moved to the volume that has room there, be it sent meanwhile or not: the process leaves. Asked
-    /// again, [`Self::is_everything_kept`] is as of then.
+    /// From now on, all blocks are moved to the volume while it has room, even those that are being sent: the process shuts down. A further
+    /// call makes [`Self::is_everything_kept`] refer to that call.
     pub fn spill_everything(&self) {
         self.shared.asked.fetch_add(1, Ordering::AcqRel);
         self.shared.everything.store(true, Ordering::Release);
     }
 
-    /// Whether since everything was asked for nothing was found that is not on the volume.
+    /// Whether nothing outside the volume was found since the last [`Self::spill_everything`].
     pub fn is_everything_kept(&self) -> bool {
         let asked = self.shared.asked.load(Ordering::Acquire);
         asked > 0 && self.shared.kept_as_of.load(Ordering::Acquire) == asked
     }
 
-    /// How often everything was asked for.
+    /// How often [`Self::spill_everything`] was called.
     pub fn times_asked(&self) -> u64 {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Says that nothing needs memory any more, as of when everything had been asked for so often.
+    /// Records that nothing needs memory any more, as of this call of [`Self::spill_everything`].
     pub fn everything_is_kept(&self, times_asked: u64) {
         self.shared.kept_as_of.store(times_asked, Ordering::Release);
     }
 
-    /// Whether everything is to be moved.
+    /// Whether all blocks are to be moved.
     pub fn spills_everything(&self) -> bool {
         self.shared.everything.load(Ordering::Acquire)
     }
@@ -279,20 +277,20 @@ impl Spool {
             && self.shared.spills.load(Ordering::Relaxed) < SPILLS_MAX as u64
     }
 
-    /// Bytes on their way to the volume, which are memory soon.
+    /// Bytes on their way to the volume, whose memory is free soon.
     pub fn spilling_bytes(&self) -> u64 {
         self.shared.spilling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now, or while too
-    /// many others ask. How many bytes are on their way for it.
+    /// Moves a block to the volume, and reports to its frames. Does nothing if it is not in memory, must not be moved now, or the request
+    /// channel is full. Returns its bytes on the way.
     pub fn spill(&self, frames: &Arc<BlockFrames>) -> u64 {
         let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return 0 };
         let bytes = leaving.body.len();
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
         self.shared.spilling_bytes.fetch_add(bytes, Ordering::Relaxed);
         match self.requests.try_send(Request::Spill { frames: frames.clone(), leaving }) {
-            // A volume that has failed ends the process, whatever is on its way there.
+            // A failed volume ends the process, with everything on its way there.
             Ok(()) | Err(TrySendError::Disconnected(_)) => bytes,
             Err(TrySendError::Full(_)) => {
                 self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -305,31 +303,31 @@ impl Spool {
         }
     }
 
-    /// Says of a block, durably, that it may be in the table from now on.
+    /// Records durably that a block may be in the table from now on.
     pub async fn mark_sent(&self, id: BlockId, now_ms: u64) {
         let (done, marked) = oneshot::channel();
         self.ask(Request::Mark { id, now_ms, done }).await;
         answered(marked).await;
     }
 
-    /// Says of blocks that nobody else has them to send. It is durable with what is synced next: a crash of the machine that comes
-    /// before makes them doubtful.
+    /// Records that no other process has sent these blocks. The next sync makes it durable; after an earlier crash of the machine, the
+    /// blocks count as doubtful.
     pub fn mark_sole(&self, ids: Vec<BlockId>) {
         if !ids.is_empty() {
             self.tell(|told| told.sole.extend(ids));
         }
     }
 
-    /// Writes down, durably, which of these blocks were found to be the only copies of their rows, unless that was written down before:
-    /// gives of how many rows of each it says that they are elsewhere too.
+    /// Records durably which of these blocks are the only copies of their rows, unless that was recorded before. Returns, for each, the
+    /// number of its rows that are recorded as being elsewhere too.
     pub async fn write_only_copies(&self, found: Vec<(BlockId, Option<Finding>)>) -> Vec<Option<u64>> {
         let (answer, written) = oneshot::channel();
         self.ask(Request::OnlyCopies { found, answer }).await;
         answered(written).await
     }
 
-    /// A partition is about to begin: what is nowhere else once it has is [found and written down](Self::judge). `false` when that was not
-    /// done in time. Blocks.
+    /// For a partition that is about to start: finds and records the blocks that become only copies when it has started, as
+    /// [`Self::judge`] does. `false` if that took too long. Blocks.
     pub fn judge_beginning(&self, initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> bool {
         let logs = Logs::of_beginning(initial, id, beginning);
         let is_judged = beginning.is_gapless() || self.judge(id, &logs, BEGIN_WAIT);
@@ -337,8 +335,8 @@ impl Spool {
         is_judged
     }
 
-    /// Finds out which blocks of a partition are the only copies of their rows, among all that the volume has or that are on their way
-    /// there, and writes it down durably. `false` when that takes longer than `patience`, or the volume has failed. Blocks.
+    /// Finds the blocks of a partition that are the only copies of their rows, among all blocks on the volume or on their way there, and
+    /// records them durably. `false` if that takes longer than `patience`, or the volume has failed. Blocks.
     pub fn judge(&self, id: &PartitionId, logs: &Logs, patience: Duration) -> bool {
         if self.usage().blocks == 0 && self.shared.spills.load(Ordering::Acquire) == 0 {
             return true;
@@ -347,12 +345,12 @@ impl Spool {
         self.ask_patiently(Request::Judge { id: id.clone(), logs: logs.clone(), done }, &judged, patience)
     }
 
-    /// A turn to make a block ready before its try. It ends when it is dropped.
+    /// A turn to prepare a block before its try. It ends when it is dropped.
     pub async fn prepares(&self) -> SemaphorePermit<'_> {
         self.preparing.acquire().await.expect("it is never closed")
     }
 
-    /// A block, to be read.
+    /// Opens a block for reading.
     pub async fn open(&self, id: BlockId) -> Result<Record, Unreadable> {
         let (answer, opened) = oneshot::channel();
         self.ask(Request::Open { id, answer }).await;
@@ -360,40 +358,39 @@ impl Spool {
         Ok(self.reads.record(&head, body))
     }
 
-    /// Writes down, durably, how far a block is that is sent in parts and of which the volume has the only copy. Waits while the volume
-    /// has no room for it.
+    /// Records durably the progress of an only copy that is sent in parts. Waits while the volume has no room for it.
     pub async fn note(&self, note: Note) {
         let (done, noted) = oneshot::channel();
         self.ask(Request::Note { note, done }).await;
         answered(noted).await;
     }
 
-    /// From now on blocks are encoded for these columns, which this number stands for: none goes to the volume before they are
-    /// written down there.
+    /// From now on, blocks are encoded for these columns, which have this number. No block with them goes to the volume before they are
+    /// recorded there.
     pub async fn encodes_for(&self, number: u64, columns: &TableColumns) {
         self.ask(Request::Columns { number, columns: Arc::new(columns.clone()) }).await;
     }
 
-    /// The columns that this number stands for, as they were written down.
+    /// The recorded columns of this number.
     pub async fn columns(&self, number: u64) -> Written<TableColumns> {
         let (answer, read) = oneshot::channel();
         self.ask(Request::ColumnsOf { number, answer }).await;
         answered(read).await
     }
 
-    /// What an earlier run has written down of a block of this token and range.
+    /// The progress that an earlier run has recorded of the block of this token and range.
     pub async fn noted(&self, token: Token, range: OffsetRange) -> Written<RefusedParts> {
         let (answer, read) = oneshot::channel();
         self.ask(Request::Noted { token, range, answer }).await;
         answered(read).await
     }
 
-    /// A block of which something may have been written down has ended.
+    /// Records that a block has ended that may have recorded progress.
     pub fn unnote(&self, token: Token) {
         self.tell(|told| told.unnoted.push(token));
     }
 
-    /// A block has ended: its record is not needed any more.
+    /// Records that a block has ended: its record is not needed any more.
     pub fn end(&self, id: BlockId, ended: Ended) {
         self.tell(|told| told.ended.push((id, ended)));
     }
@@ -401,12 +398,12 @@ impl Spool {
     fn tell(&self, tell: impl FnOnce(&mut Told)) {
         tell(&mut self.shared.told.lock().unwrap_or_else(PoisonError::into_inner));
         if self.requests.try_send(Request::Look).is_err() {
-            // A full channel means that the thread looks soon; a closed one that the process ends.
+            // If the channel is full, the thread looks soon; if it is closed, the process ends.
         }
     }
 
-    /// Ends the thread and leaves everything durable behind; what is asked for later is never answered. `false` when that takes longer
-    /// than `patience`, or the volume has failed. Blocks.
+    /// Ends the thread after a sync; later requests are never answered. `false` if that takes longer than `patience`, or the volume has
+    /// failed. Blocks.
     pub fn close(&self, patience: Duration) -> bool {
         let (done, closed) = bounded(1);
         self.ask_patiently(Request::Close { done }, &closed, patience)
@@ -414,18 +411,18 @@ impl Spool {
 
     async fn ask(&self, request: Request) {
         if self.requests.send(request).await.is_err() {
-            // The thread has failed, and the process ends: whoever waits for an answer waits for that.
+            // The thread has failed, and the process ends: callers wait for that.
         }
     }
 
-    /// Whether it was done in time. Blocks.
+    /// Sends a request and waits; whether it was done in time. Blocks.
     fn ask_patiently(&self, request: Request, done: &Receiver<()>, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         self.patient.send_deadline(request, deadline).is_ok() && done.recv_deadline(deadline).is_ok()
     }
 }
 
-/// The answer of the thread. There is none once the volume has failed; the process is ending then.
+/// The answer of the thread. Never returns once the volume has failed, because the process is ending.
 async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
     match answer.await {
         Ok(answer) => answer,

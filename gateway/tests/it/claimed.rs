@@ -1,4 +1,4 @@
-//! A success that ClickHouse has not said: a proxy has answered in its place, which may have passed the rows on, or not.
+//! A success answer that does not come from ClickHouse: a proxy has answered instead, and may or may not have forwarded the rows.
 
 use sluice_clickhouse::outcome::{Actor, Class, NOT_THE_SERVERS};
 use sluice_gateway::delivery::tries::{At, Failure, Next, Tries};

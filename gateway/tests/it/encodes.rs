@@ -1,4 +1,4 @@
-//! Messages of all sorts into blocks.
+//! Encodes messages of all kinds into blocks.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::{

@@ -1,5 +1,5 @@
-//! A message is malformed or not, whatever the table is like and whoever judges: the rows that are made of it, or
-//! `sluice_otlp::validate`, by which one is judged that was polled ahead.
+//! Whether a message is malformed depends neither on the table nor on the code that checks it: encoding its rows and
+//! `sluice_otlp::validate`, which checks messages that were polled ahead, agree.
 
 use crate::encodes::{Case, attribute, message, resource, span};
 use crate::rows::{any, text};

@@ -1,4 +1,4 @@
-//! The bytes of a row in other layouts than plain JSON. What a server makes of them is in the tests under `live`.
+//! The bytes of a row in other layouts than plain JSON. The tests under `live` check how a server reads them.
 
 use crate::{
     encodes::{attribute, encoded_for, message, resource, span},

@@ -1,4 +1,4 @@
-//! Messages in, rows out: what the parts of the gateway do together, without a network.
+//! From messages to rows: what the parts of the gateway do together, without a network.
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 

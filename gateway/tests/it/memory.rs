@@ -1,4 +1,4 @@
-//! What a worker takes for rows that are made to take much.
+//! The memory that a worker uses for rows that are designed to use much.
 
 use crate::{
     encodes::{attribute, message, resource, span},

@@ -1,5 +1,5 @@
-//! What the operator reads of `/metrics`. It does not link the gateway: a name that changed would be noticed only by pipelines
-//! whose number of gateways is decided no more.
+//! The metrics that the operator reads from `/metrics`. The operator does not link the gateway. Without this test, a renamed metric would
+//! show only in pipelines that are no longer scaled.
 
 use sluice_gateway::{
     admin::{health::Status, server::Health},

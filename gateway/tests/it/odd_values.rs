@@ -1,5 +1,4 @@
-//! The bytes of rows whose spans are odd: one test for each line of gateway/VALUES.md that
-//! `rows.rs` does not have.
+//! The bytes of rows of unusual spans: one test for each line of gateway/VALUES.md that `rows.rs` does not cover.
 
 use crate::encodes::{Case, attribute, encoded, encoded_for, message, resource, span};
 use crate::rows::{PLAIN_REST, any, bare, bytes, text};

@@ -1,4 +1,4 @@
-//! The program itself, as whoever starts it sees it.
+//! Tests of the program as a process.
 
 use sluice_gateway::exit_codes::EXIT_CONFIG;
 use sluice_gateway_config::parse;

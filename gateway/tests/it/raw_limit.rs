@@ -1,4 +1,4 @@
-//! Messages that would write far more than they are, or more rows than one INSERT may have.
+//! Messages whose rows would be far larger than the messages, or more than one INSERT may have.
 
 use crate::encodes::{Case, attribute, message, resource, span};
 use opentelemetry_proto::tonic::{

@@ -1,4 +1,4 @@
-//! How the guard of `benches/instructions` judges figures. A benchmark without a harness runs no tests of its own.
+//! How the guard of `benches/instructions` judges results. A benchmark without a harness cannot have its own tests.
 
 #[path = "../../benches/instructions/figures.rs"]
 #[allow(dead_code, reason = "only the benchmark reads and writes files")]

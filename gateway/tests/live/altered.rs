@@ -1,4 +1,4 @@
-//! A type is changed under a running gateway to one of which the same bytes are another value.
+//! While a gateway runs, a column is changed to a type in which the same bytes are another value.
 
 use crate::{
     messages::{attribute, message, span},

@@ -1,4 +1,4 @@
-//! A topic of a test's own in a real Kafka.
+//! A topic in a real Kafka for a single test.
 
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,

@@ -1,4 +1,4 @@
-//! A body that is cut on its way never becomes an accepted part of a block, and never uses up its token.
+//! A body that is cut off in transit is never accepted as part of a block, and never uses up its token.
 
 use crate::{
     messages::{attribute, message, span, string},

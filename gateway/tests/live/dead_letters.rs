@@ -1,4 +1,4 @@
-//! Letters into a real Kafka and back: topics that are made, that cannot be made, that take too little; and the command.
+//! Dead letters in a real Kafka: topics that are created, cannot be created, or accept too little; and the command.
 
 use crate::broker::Topic;
 use rdkafka::message::{Headers as _, Message as _};
@@ -153,7 +153,7 @@ async fn the_command_lists_shows_and_replays() {
     let topic = Topic::create("command", 3).await;
     let (out, told, code) = command(&topic, &["list"]);
     assert_eq!((out.as_str(), code), ("", Some(0)), "{told}");
-    assert!(told.contains("no letter was ever put there"), "{told}");
+    assert!(told.contains("no letter was ever written to it"), "{told}");
 
     let letters = DeadLetters::start(&topic.kafka(), None, "live").unwrap();
     let span = crate::messages::message(vec![crate::messages::span(vec![])]);
@@ -245,12 +245,12 @@ async fn the_check_says_whether_there_would_be_a_dead_letter_topic() {
     };
     let about = |lines: &[String]| lines.iter().find(|line| line.contains(&topic.letters())).cloned();
     let made = about(&check().await.found).unwrap();
-    assert!(made.contains("a gateway makes it with its first letter"), "{made}");
+    assert!(made.contains("a gateway creates it for its first letter"), "{made}");
     let taken = topic.letters().replace('.', "_");
     topic.create_other(&taken, 1, &[]).await;
     let refused = about(&check().await.warnings).unwrap();
     assert!(
-        refused.contains("making it would be refused") && refused.contains("stops its partition"),
+        refused.contains("Kafka would refuse to create it") && refused.contains("stops its partition"),
         "{refused}"
     );
     topic.delete_other(&taken).await;

@@ -1,4 +1,4 @@
-//! Rows that the server dropped because it knows their token: how many, and how to have them stored again.
+//! Rows that the server dropped because it knows their token: their number, and how to have them stored again.
 
 use crate::{
     messages::{message, span},

@@ -1,4 +1,4 @@
-//! A queue volume whose gateway is gone: emptied by the command's library, with a real Kafka that has some of it and a real table.
+//! Empties a queue volume whose gateway is gone, with the command's library, a real Kafka that has some of the messages, and a real table.
 
 use crate::{
     broker::Topic,
@@ -275,7 +275,7 @@ async fn what_was_encoded_for_columns_of_before_goes_to_those_while_they_read_th
     scene.alter("ADD COLUMN Tenant String DEFAULT 'none'").await;
     let report = scene.drain(None, REQUEST).await.unwrap();
     let Some(Problem::ByHand(text)) = &report.problem else { panic!("{report:?}") };
-    assert!(text.contains("not written down"), "{text}");
+    assert!(text.contains("does not record which"), "{text}");
     assert_eq!((report.inserted, report.left), (blocks(0), blocks(2)));
     scene.write_columns();
     let report = scene.drain(None, REQUEST).await.unwrap();

@@ -1,4 +1,4 @@
-//! What rows survive that a real server has acknowledged: asked for, given, and reported.
+//! The failures that rows survive which a real server has acknowledged: as configured, as applied, and as reported.
 
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability as Found;

@@ -1,4 +1,4 @@
-//! What the server's logs tell about a block of unknown fate.
+//! What the server's logs show about a block of unknown fate.
 
 use crate::{
     messages::{message, span},

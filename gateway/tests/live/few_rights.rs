@@ -1,7 +1,7 @@
-//! What a user is told who may do little.
+//! The errors for a user with few rights.
 //!
-//! The stack's user `writer` may insert into tables of these tests, and read a table of which a row policy shows it no row; its profile
-//! allows queries ten seconds; its password ends with a space. The profile of `odd` changes what a server answers.
+//! The stack's user `writer` may insert into tables of these tests, and may read a table whose row policy hides all rows from it. Its
+//! profile allows queries of ten seconds, and its password ends with a space. The profile of `odd` changes what a server answers.
 
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability;

@@ -1,5 +1,5 @@
-//! A proxy before `ClickHouse`: one that knows few parameters of the query string and drops all others, as chproxy does by default, or
-//! one that seems to balance over several servers.
+//! A proxy in front of `ClickHouse`. One kind forwards few parameters of the query string and drops all others, like chproxy by default.
+//! The other kind looks as if it balanced over several servers.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

@@ -1,4 +1,4 @@
-//! What the promise "once" rests on, as a real server shows it.
+//! The conditions of the guarantee "once" on a real server.
 
 use crate::{
     front::Front,

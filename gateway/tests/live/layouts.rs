@@ -1,4 +1,4 @@
-//! Every shape of a value, through every layout, back from the server.
+//! Every kind of value, in every layout, read back from the server.
 
 use crate::{
     messages::{every_shape, message, span},

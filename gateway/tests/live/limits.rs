@@ -1,4 +1,4 @@
-//! What a real broker says of its topics' configs.
+//! The topic configs that a real broker reports.
 
 use crate::broker::Topic;
 use sluice_kafka::retention::{TopicLimits, read_limits};

@@ -1,5 +1,5 @@
-//! Messages in, rows in a real `ClickHouse`, and read back by SELECT: every layout of the attributes, and tables of every sort. Dead letters in
-//! a real Kafka.
+//! Messages become rows in a real `ClickHouse` and are read back by SELECT, in every layout of the attributes and with tables of every
+//! kind. Dead letters go to a real Kafka.
 //!
 //! Run by `cargo verify` once its `ClickHouse` and its Kafka are up, or by hand:
 //!
@@ -7,8 +7,7 @@
 //! SLUICE_CLICKHOUSE=http://127.0.0.1:8123 SLUICE_KAFKA=127.0.0.1:29092 cargo test -p sluice-gateway --test live
 //! ```
 //!
-//! The server must let the user `default` in without a password. Each test has a database or a topic of its own and
-//! drops it.
+//! The server must accept the user `default` without a password. Each test has its own database or topic and drops it.
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 

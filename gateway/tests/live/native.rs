@@ -1,4 +1,4 @@
-//! The same block as rows and as columns: the same bytes in the table, one block under one token.
+//! The same block as rows and as columns: the table gets the same bytes, and one token covers both.
 
 use crate::{
     messages::{attribute, every_shape, message, span, string},

@@ -1,4 +1,4 @@
-//! Rows that the server refuses, found in a block by the server itself, and kept as messages that can be replayed.
+//! Rows that the server refuses: found in a block with the server's help, and kept as messages that can be replayed.
 
 use crate::{
     messages::{message, span},

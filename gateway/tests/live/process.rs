@@ -1,5 +1,5 @@
-//! The program as a process between a real Kafka and a real `ClickHouse`: with which codes it ends, how soon it finds partitions that are added,
-//! and what goes on while one of two servers is away.
+//! The program as a process between a real Kafka and a real `ClickHouse`: its exit codes, how soon it finds added partitions, and what
+//! continues while one of two servers is away.
 
 use crate::{
     broker::{MESSAGE_BYTES_MAX, Topic},

@@ -1,4 +1,4 @@
-//! The table is changed under a running gateway.
+//! The table is changed while a gateway runs.
 
 use crate::{
     messages::{every_shape, message, span},

@@ -1,4 +1,4 @@
-//! A table is made, compared, grown and left alone, as the config asks for it.
+//! A table is created, compared, extended and left unchanged, as the config says.
 
 use crate::{
     messages::{message, span},

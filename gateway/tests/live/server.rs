@@ -1,4 +1,4 @@
-//! A database of a test's own, and the gateway's real way into it.
+//! A database for a single test, and the gateway's real connection to it.
 
 use crate::native;
 use bytes::Bytes;

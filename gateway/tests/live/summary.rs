@@ -1,5 +1,5 @@
-//! What makes an answer the server's own comes with every INSERT that it takes, whatever becomes of the rows: without it a block is in doubt,
-//! and someone is called.
+//! The server adds its summary to the answer of every INSERT that it accepts, whatever happens to the rows. Without the summary, a block
+//! is in doubt, and someone must act.
 
 use crate::{
     messages::{message, span},

@@ -309,7 +309,7 @@ async fn a_gateway_that_was_asked_to_leave_needs_no_excuse() {
         // The operator has it take part again, and somebody asks once more.
         pods.each(|gateway| {
             (gateway.can_drain, gateway.is_drained) = (true, true);
-            gateway.absence = "it was asked to drain".into();
+            gateway.absence = "it was drained and reads nothing until POST /resume".into();
         });
         assert_eq!(ready(&bench).await.0, "False Progressing");
     }

@@ -22,7 +22,7 @@ use e2e_fixtures::pipeline::TABLE;
 const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
 
 /// What a gateway says that ends because the table has others than it encodes for.
-const SAYS_CHANGED: &str = "has other columns now";
+const SAYS_CHANGED: &str = "the columns of table";
 
 /// How often a gateway comes back while its blocks wait.
 const RESTARTS: u32 = 2;

@@ -171,7 +171,7 @@ async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
 async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
     let taken = scene.topic.refuse_dead_letters().await?;
     let bad = send(&producer(scene)?, scene.topic.name(), 0, Some(b"{}")).await?;
-    scene.wait_logged("its dead letter is refused").await?;
+    scene.wait_logged("Kafka refuses its dead letter").await?;
     Ok((taken, bad))
 }
 
@@ -193,7 +193,7 @@ async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_acked(SPANS_AFTER).await?;
     taken.delete().await?;
     let healed = Instant::now();
-    scene.wait_logged("the partition goes on").await?;
+    scene.wait_logged("the partition continues").await?;
     let recovery_s = Some(healed.elapsed().as_secs_f64());
     scene.wait_acked(SPANS_AFTER).await?;
     ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;

@@ -87,7 +87,9 @@ fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()
 /// Whether a line says what became of a message that cannot be read. Others name a reason, too: partitions that stand still, and letters that
 /// take their time.
 fn is_about_a_message(line: &Value) -> bool {
-    let is_slow = line["message"].as_str().is_some_and(|text| text.contains("is not delivered yet"));
+    let is_slow = line["message"]
+        .as_str()
+        .is_some_and(|text| text.contains("has not acknowledged its dead letter yet"));
     line["reason"].is_string() && line["offset"].is_i64() && !is_slow
 }
 

@@ -1,6 +1,6 @@
-//! Why a span that was inserted may have no row that the audit sees. Pure.
+//! Decides why the audit sees no row of a span. Pure.
 //!
-//! | of a span without a row | the span is |
+//! | condition | the span is |
 //! | --- | --- |
 //! | the table's TTL had expired the row when the span was compared | expired |
 //! | the table has a TTL that the audit cannot evaluate, or a row policy hides rows from the user | unseen |
@@ -10,26 +10,26 @@ use crate::table::row_expiry::expired_before_nanos;
 use sluice_clickhouse::ttl::RowTtl;
 use std::time::Duration;
 
-/// What a span without a row is.
+/// Why a span has no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
     /// Lost.
     Missing,
     /// Deleted by the table's TTL.
     Expired,
-    /// Perhaps there, perhaps deleted, perhaps lost.
+    /// Unknown: stored, deleted or lost.
     Unseen,
 }
 
-/// What the tables of all shards say about rows that cannot be seen.
+/// What is known about rows that the audit cannot see, from the tables of all shards.
 #[derive(Debug, Clone, Default)]
 pub struct Absence {
-    /// The age at which rows are deleted; of several shards, the shortest.
+    /// The age at which rows are deleted; for several shards, the shortest.
     age: Option<Duration>,
     reasons: Vec<String>,
 }
 
-/// The same at a moment.
+/// The rule for one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsenceRule {
     expired_before_nanos: i64,
@@ -37,7 +37,7 @@ pub struct AbsenceRule {
 }
 
 impl Absence {
-    /// From the TTLs of the table on all shards, and whether a server hides rows from the user by a policy.
+    /// From the TTLs of the table on all shards, and whether a row policy of a server hides rows from the user.
     pub fn new(ttls: &[RowTtl], hides_rows: bool) -> Self {
         let age = ttls.iter().filter_map(RowTtl::age).min();
         let mut reasons = Vec::new();
@@ -49,8 +49,7 @@ impl Absence {
         reasons.dedup();
         if hides_rows {
             reasons.push(
-                "a row policy hides rows from the user; audit with a user that no row policy concerns"
-                    .to_owned(),
+                "a row policy hides rows from the user; audit with a user without row policies".to_owned(),
             );
         }
         Self { age, reasons }
@@ -69,7 +68,7 @@ impl Absence {
 }
 
 impl AbsenceRule {
-    /// What a span is whose row has this `Timestamp`, in ns since 1970, and is not there.
+    /// Why a span without a row is absent; `timestamp_nanos` is the `Timestamp` that its row would have, in ns since 1970.
     pub fn of(self, timestamp_nanos: i64) -> Absent {
         if timestamp_nanos < self.expired_before_nanos {
             Absent::Expired

@@ -1,20 +1,20 @@
-//! A chunk of a partition: messages in a row, and the spans in them, which one question to ClickHouse is about.
+//! A chunk of a partition: consecutive messages and their spans, which one question to ClickHouse covers.
 //!
-//! Owner: the audit's thread; one chunk is in memory at a time, and its buffers are used again. Limits: [`CHUNK_SPANS`], plus the
-//! spans of one message.
+//! Owner: the audit's thread; one chunk is in memory at a time, and its buffers are reused. Limits: [`CHUNK_SPANS`], plus the spans of one
+//! message.
 
 use sluice_clickhouse::lookup::SpanKeys;
 use std::collections::HashMap;
 use twox_hash::XxHash3_128;
 
-/// Spans from which a chunk is asked about. Chosen: 250,000 keys cost 30 MB here and 60 MB in the server; a question has a fixed
-/// cost (all rows of that time are read), so that fewer would be slower.
+/// Number of spans at which a chunk is complete. Chosen: 250,000 keys cost 30 MB here and 60 MB in the server. A question has a fixed cost
+/// (the server reads all rows of that time), so smaller chunks would be slower.
 pub const CHUNK_SPANS: usize = 250_000;
 
 /// A span's key, hashed: trace id, span id, and the row's timestamp.
 pub type KeyHash = u128;
 
-/// Hashes a key, in a buffer that is used again. Lengths are part of it, since ids have any.
+/// Hashes a key, in a reused buffer. Includes the lengths, since ids may have any length.
 fn hash(buffer: &mut Vec<u8>, (trace_id, span_id): (&[u8], &[u8]), timestamp_nanos: i64) -> KeyHash {
     buffer.clear();
     buffer.extend_from_slice(&(trace_id.len() as u64).to_le_bytes());
@@ -29,7 +29,7 @@ fn hash(buffer: &mut Vec<u8>, (trace_id, span_id): (&[u8], &[u8]), timestamp_nan
 pub struct Occurrence {
     /// The key's number in its chunk.
     pub key: u32,
-    /// Which span of the message, from 0 in the order of the walk.
+    /// The span's number in the message, from 0 in the order of the walk.
     pub row: u32,
     /// The message's offset.
     pub offset: i64,
@@ -38,7 +38,7 @@ pub struct Occurrence {
 /// Spans of a chunk.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// The keys that occur, each once.
+    /// The keys, each once.
     pub keys: SpanKeys,
     /// Their hashes, in the same order.
     pub hashes: Vec<KeyHash>,
@@ -64,7 +64,7 @@ impl Chunk {
         self.occurrences.push(Occurrence { key, row, offset });
     }
 
-    /// Whether it is time to ask.
+    /// Whether the chunk is complete.
     pub fn is_full(&self) -> bool {
         self.occurrences.len() >= CHUNK_SPANS
     }

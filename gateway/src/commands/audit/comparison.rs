@@ -1,20 +1,20 @@
-//! Kafka's spans against the table's rows: which are missing, which are doubled. Pure.
+//! Compares Kafka's spans with the table's rows: which are missing, which are doubled. Pure.
 //!
-//! A key that occurs k times in Kafka must have k rows. Keys are judged a chunk at a time, as soon as their rows are counted:
+//! A key that occurs k times in Kafka must have k rows. Keys are judged chunk by chunk, as soon as their rows are counted:
 //!
 //! | rows of a key | seen in an earlier chunk | verdict |
 //! | --- | --- | --- |
-//! | as often as it is in the chunk | no | fine |
-//! | none | either | each of its spans is missing (or what [`Absence`](super::absence) makes of it), or waits beyond the committed offset |
-//! | anything else | | in question |
+//! | as many as it has spans in the chunk | no | fine |
+//! | none | either | each of its spans is missing (or as [`Absence`](super::absence) decides), or waiting beyond the committed offset |
+//! | any other number | | in question |
 //!
-//! What is in question depends on how often the key occurs in all of the audited range. Kafka is read once more, and only keys in
+//! The verdict on a key in question depends on how often the key occurs in the whole audited range. Kafka is read again, and only keys in
 //! question are counted: [`Comparison::recount`], then [`Comparison::decide`].
 //!
-//! A span beyond the committed offset may have a row or not; only those in front of it can be missing.
+//! A span beyond the committed offset may have a row or not; only spans before it can be missing.
 //!
-//! Limits: the [`Filter`], and [`QUESTIONED_MAX`] keys in question; beyond that a key is judged by its chunk alone, and the
-//! audit says so.
+//! Limits: the [`Filter`], and [`QUESTIONED_MAX`] keys in question; further keys are judged only by their chunk, and the audit reports
+//! their number.
 
 use super::{
     absence::{AbsenceRule, Absent},
@@ -24,31 +24,31 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// Keys in question. Chosen: about 120 bytes each; there are few of them unless a whole block is doubled, and then ten largest
-/// blocks fit.
+/// Maximum number of keys in question. Chosen: about 120 bytes each; there are few unless whole blocks are doubled, and then the keys of
+/// the ten largest blocks fit.
 pub const QUESTIONED_MAX: usize = 1_000_000;
 
-/// A key whose rows are not as many as its spans in one chunk.
+/// A key whose number of rows differs from its number of spans in one chunk.
 #[derive(Debug)]
 struct Questioned {
     rows: u64,
-    /// Spans in front of the committed offset, and beyond it.
+    /// Spans before the committed offset, and beyond it.
     behind: u64,
     beyond: u64,
-    /// Where the last of them is: index of the partition, and place in it.
+    /// The position of the last of them: index of the partition, and place in it.
     last: (usize, Occurrence),
     timestamp_nanos: i64,
     trace_id: Box<[u8]>,
     span_id: Box<[u8]>,
 }
 
-/// How a key of a chunk is judged.
+/// The verdict on a key of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Fine,
     Absent,
     InQuestion,
-    /// There is no room for the question.
+    /// In question, but there is no room for it.
     ByChunk,
 }
 
@@ -60,31 +60,31 @@ struct Times {
     last: Occurrence,
 }
 
-/// What is known of all keys so far.
+/// The knowledge about all keys so far.
 pub struct Comparison {
     filter: Filter,
     questioned: HashMap<KeyHash, Questioned>,
     questioned_max: usize,
-    /// What spans without a row are.
+    /// How spans without a row are judged.
     absence: AbsenceRule,
-    /// Keys that were judged by their chunk alone.
+    /// Number of keys that were judged only by their chunk.
     by_chunk: u64,
 }
 
 impl Comparison {
-    /// Nothing was seen yet.
+    /// An empty comparison.
     pub fn new(filter_bytes: usize, questioned_max: usize, absence: AbsenceRule) -> Self {
         let (filter, questioned) = (Filter::new(filter_bytes), HashMap::new());
         Self { filter, questioned, questioned_max, absence, by_chunk: 0 }
     }
 
-    /// From now on, spans without a row are judged by this rule: rows expire while an audit runs.
+    /// From now on, judges spans without a row by this rule, because rows expire while an audit runs.
     pub fn judge_by(&mut self, absence: AbsenceRule) {
         self.absence = absence;
     }
 
-    /// Judges a chunk of the partition with this index. `rows` are the table's, by key; the last of the partition's ranges is
-    /// the chunk's.
+    /// Judges a chunk of the partition with this index. `rows` has the number of rows of each key. The chunk's range is the last one of the
+    /// partition.
     pub fn judge(
         &mut self,
         chunk: &Chunk,
@@ -152,7 +152,7 @@ impl Comparison {
         }
     }
 
-    /// Whether Kafka has to be read once more.
+    /// Whether Kafka must be read again.
     pub fn has_questions(&self) -> bool {
         !self.questioned.is_empty()
     }
@@ -172,8 +172,7 @@ impl Comparison {
         }
     }
 
-    /// Decides what was in question. Returns how many keys were judged by their chunk alone, which may be wrong for those that
-    /// occur in several.
+    /// Decides the keys in question. Returns how many keys were judged only by their chunk, which may be wrong for keys in several chunks.
     pub fn decide(self, partitions: &mut [PartitionReport], findings: &mut Findings) -> u64 {
         let mut questioned: Vec<Questioned> = self.questioned.into_values().collect();
         questioned.sort_unstable_by_key(|q| (q.last.0, q.last.1.offset, q.last.1.row));
@@ -186,17 +185,17 @@ impl Comparison {
     }
 }
 
-/// What is known of a key in the end.
+/// The final numbers of a key.
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     behind: u64,
     beyond: u64,
     rows: u64,
-    /// What those of its spans are that have no row.
+    /// How its spans without a row are judged.
     absent: Absent,
 }
 
-/// Takes down what a key's numbers mean, in the range of its last span.
+/// Records the result of a key's numbers, in the range of its last span.
 fn settle(
     partition: &mut PartitionReport,
     findings: &mut Findings,
@@ -219,7 +218,7 @@ fn settle(
     totals.waiting += (behind + beyond).saturating_sub(rows).min(beyond);
 }
 
-/// Counts spans without a row as what they are, which is returned.
+/// Counts spans without a row by their kind, which is returned.
 fn count_absent(totals: &mut Totals, absent: Absent, spans: u64) -> Absent {
     match absent {
         Absent::Missing => totals.missing += spans,
@@ -244,7 +243,7 @@ fn times(chunk: &Chunk, committed: Option<i64>) -> Vec<Times> {
     times
 }
 
-/// Whether the group has committed past it. Without a commit nothing is.
+/// Whether the group has committed beyond it. `false` without a commit.
 fn is_behind(occurrence: &Occurrence, committed: Option<i64>) -> bool {
     committed.is_some_and(|committed| occurrence.offset < committed)
 }

@@ -1,15 +1,15 @@
-//! Which keys were seen before, more or less: a Bloom filter of fixed size.
+//! Remembers which keys were seen before, approximately: a Bloom filter of fixed size.
 //!
-//! It never forgets a key, and takes a new one for a known one now and then; such keys are counted exactly afterwards, so that
-//! the error costs time and no truth. Blocked by cache line: one place in memory per key.
+//! It never forgets a key, but takes some new keys for known ones. Such keys are counted exactly afterwards, so the error costs time and
+//! does not affect the result. Blocked by cache line: one memory access per key.
 //!
-//! | keys | new ones taken for known (computed, 6 bits a key) |
+//! | keys | new keys taken for known ones (computed, 6 bits a key) |
 //! | --- | --- |
 //! | 10 million | below 0.01 % |
 //! | 50 million | 0.6 %, measured below 2 % |
 //! | 100 million | 9 % |
 
-/// Size. Chosen: exact audits of 50 million spans, beside which the rest of an audit's memory is small.
+/// Size. Chosen: allows exact audits of 50 million spans; the rest of an audit's memory is small in comparison.
 pub const FILTER_BYTES: usize = 64 << 20;
 
 /// Bits of a block: a cache line.
@@ -27,12 +27,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// An empty one of so many bytes, at least a block. Pages are not touched before keys come.
+    /// An empty filter of this many bytes, at least one block. Pages are not used before keys are added.
     pub fn new(bytes: usize) -> Self {
         Self { blocks: vec![[0; BLOCK_WORDS]; (bytes / (BLOCK_BITS / 8)).max(1)] }
     }
 
-    /// Adds a key, and tells whether it was there before, or may have been.
+    /// Adds a key. Returns whether it was, or may have been, there before.
     pub fn add(&mut self, key: u128) -> bool {
         let [low, high] =
             [key, key >> 64].map(|part| (part & u128::from(u64::MAX)).try_into().unwrap_or(u64::MAX));

@@ -1,6 +1,6 @@
-//! Which messages and spans are in the dead-letter topic, and so need no row.
+//! Messages and spans in the dead-letter topic, which need no row.
 //!
-//! A letter says in its headers where it comes from; other messages of that topic are no letters and are passed over.
+//! The headers of a letter have the coordinates of its source; other messages of the topic are skipped.
 //!
 //! Limits: [`LETTERS_MAX`] letters.
 
@@ -12,15 +12,15 @@ use sluice_kafka::{
 };
 use std::{collections::HashSet, ops::ControlFlow};
 
-/// Letters that are remembered. Chosen: 100 MB, and more than anyone leaves lying.
+/// Maximum number of letters. Chosen: 100 MB of memory, and more letters than people leave in the topic.
 pub const LETTERS_MAX: usize = 1_000_000;
 
-/// The letters of one source topic: partition, offset, and which span of the message; `None` for all of it.
+/// The letters of one source topic: partition, offset, and number of the span in the message; `None` for the whole message.
 #[derive(Debug, Default)]
 pub struct Letters(HashSet<(i32, i64, Option<u64>)>);
 
 impl Letters {
-    /// Reads all letters of a source topic from this dead-letter topic. There are none where it does not exist.
+    /// Reads all letters of a source topic from this dead-letter topic. Empty if that does not exist.
     pub fn read(reader: &TopicReader, topic: &str, from: &str) -> Result<Self, Error> {
         let partitions = match reader.partitions(from) {
             Err(ReadError::Missing { .. }) => return Ok(Self::default()),
@@ -43,24 +43,24 @@ impl Letters {
         Ok(letters)
     }
 
-    /// Whether a message is there whole.
+    /// Whether there is a letter for the whole message.
     pub fn has_message(&self, partition: i32, offset: i64) -> bool {
         !self.0.is_empty() && self.0.contains(&(partition, offset, None))
     }
 
-    /// Whether a span of a message is there.
+    /// Whether there is a letter for a span of the message.
     pub fn has_span(&self, partition: i32, offset: i64, span: u32) -> bool {
         !self.0.is_empty() && self.0.contains(&(partition, offset, Some(u64::from(span))))
     }
 }
 
-/// Where a letter comes from; `None` for a message that is no letter of this topic.
+/// The source of a letter; `None` for a message that is not a letter of this topic.
 fn coordinates(message: &BorrowedMessage<'_>, topic: &str) -> Option<Coordinates> {
     let head = Head::read(message.headers()?).ok()?;
     Some(head.coordinates).filter(|coordinates| coordinates.topic == topic)
 }
 
-/// The topics of a config that are audited: all of them, or the one that was named.
+/// The topics to audit: all topics of the config, or the one that was named.
 pub fn topics(kafka: &Kafka, named: Option<&str>) -> Result<Vec<String>, Error> {
     match named {
         None => Ok(kafka.topics.clone()),

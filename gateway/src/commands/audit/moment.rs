@@ -1,4 +1,4 @@
-//! Where an audit begins and ends, as people write it. Pure.
+//! The start or end of an audit, as people write it. Pure.
 
 use jiff::Timestamp;
 use sluice_gateway_config::Duration;
@@ -11,14 +11,14 @@ pub enum Moment {
     Offset(i64),
     /// The first message that is not older, ms since 1970.
     At(i64),
-    /// As `At`, so many ms before the audit begins.
+    /// Like `At`, this many ms before the start of the audit.
     Ago(i64),
 }
 
-/// A text that is none of them.
+/// A text that is none of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no offset (such as 1200), no duration before now (such as 90m), and no time (such as 2026-11-21T18:00:00Z)"
+    "{0:?} is not an offset (such as 1200), a duration before now (such as 90m), or a time (such as 2026-11-21T18:00:00Z)"
 )]
 pub struct NotAMoment(String);
 
@@ -38,7 +38,7 @@ impl FromStr for Moment {
 }
 
 impl Moment {
-    /// The same without reference to now, which is in ms since 1970.
+    /// The moment without reference to the present, given in ms since 1970.
     #[must_use]
     pub fn fixed(self, now_millis: i64) -> Self {
         match self {

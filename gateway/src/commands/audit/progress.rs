@@ -1,16 +1,16 @@
-//! Tells how far an audit is, not more often than [`INTERVAL`].
+//! Reports the progress of an audit, at most every [`INTERVAL`].
 
 use std::time::{Duration, Instant};
 
-/// How often it is told.
+/// How often it is reported.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How far an audit is.
+/// The progress of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The current action.
     pub action: &'static str,
-    /// The partition that it is at.
+    /// The current partition.
     pub partition: String,
     /// Offsets that are done.
     pub offsets_done: u64,
@@ -18,29 +18,29 @@ pub struct Progress {
     pub offsets: u64,
 }
 
-/// Tells.
+/// Reports progress.
 pub struct Bell<F> {
     tell: F,
     last: Instant,
     progress: Progress,
-    /// Offsets of the partitions that are done.
+    /// Offsets of the completed partitions.
     before: u64,
 }
 
 impl<F: FnMut(&Progress)> Bell<F> {
-    /// For so many offsets.
+    /// For this many offsets.
     pub fn new(offsets: u64, tell: F) -> Self {
         let progress = Progress { action: "", partition: String::new(), offsets_done: 0, offsets };
         Self { tell, last: Instant::now(), progress, before: 0 }
     }
 
-    /// Another reading begins.
+    /// Starts another reading.
     pub fn begin(&mut self, action: &'static str) {
         self.before = 0;
         self.progress.action = action;
     }
 
-    /// So many offsets of a partition are done.
+    /// Records this many completed offsets of a partition.
     pub fn at(&mut self, topic: &str, partition: i32, done: u64) {
         if self.last.elapsed() >= INTERVAL {
             self.last = Instant::now();
@@ -50,7 +50,7 @@ impl<F: FnMut(&Progress)> Bell<F> {
         }
     }
 
-    /// A partition of so many offsets is done.
+    /// Records a completed partition of this many offsets.
     pub fn done(&mut self, offsets: u64) {
         self.before += offsets;
     }

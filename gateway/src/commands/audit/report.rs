@@ -1,4 +1,4 @@
-//! What an audit found: for a person, and as JSON.
+//! The result of an audit, as text and as JSON.
 
 use serde::Serialize;
 use std::{fmt, ops::AddAssign};
@@ -9,25 +9,25 @@ use std::{fmt, ops::AddAssign};
 pub struct Totals {
     /// Messages read.
     pub messages: u64,
-    /// Spans in them that must have a row, or will have.
+    /// Spans in them that must have a row now or later.
     pub spans: u64,
-    /// Rows that these spans have. A span whose key occurs in several ranges is counted in each.
+    /// Rows of these spans. A span whose key occurs in several ranges is counted in each.
     pub rows: u64,
-    /// Spans in front of the committed offset without a row: lost.
+    /// Spans before the committed offset without a row: lost.
     pub missing: u64,
-    /// Those without a row that the table's TTL has expired: deleted, not lost.
+    /// Spans without a row that the table's TTL has deleted: not lost.
     pub expired: u64,
-    /// Those without a row where the audit cannot tell whether they are lost.
+    /// Spans without a row of which the audit cannot tell whether they are lost.
     pub unseen: u64,
     /// Rows beyond the first of each span.
     pub doubled: u64,
     /// Spans beyond the committed offset without a row: not inserted yet.
     pub waiting: u64,
-    /// Messages that give no rows, as the gateway judges them.
+    /// Messages that the gateway rejects.
     pub rejected_messages: u64,
-    /// Messages that are in the dead-letter topic, whole.
+    /// Messages in the dead-letter topic.
     pub dead_lettered_messages: u64,
-    /// Spans that are in the dead-letter topic by themselves.
+    /// Single spans in the dead-letter topic.
     pub dead_lettered_spans: u64,
 }
 
@@ -47,7 +47,7 @@ impl AddAssign for Totals {
     }
 }
 
-/// Offsets that were compared at once.
+/// Offsets that were compared together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RangeReport {
@@ -55,7 +55,7 @@ pub struct RangeReport {
     pub first: i64,
     /// One past the last.
     pub next: i64,
-    /// What is in them.
+    /// Their numbers.
     #[serde(flatten)]
     pub totals: Totals,
 }
@@ -68,7 +68,7 @@ pub struct PartitionReport {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// What the group had committed when the audit began.
+    /// The group's committed offset at the start of the audit.
     pub committed: Option<i64>,
     /// Its ranges, in order.
     pub ranges: Vec<RangeReport>,
@@ -91,9 +91,9 @@ pub struct Finding {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// The message's offset; of the last one, where the span is in several.
+    /// The message's offset; the last one if the span is in several messages.
     pub offset: i64,
-    /// Which span of the message, from 0 in the order of the walk.
+    /// The span's number in the message, from 0 in the order of the walk.
     pub span: u32,
     /// Its trace id, in hex as in the table.
     pub trace_id: String,
@@ -105,7 +105,7 @@ pub struct Finding {
     pub rows: u64,
 }
 
-/// The first spans that are missing, and the first that are doubled.
+/// The first missing spans and the first doubled spans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
     #[serde(skip)]
@@ -115,19 +115,19 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Keeps so many of each.
+    /// Keeps at most `limit` of each.
     pub fn new(limit: usize) -> Self {
         Self { limit, missing: Vec::new(), doubled: Vec::new() }
     }
 
-    /// Takes down one that is missing, while there is room.
+    /// Adds a missing span if there is room.
     pub fn missing(&mut self, finding: impl FnOnce() -> Finding) {
         if self.missing.len() < self.limit {
             self.missing.push(finding());
         }
     }
 
-    /// Takes down one that is doubled, while there is room.
+    /// Adds a doubled span if there is room.
     pub fn doubled(&mut self, finding: impl FnOnce() -> Finding) {
         if self.doubled.len() < self.limit {
             self.doubled.push(finding());
@@ -135,7 +135,7 @@ impl Findings {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -145,24 +145,24 @@ pub struct Report {
     pub table: String,
     /// Every partition.
     pub partitions: Vec<PartitionReport>,
-    /// All of them together.
+    /// The sums of all partitions.
     pub totals: Totals,
     /// The first spans that are missing or doubled.
     #[serde(flatten)]
     pub findings: Findings,
-    /// Keys of which only the part in one range was compared, for want of memory: 0 in an exact audit.
+    /// Keys that were compared only within one range because of limited memory: 0 in an exact audit.
     pub inexact_keys: u64,
-    /// Why spans without a row are unseen and not missing.
+    /// Why spans without a row are unseen, not missing.
     pub unseen_reasons: Vec<String>,
 }
 
 impl Report {
-    /// Whether no span in front of the committed offsets is known to lack its row, and none to have several.
+    /// Whether no span before the committed offsets is known to be lost, and none is doubled.
     pub fn is_clean(&self) -> bool {
         self.totals.missing == 0 && self.totals.doubled == 0
     }
 
-    /// Whether every span in front of the committed offsets has a row that the audit sees.
+    /// Whether the audit sees a row of every span before the committed offsets.
     pub fn is_complete(&self) -> bool {
         self.totals.missing == 0 && self.totals.expired == 0 && self.totals.unseen == 0
     }
@@ -171,7 +171,7 @@ impl Report {
 /// Widths of the columns of numbers.
 const WIDTHS: [usize; 8] = [11, 12, 12, 10, 10, 10, 9, 9];
 
-/// Their heads, in the same order.
+/// Their headings, in the same order.
 const HEADS: [&str; 8] =
     ["messages", "spans", "rows", "missing", "doubled", "waiting", "rejected", "letters"];
 
@@ -210,7 +210,10 @@ impl fmt::Display for Report {
         fmt_findings(f, "doubled", &self.findings.doubled, self.totals.doubled)?;
         if self.inexact_keys > 0 {
             let keys = self.inexact_keys;
-            writeln!(f, "not exact: {keys} spans were compared within one range only; audit a shorter time")?;
+            writeln!(
+                f,
+                "not exact: {keys} spans were only compared within their own range; audit a shorter time"
+            )?;
         }
         fmt_absent(f, self)?;
         let Totals { missing, doubled, waiting, spans, .. } = self.totals;
@@ -231,20 +234,20 @@ fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if expired > 0 {
         writeln!(
             f,
-            "expired: {expired} spans have no row any more, which the table's TTL deletes at their age"
+            "expired: {expired} spans have no row and are old enough for the table's TTL to have deleted it"
         )?;
     }
     if unseen > 0 {
         let reasons = report.unseen_reasons.join("; ");
         writeln!(
             f,
-            "unseen: {unseen} spans have no row that the audit sees, and may be lost or not: {reasons}"
+            "unseen: the audit sees no row of {unseen} spans and cannot tell whether they are lost: {reasons}"
         )?;
     }
     Ok(())
 }
 
-/// The partition, and those of its ranges that something is wrong in.
+/// The line of a partition, and lines of its ranges with findings.
 fn fmt_partition(f: &mut fmt::Formatter<'_>, partition: &PartitionReport) -> fmt::Result {
     let PartitionReport { topic, partition: number, ranges, .. } = partition;
     let first = ranges.first().map_or(0, |range| range.first);

@@ -1,8 +1,8 @@
-//! The spans of a message, as the gateway reads it: encoded as a worker would, to learn whether it is rejected, and walked once
-//! more for the keys.
+//! Reads the spans of a message like the gateway: encodes it like a worker to learn whether it is rejected, and walks it again for the
+//! keys.
 //!
-//! Encoding costs three times what the walk does, and is what makes the audit's judgement the gateway's: a span with an attribute
-//! that cannot be read, or too large a row, rejects the whole message.
+//! Encoding costs three times as much as the walk. It makes the audit's verdict the same as the gateway's: a span with an unreadable
+//! attribute, or a row that is too large, rejects the whole message.
 //!
 //! Owner: the audit's thread. Limits: one block of the gateway's largest size, [`POOL_BYTES`], which is emptied after every message.
 
@@ -48,7 +48,7 @@ impl SpanReader {
         }
     }
 
-    /// Adds the spans of a message that must have a row to `chunk`, and counts all of it in `totals`.
+    /// Adds the spans of a message that must have a row to `chunk`, and counts the message in `totals`.
     pub fn read(
         &mut self,
         message: &impl Message,
@@ -73,7 +73,7 @@ impl SpanReader {
         walk(wire, &mut sink).expect("a message that gives rows can be walked");
     }
 
-    /// Whether the gateway makes rows of it.
+    /// Whether the gateway makes rows of the message.
     fn gives_rows(&mut self, payload: Payload<'_>) -> bool {
         let Self { reader, scratch, pool, block } = self;
         let mark = block.mark(pool);
@@ -88,7 +88,7 @@ impl SpanReader {
     }
 }
 
-/// A sink that takes the keys.
+/// A sink that collects the keys.
 struct KeySink<'a> {
     payload: Payload<'a>,
     partition: i32,

@@ -1,6 +1,6 @@
-//! One span of a message in OTLP/JSON, as a message of its own.
+//! Extracts one span of a message in OTLP/JSON, as its own message.
 //!
-//! The document is parsed whole, which takes many times its size: for a command, not for a gateway.
+//! Parses the whole document, which takes many times its size in memory: acceptable for a command, not for a gateway.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 const LEVELS: [[&str; 2]; 3] =
     [["resourceSpans", "resource_spans"], ["scopeSpans", "scope_spans"], ["spans", "spans"]];
 
-/// The document with span number `span` alone, counted from 0 in its order; `None` when there is none, or it is no document.
+/// The document with only span number `span`, counted from 0 in its order; `None` if there is no such span, or the document is invalid.
 pub(super) fn extract(document: &[u8], span: u64) -> Option<Vec<u8>> {
     let document = document.strip_prefix("\u{feff}".as_bytes()).unwrap_or(document);
     let mut document: Value = serde_json::from_slice(document).ok()?;
@@ -16,10 +16,10 @@ pub(super) fn extract(document: &[u8], span: u64) -> Option<Vec<u8>> {
     keep(&mut document, &LEVELS, &mut before).then(|| document.to_string().into_bytes())
 }
 
-/// Leaves nothing but the wanted span in what `levels` lead to. `false` when it is not there; `holder` is then as it was.
+/// Removes everything except the wanted span from the arrays of `levels`. `false` if the span is not there; `holder` is then unchanged.
 fn keep(holder: &mut Value, levels: &[[&str; 2]], before: &mut u64) -> bool {
     let Some((names, below)) = levels.split_first() else {
-        // This is a span.
+        // `holder` is a span.
         let wanted = *before == 0;
         *before = before.wrapping_sub(1);
         return wanted;

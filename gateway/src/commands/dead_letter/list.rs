@@ -1,4 +1,4 @@
-//! One line a letter.
+//! Prints one line per letter.
 
 use super::{Error, Found, Use, format_name, utc::utc};
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ fn line(letter: &Found) -> String {
     let written = letter.message.timestamp().to_millis().map_or("-".to_owned(), utc);
     let code = code.map_or(String::new(), |code| format!(" code {code}"));
     let bytes = value_bytes.map_or(String::new(), |bytes| format!(" {bytes} B"));
-    // A line stays a line, whatever a server says.
+    // Control characters in a server's text must not start a new line.
     let text = text.replace(|char: char| char.is_control(), " ");
     format!("{written}  {}  {reason}{code}  {value}{bytes}  {text}", letter.about())
 }
 
-/// Everything but the value, for programs.
+/// Everything except the value, for programs.
 pub(super) fn object(letter: &Found) -> Value {
     let Head {
         coordinates,

@@ -1,12 +1,12 @@
-//! Letters back into the topics that they came from.
+//! Produces letters to their source topics.
 //!
 //! | the letter | what is produced |
 //! | --- | --- |
-//! | holds a value in the format that the pipeline reads | that value |
-//! | holds none that was left out, or a span in another format | the original's, or that span of it, as long as Kafka has the original |
+//! | has a value in the format that the pipeline reads | that value |
+//! | has no value because it was too large, or has a span in another format | the original's value, or that span of it, if Kafka still has the original |
 //! | says that its message was gone | nothing |
 //!
-//! Key and headers are the original's. A letter stays where it is: replaying it twice stores it twice.
+//! Key and headers are the original's. A letter stays in the topic: replaying it twice stores it twice.
 
 use super::{ANSWER_TIMEOUT, Error, Found, Use, json_span};
 use serde_json::json;
@@ -20,20 +20,20 @@ use std::io::Write;
 
 /// Replays.
 pub(super) struct Replay {
-    /// Nothing is produced without one.
+    /// `None` in a dry run: nothing is produced.
     replayer: Option<Replayer>,
-    /// Reads originals; there from the first one on.
+    /// Reads originals; created for the first one.
     reader: Option<TopicReader>,
     kafka: Kafka,
     json: bool,
     not_replayed: u64,
 }
 
-/// Where the value comes from.
+/// The source of the value.
 enum Value {
-    /// The letter has it.
+    /// The letter's own value.
     Letter,
-    /// It is the original's, or part of that.
+    /// The original's value, or a part of it.
     Original(OwnedMessage, Vec<u8>),
 }
 
@@ -43,11 +43,11 @@ impl Replay {
         Ok(Self { replayer, reader: None, kafka: kafka.clone(), json, not_replayed: 0 })
     }
 
-    /// What to produce, or why it cannot be had.
+    /// The value to produce, or why there is none.
     fn value(&mut self, letter: &Found) -> Result<Result<Value, String>, Error> {
         let Coordinates { topic, partition, offset, row } = &letter.head.coordinates;
         if !self.kafka.topics.contains(topic) {
-            return Ok(Err(format!("{topic} is no topic of this config")));
+            return Ok(Err(format!("{topic} is not in source.kafka.topics")));
         }
         if letter.head.has_value() && letter.head.format == Some(self.kafka.format) {
             return Ok(Ok(Value::Letter));
@@ -81,7 +81,7 @@ impl Replay {
         reader.message(id, offset)
     }
 
-    /// What is said of a letter, and the offset of the new message.
+    /// The output about a letter, and the offset of the new message.
     fn replay(&mut self, letter: &Found) -> Result<(String, Option<i64>), Error> {
         let value = match self.value(letter)? {
             Ok(value) => value,

@@ -1,4 +1,4 @@
-//! Everything that a letter holds: its headers, and its value as far as it can be read.
+//! Prints everything in a letter: its headers, and its value as far as it can be read.
 
 use super::{Error, Found, Use, list, span_text};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -7,10 +7,10 @@ use sluice_gateway_config::Format;
 use sluice_kafka::{Headers as _, Message as _, OwnedMessage};
 use std::{fmt::Write as _, io::Write};
 
-/// Bytes of a value that are printed at the most. Chosen: a screenful; `--json` prints all of it.
+/// Bytes of a value that are printed. Chosen: a screenful; `--json` prints all of it.
 const PRINTED_BYTES_MAX: usize = 4_096;
 
-/// Bytes on a line of those that are no text.
+/// Bytes per line of a value that is not text.
 const LINE_BYTES: usize = 16;
 
 /// Shows.
@@ -59,7 +59,7 @@ fn value(letter: &Found) -> String {
     match (letter.message.payload(), letter.head.format) {
         (None, _) => match letter.head.value.as_str() {
             "left-out" => {
-                "  the value was too large for the topic; its source has it at the coordinates above\n"
+                "  the value was too large for the topic; the source topic has it at the coordinates above\n"
             }
             "gone" => "  Kafka no longer had the message when the letter was written\n",
             _ => "  the message had no value\n",
@@ -67,7 +67,7 @@ fn value(letter: &Found) -> String {
         .to_owned(),
         (Some(value), Some(Format::OtlpProto)) => {
             let decoded = span_text::of_message(value);
-            // What cannot be read at all is told by its bytes.
+            // A value that cannot be read is also printed as bytes.
             let bytes = if decoded.contains("cannot be read") { bytes(value) } else { String::new() };
             decoded + &bytes
         }
@@ -83,7 +83,7 @@ fn value(letter: &Found) -> String {
     }
 }
 
-/// Bytes in rows, as hexadecimal digits and as text.
+/// Bytes in lines, as hexadecimal digits and as text.
 fn bytes(value: &[u8]) -> String {
     let printed = &value[..value.len().min(PRINTED_BYTES_MAX)];
     let mut text = String::new();
@@ -112,7 +112,7 @@ fn headers(message: &OwnedMessage) -> impl Iterator<Item = (&str, Option<&[u8]>)
     message.headers().into_iter().flat_map(|headers| headers.iter().map(|header| (header.key, header.value)))
 }
 
-/// Text as it is, other bytes escaped.
+/// Text unchanged, other bytes escaped.
 fn printable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),

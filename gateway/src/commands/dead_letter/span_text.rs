@@ -1,12 +1,12 @@
 //! A message's spans as text, for people.
 //!
-//! Whatever can be read is told; then where and why it could not be read on.
+//! Prints everything that can be read, then where and why reading failed.
 
 use crate::rows::value_text;
 use sluice_otlp::{Attributes, Malformed, Resource, Scope, Span, SpanSink, walk};
 use std::fmt::Write as _;
 
-/// Spans that are told at the most. Chosen: some screens; a message has about a thousand.
+/// Maximum number of printed spans. Chosen: some screens; a message has about a thousand.
 const SPANS_MAX: u64 = 50;
 
 /// The spans of a message, and what is wrong with it.
@@ -18,12 +18,12 @@ pub(super) fn of_message(message: &[u8]) -> String {
     }
     if let Err(malformed) = walked {
         let position = malformed.position();
-        told.line(1, &format!("it cannot be read on from byte {position}: {malformed}"));
+        told.line(1, &format!("it cannot be read from byte {position} on: {malformed}"));
     }
     told.text
 }
 
-/// The longest value that is shown. Chosen: beyond it nobody reads on a screen.
+/// The longest printed value. Chosen: longer values are not read on a screen.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Default)]
@@ -164,6 +164,6 @@ mod tests {
         let mut broken = message(1);
         broken.extend_from_slice(b"\x0a\x7f");
         let text = of_message(&broken);
-        assert!(text.contains("span name") && text.contains("cannot be read on from byte"), "{text}");
+        assert!(text.contains("span name") && text.contains("cannot be read from byte"), "{text}");
     }
 }

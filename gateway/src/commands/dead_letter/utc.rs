@@ -1,12 +1,12 @@
-//! A time as people write it.
+//! Formats times for people.
 
 /// Milliseconds of a day.
 const DAY_MILLIS: i64 = 86_400_000;
 
 /// Milliseconds since 1970 as RFC 3339 in UTC, whole seconds: `2026-11-21T18:00:00Z`.
 ///
-/// The date is Howard Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>): years begin in
-/// March, so that the leap day is the last of one, and 400 years have 146,097 days.
+/// The date is Howard Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>): years start in March, so the
+/// leap day is the last day of a year, and 400 years have 146,097 days.
 pub(super) fn utc(millis: i64) -> String {
     let (days, rest) = (millis.div_euclid(DAY_MILLIS), millis.rem_euclid(DAY_MILLIS) / 1_000);
     // Day 0 is 1 March of the year 0.

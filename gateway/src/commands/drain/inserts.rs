@@ -1,7 +1,7 @@
-//! The inserts of a drain: the same shipments as a gateway's, of blocks that no partition is owned for.
+//! The inserts of a drain: the same shipments as a gateway's, for blocks whose partitions this process does not own.
 //!
-//! Owner: the command's thread, on a runtime of its own. Limits: [`SENDING_PER_INSERT`] blocks a shard and insert are under way; what waits
-//! is on the volume.
+//! Owner: the command's thread, on its own runtime. Limits: [`SENDING_PER_INSERT`] blocks per shard and concurrent insert are sent at a
+//! time; waiting blocks are on the volume.
 
 use crate::{
     app::identity,
@@ -25,13 +25,13 @@ use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
 use sluice_kafka::dead_letter::{DeadLetters, StartError};
 use std::sync::Arc;
 
-/// Why nothing can be inserted.
+/// Why the inserts cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The inserts cannot be prepared.
     #[error(transparent)]
     Sink(sink::Error),
-    /// There is no way to the dead-letter topic.
+    /// The client for the dead-letter topic cannot be started.
     #[error("cannot prepare dead letters: {0}")]
     DeadLetters(#[source] StartError),
     /// The thread that reads messages again cannot be started.
@@ -39,7 +39,7 @@ pub enum Error {
     Originals(#[source] std::io::Error),
 }
 
-/// Blocks on their way into the table.
+/// Blocks that wait or are being sent.
 pub struct Inserts {
     shards: Shards,
     columns: u64,
@@ -47,7 +47,7 @@ pub struct Inserts {
 }
 
 impl Inserts {
-    /// Prepares them; nothing is sent, but what the guarantee rests on is asked.
+    /// Prepares the inserts. Sends nothing, but asks the servers about the guarantee.
     pub async fn new(
         config: &GatewayConfig,
         shards: Vec<Sink>,
@@ -56,7 +56,7 @@ impl Inserts {
         spool: &Spool,
     ) -> Result<Self, Error> {
         let standing = Arc::new(GuaranteeState::new(metrics.guarantee.clone(), shards.len(), []));
-        // Nothing is read here, so that nothing is known of what would be.
+        // This process has no consumer, so the watch gets empty statistics.
         let mut watch = Watch::new(shards.clone(), standing.clone(), Arc::default());
         let clock = Clock::start();
         watch.look(clock.now()).await;
@@ -69,7 +69,7 @@ impl Inserts {
         let originals = Originals::start(kafka).map_err(Error::Originals)?;
         let shape = Arc::new(RowShape::of(columns));
         let concurrency = config.sink.clickhouse.insert.concurrency;
-        // Nobody owns a partition here: shipments of only copies report to nobody.
+        // There is no poll thread here: shipments of only copies send no reports.
         let reports = AsyncSender::new(crossbeam_channel::bounded(1).0);
         let places = Places::new(SENDING_PER_INSERT * concurrency.max(1) as usize);
         let deliveries: Result<Vec<_>, Error> = shards
@@ -77,7 +77,7 @@ impl Inserts {
             .map(|sink| {
                 Ok(Delivery {
                     targets: sink.targets(columns).map_err(Error::Sink)?,
-                    // What was encoded for other columns waits until the table is mended, or the time is over.
+                    // A table change does not end the command: blocks for other columns wait until the table is fixed, or the time is over.
                     watch: TableWatch::new(sink.clone(), columns.clone(), metrics.clone(), |changed| {
                         tracing::error!("{changed}");
                     }),
@@ -89,7 +89,7 @@ impl Inserts {
                     on_missing: letters.on_missing,
                     originals: originals.clone(),
                     kafka: kafka.clone(),
-                    // What is on a volume goes as rows.
+                    // Blocks from a volume are sent as rows.
                     native: None,
                     shape: shape.clone(),
                     metrics: metrics.clone(),
@@ -99,30 +99,30 @@ impl Inserts {
             .collect();
         let deliveries = deliveries?;
         let columns = deliveries.first().map_or(0, |delivery| delivery.targets.columns());
-        // Nothing is read here that would need the pool: it is what one block in parts may have.
+        // Nothing is read here, so the pool only needs room for one block in parts.
         let pool = Arc::new(Pool::new(BLOCK_BYTES_MAX, 0, 0));
         let shards = Shards::new(deliveries, &pool);
         Ok(Self { shards, columns, places })
     }
 
-    /// Where it is looked whether blocks fit.
+    /// The tables to check the columns of blocks against.
     pub fn tables(&self) -> Tables {
         Tables { columns: self.columns, shards: self.shards.sinks() }
     }
 
-    /// Where blocks go.
+    /// The shards that receive the blocks.
     pub fn shards(&self) -> &Shards {
         &self.shards
     }
 
-    /// Takes a block in, to be sent in its turn.
+    /// Adds a block that is sent when it has a place.
     pub fn add(&mut self, ready: Ready) {
         self.shards.count_in();
         let shard = self.shards.of(&ready.sealed.block, &ready.release);
         self.places.add(shard.place(), (shard, ready));
     }
 
-    /// Sends what may be sent and waits until the next block has ended. `false` when there is none.
+    /// Starts sending blocks that have a place, and waits until the next one has ended. `false` if there is none.
     pub async fn next(&mut self) -> bool {
         self.places.send(|(shard, ready)| Shipment::new(shard, ready).run());
         self.places.ended().await.is_some()

@@ -1,4 +1,4 @@
-//! What became of every block of a volume: for a person and as JSON.
+//! The result for every block of a volume, as text and as JSON.
 
 use serde::Serialize;
 use std::{fmt, ops::AddAssign};
@@ -33,20 +33,20 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What becomes of a record that cannot be read.
+/// What happens to a record that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Fate {
     /// Its rows are in the table: nothing is lost.
     Settled,
-    /// Whoever owns the partition reads its messages: nothing is lost.
+    /// The partition's owner reads its messages: nothing is lost.
     InKafka,
-    /// Its rows are nowhere else. It stays, until it is given up.
+    /// It is the only copy of its rows. It stays until it is given up.
     Nowhere,
-    /// Its rows are nowhere else, and it was given up: they are lost.
+    /// It was the only copy of its rows and was given up: they are lost.
     GivenUp,
-    /// It was not written to its end, and its rows are nowhere else: they are lost.
+    /// It is incomplete and was the only copy of its rows: they are lost.
     Lost,
-    /// Nobody can say which offsets it covers. It stays, until it is given up.
+    /// Its offsets are unknown. It stays until it is given up.
     Unknown,
 }
 
@@ -54,11 +54,11 @@ pub enum Fate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Damaged {
-    /// Where its bytes are kept.
+    /// The file that keeps its bytes.
     pub file: String,
     /// What is wrong with the file.
     pub reason: String,
-    /// `topic/partition`; absent when its header is damaged too, as the offsets and rows are then.
+    /// `topic/partition`; absent if its header is damaged too. Then offsets and rows are also absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// The first offset that it covers.
@@ -70,7 +70,7 @@ pub struct Damaged {
     /// Its rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-    /// What becomes of it.
+    /// What happens to it.
     pub fate: Fate,
 }
 
@@ -92,10 +92,10 @@ impl fmt::Display for Damaged {
         let Self { file, reason, .. } = self;
         let fate = match self.fate {
             Fate::Settled => "its rows are in the table",
-            Fate::InKafka => "Kafka has its messages, and whoever owns the partition reads them",
-            Fate::Nowhere => "its rows are nowhere else; --give-up-damaged gives them up",
-            Fate::GivenUp | Fate::Lost => "its rows were nowhere else: they are lost",
-            Fate::Unknown => "nobody can say what it covers; --give-up-damaged gives it up",
+            Fate::InKafka => "Kafka has its messages, and the partition's owner reads them",
+            Fate::Nowhere => "it is the only copy of its rows; --give-up-damaged gives it up",
+            Fate::GivenUp | Fate::Lost => "it was the only copy of its rows: they are lost",
+            Fate::Unknown => "its offsets are unknown; --give-up-damaged gives it up",
         };
         write!(f, " in {file} ({reason}): {fate}")
     }
@@ -109,7 +109,7 @@ pub enum Problem {
     Unavailable(String),
     /// Someone must act.
     ByHand(String),
-    /// Rows are lost: they were nowhere but here.
+    /// Rows are lost: the volume had their only copy.
     Lost(String),
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What became of every block of a volume.
+/// The result for every block of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -132,23 +132,23 @@ pub struct Report {
     pub found: Tally,
     /// Dropped, because their rows are in the table.
     pub settled: Tally,
-    /// Dropped, because whoever owns the partition reads their messages.
+    /// Dropped, because the partition's owner reads their messages.
     pub in_kafka: Tally,
     /// Inserted.
     pub inserted: Tally,
-    /// Blocks that could not be read any more when they were to be inserted: their rows are lost.
+    /// Blocks that became unreadable before their insert: their rows are lost.
     pub lost: Tally,
     /// Still on the volume.
     pub left: Tally,
     /// Rows of inserted blocks that may be in the table twice.
     pub possible_duplicate_rows: u64,
-    /// Rows of inserted blocks that ClickHouse refuses, and that went to the dead-letter topic.
+    /// Rows of inserted blocks that ClickHouse refuses and that are in the dead-letter topic.
     pub dead_lettered_rows: u64,
-    /// Those that were passed over without a dead letter (`delivery.deadLetter.onMissing: Skip`).
+    /// Refused rows that were skipped without a dead letter (`delivery.deadLetter.onMissing: Skip`).
     pub skipped_rows: u64,
-    /// Records that cannot be read, each with what becomes of it.
+    /// Records that cannot be read, each with its fate.
     pub damaged: Vec<Damaged>,
-    /// Why something is left, or what is lost; absent when nothing is.
+    /// Why blocks are left, or what is lost; absent if neither is the case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
@@ -166,7 +166,7 @@ impl fmt::Display for Report {
         let lines = [
             (self.inserted, "inserted"),
             (self.settled, "dropped: in the table already"),
-            (self.in_kafka, "dropped: whoever owns the partition reads them from Kafka"),
+            (self.in_kafka, "dropped: the partition's owner reads them from Kafka"),
             (self.lost, "LOST: they could not be read any more"),
             (self.left, "LEFT on the volume"),
         ];
@@ -176,7 +176,7 @@ impl fmt::Display for Report {
         let rows = [
             (self.possible_duplicate_rows, "may be in the table twice"),
             (self.dead_lettered_rows, "were refused and went to the dead-letter topic"),
-            (self.skipped_rows, "were refused and passed over without a dead letter"),
+            (self.skipped_rows, "were refused and skipped without a dead letter"),
         ];
         for (rows, what) in rows.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "  {rows} rows {what}")?;

@@ -1,11 +1,11 @@
-//! Owners that come and go over one block that the server refuses, against a naive table.
+//! Successive owners of one block that the server refuses, checked against a naive table.
 //!
-//! The world: a server that knows tokens and refuses bad rows, some of which are mended under way; a coordinator that keeps
-//! what the owner of the moment notes, and nothing of those before; answers that are lost, of inserts and of commits; owners that die at
-//! any step, and, where the table stays as it is, go on unnoticed and have inserts on the wire that arrive late.
+//! The world: a server that knows tokens and refuses bad rows, some of which become good on the way; a coordinator that stores the notes of
+//! the current owner only; lost answers of inserts and commits; owners that die at any step and, if the table does not change, owners that
+//! continue unnoticed and whose inserts arrive late.
 //!
-//! What holds in every schedule: in the end every row is in the table once, or is named and not in the table. Each [`Mistake`] is the
-//! same world with one rule broken, and must be noticed.
+//! In every schedule, each row is in the table once at the end, or is named as refused and not in the table. Each [`Mistake`] is the same
+//! world with one rule broken, and must be detected.
 
 use super::{
     tests::{Server, named, token},
@@ -15,21 +15,21 @@ use super::{
 /// Schedules of the tests that must find nothing.
 const SCHEDULES: u64 = 3_000;
 
-/// Schedules after which a mistake must have been noticed.
+/// Schedules within which a mistake must be detected.
 const SCHEDULES_MISTAKEN: u64 = 3_000;
 
-/// What owners do wrong.
+/// Rules that owners break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
-    /// The windows of a level are sent before it is known that the level above is noted.
+    /// Windows of a level are sent before the level above is known to be noted.
     SendsBeforeItIsNoted,
-    /// What is noted is not looked at: the block is sent whole.
+    /// Notes are ignored: the block is sent whole.
     SendsWholeAgain,
     /// A window is sent again under another token.
     ForgetsTheToken,
 }
 
-/// Whether owners may be two at a time, and whether the table is mended. Both at once is what possible duplicates are counted for.
+/// Whether there may be two owners at a time, and whether the table is fixed. With both at once, duplicates are possible and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Zombies,
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// The last owner brings it to an end. What is wrong then.
+    /// The last owner finishes. `Err` describes what is wrong then.
     fn come_to_rest(&mut self) -> Result<(), String> {
         self.owners.clear();
         self.assign();

@@ -1,4 +1,4 @@
-//! The search alone: which windows it sends, what it ends with, and where it stops.
+//! The bisection alone: the windows that it sends, its result, and where it stops.
 
 use super::*;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-/// Goes on until it is done or stops; gives the windows that were sent, and the levels that were noted.
+/// Runs until it is done or halts. Returns the sent windows and the noted levels.
 fn run(bisection: &mut Bisection, server: &mut Server) -> (Vec<Window>, Vec<RefusedParts>) {
     let (mut windows, mut noted) = (Vec::new(), Vec::new());
     loop {
@@ -150,7 +150,7 @@ fn a_table_that_takes_nothing_is_no_matter_of_rows_until_it_is_mended() {
     let (windows, _) = run(&mut bisection, &mut server);
     assert_eq!(bisection.step(), Step::Halt(Excess::Rows));
     assert!(windows.len() < 200, "{}", windows.len());
-    // Each time one more is tried, another one each time.
+    // Each renewal tries one more window, another one each time.
     let mut tried = BTreeSet::new();
     for _ in 0..10 {
         bisection.renew();
@@ -160,7 +160,7 @@ fn a_table_that_takes_nothing_is_no_matter_of_rows_until_it_is_mended() {
         tried.insert(again[0].token.clone());
     }
     assert_eq!(tried.len(), 10);
-    // Someone has mended all but a few: all others are stored, without another wait.
+    // The table was fixed for all but a few rows: all others are stored without another wait.
     server.bad = BTreeSet::from([50_000, 99_999]);
     bisection.renew();
     run(&mut bisection, &mut server);

@@ -1,4 +1,4 @@
-//! The breaker against a naive version of itself, which looks through all that has ever happened.
+//! Compares the breaker with a naive version that searches the whole history.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,9 +6,9 @@ use proptest::prelude::*;
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Ask,
-    /// The try in flight with this number, modulo those in flight, comes back.
+    /// The try in flight with this number, modulo the number in flight, ends.
     Return(usize, Answer, f64),
-    /// Milliseconds go by.
+    /// This many milliseconds pass.
     Pass(u64),
 }
 
@@ -26,14 +26,14 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Something that happened; the number is that of the try.
+/// An event; the number is that of the try.
 #[derive(Debug, Clone, Copy)]
 enum Happened {
     Sent(usize),
     Returned(usize, Answer, Duration, f64),
 }
 
-/// What follows from a history.
+/// The result of a history.
 #[derive(Debug, PartialEq)]
 struct Verdict {
     allowed: u32,
@@ -66,7 +66,7 @@ fn verdict(history: &[Happened], concurrency_max: u32) -> Verdict {
     Verdict { allowed, until }
 }
 
-/// 1, 2, 2, 4, 4, 4, 4, 8, ..: each level once as many are back as it allows.
+/// 1, 2, 2, 4, 4, 4, 4, 8, ..: each level lasts until as many tries have ended as it allows.
 fn allowed_after(well: u32) -> u32 {
     (0..20).map(|doublings| 1 << doublings).take_while(|allowed| well >= allowed - 1).last().unwrap()
 }
@@ -145,7 +145,7 @@ proptest! {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Sends and gets this answer.
+/// Sends a try that gets this answer.
 fn answered(
     endpoints: &mut Endpoints,
     last: Option<(usize, Replica)>,
@@ -172,7 +172,7 @@ fn a_server_that_does_not_answer_is_asked_after_the_others() {
     assert_eq!(answered(&mut endpoints, Some((0, Replica::Another)), Answer::None, SECOND), 1);
     assert_eq!(answered(&mut endpoints, None, Answer::Well, SECOND), 2);
     assert_eq!(answered(&mut endpoints, None, Answer::Well, SECOND), 2);
-    // The one that was tried comes last, even if it is the only one that answers.
+    // The server of the last try comes last, even if it is the only one that answers.
     assert_eq!(answered(&mut endpoints, Some((2, Replica::Another)), Answer::Well, SECOND), 0);
     assert_eq!(answered(&mut endpoints, None, Answer::Well, SECOND), 0);
     assert_eq!(endpoints.held_back(), 0);
@@ -182,13 +182,13 @@ fn a_server_that_does_not_answer_is_asked_after_the_others() {
 fn a_server_that_someone_must_mend_is_asked_after_the_others() {
     let mut endpoints = Endpoints::new(2, 2);
     assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 0);
-    // The block that it refused, and all that come.
+    // The block that it refused, and all later ones.
     assert_eq!(answered(&mut endpoints, Some((0, Replica::Another)), Answer::Well, SECOND), 1);
     assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 1);
-    // None is better than another: they take turns with the blocks that they refuse.
+    // All are equally bad: blocks that they refuse alternate between them.
     assert_eq!(answered(&mut endpoints, Some((1, Replica::Another)), Answer::Well, SECOND), 0);
     assert_eq!(answered(&mut endpoints, None, Answer::Well, SECOND), 0);
-    // One that does not answer comes behind it.
+    // A server that does not answer comes after it.
     assert_eq!(answered(&mut endpoints, None, Answer::None, SECOND), 0);
     assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 1);
     assert_eq!(endpoints.held_back(), 0);

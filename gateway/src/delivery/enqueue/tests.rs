@@ -1,4 +1,4 @@
-//! What a later run finds of blocks whose offsets were committed before they were inserted.
+//! What a later run finds about blocks whose offsets were committed before they were inserted.
 
 use super::*;
 use crate::{
@@ -33,8 +33,8 @@ fn forget() -> Order {
     Order::Forget { id: id(), generation: GENERATION, is_leaving: true }
 }
 
-/// Blocks of 0, 10 and 20 go to a volume, the first of which an owner before may have sent; then these orders come, and the next run
-/// says which of them may have been sent.
+/// Blocks of 0, 10 and 20 go to a volume; an earlier owner may have sent the first one. Then these orders arrive. Returns which of the
+/// blocks the next run considers as possibly sent.
 async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     let (volume, pool) = (Volume::new(name), Pool::new(4 << 20, 1, 1));
     let spool = volume.open_as(64 << 20, true);

@@ -1,6 +1,6 @@
-//! Only copies that cannot be sent for now: what they wait for, and that someone is told.
+//! Only copies that cannot be sent for now: why they wait, and the log lines about them.
 //!
-//! Owner: the delivery task. Limits: a header for each block; a line for each reason and [`SAY_INTERVAL`].
+//! Owner: the delivery task. Limits: a header for each block; one line for each reason and [`SAY_INTERVAL`].
 
 use crate::{
     ground::metrics::Metrics,
@@ -9,23 +9,23 @@ use crate::{
 use sluice_clickhouse::outcome::Actor;
 use std::time::{Duration, Instant};
 
-/// How long blocks wait that the table does not take before it is looked at again. Chosen: someone mends it by hand.
+/// How long blocks wait before the table is checked again. Chosen: a person fixes it by hand.
 const UNSENT_WAIT: Duration = Duration::from_secs(30);
 
-/// How often it is said what they wait for. Chosen: often enough to be found in what a log keeps.
+/// How often the log says what they wait for. Chosen: often enough to be found in the part of a log that is kept.
 const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
-/// What to do about blocks that the table does not take.
-const GIVE_COLUMNS: &str = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config";
+/// The advice for blocks that the table does not accept.
+const GIVE_COLUMNS: &str = "give the table those columns, or name a table that has them in the config and run `sluice-gateway drain`";
 
 /// Blocks that cannot be sent, by [why](Unsendable).
 #[derive(Default)]
 pub struct Waits {
-    /// The table does not take them.
+    /// The table does not accept them.
     pub unfit: Wait,
-    /// Nobody says whether it does.
+    /// No server says whether the table accepts them.
     pub unknown: Wait,
-    /// Only another version of this program sends them.
+    /// Only another version of this program can send them.
     pub foreign: Wait,
 }
 
@@ -34,12 +34,12 @@ pub struct Waits {
 pub struct Wait {
     /// How many.
     pub blocks: i64,
-    /// That of the first one, in words.
+    /// The reason of the first one, in words.
     reason: Option<String>,
 }
 
 impl Waits {
-    /// One more waits.
+    /// Counts one more block.
     pub fn add(&mut self, why: &Unsendable) {
         let wait = match why {
             Unsendable::Unfit(_) => &mut self.unfit,
@@ -55,48 +55,48 @@ impl Waits {
 #[derive(Default)]
 pub struct Unsent {
     blocks: Vec<OnlyCopyBlock>,
-    /// When the table is looked at again.
+    /// When the table is checked again.
     again: Option<Instant>,
-    /// Not before this: something was refused just now.
+    /// The table is not checked before this, because it has just refused a block.
     not_before: Option<Instant>,
-    /// How many the table does not take, as they are counted.
+    /// Number of blocks that the table does not accept, as the metric has it.
     unfit: i64,
     said_unfit: Said,
     said_unknown: Said,
     said_foreign: Said,
 }
 
-/// What was said last, and when.
+/// The last logged reason, and when it was logged.
 #[derive(Default)]
 struct Said(Option<(String, Instant)>);
 
 impl Unsent {
-    /// Whether the table is to be looked at again.
+    /// Whether the table is to be checked again.
     pub fn is_due(&self, now: Instant) -> bool {
         self.again.is_some_and(|again| now >= again)
     }
 
-    /// One more, of which nobody has looked yet whether it can be sent.
+    /// Adds a block that was not checked yet.
     pub fn add(&mut self, block: OnlyCopyBlock, now: Instant) {
         let soonest = self.not_before.map_or(now, |not_before| not_before.max(now));
         self.again = Some(self.again.map_or(soonest, |again| again.min(soonest)));
         self.blocks.push(block);
     }
 
-    /// The table has refused one as it is now, and will refuse it again for a while.
+    /// Delays the next check: the table has just refused a block and will refuse it again for a while.
     pub fn postpone(&mut self, now: Instant) {
         self.not_before = Some(now + UNSENT_WAIT);
     }
 
-    /// Gives all of them, to see whether they can be sent now.
+    /// Takes out all blocks, to check them again.
     pub fn take_all(&mut self) -> Vec<OnlyCopyBlock> {
         self.again = None;
         std::mem::take(&mut self.blocks)
     }
 
-    /// These cannot: takes down how many there are, and says what is to be done about them.
+    /// Puts back blocks that cannot be sent, updates the metric, and logs what must be done.
     pub fn put(&mut self, (blocks, waits): (Vec<OnlyCopyBlock>, &Waits), metrics: &Metrics, now: Instant) {
-        // Sooner where others have come meanwhile.
+        // Earlier if other blocks were added meanwhile.
         self.again = self.again.or_else(|| (!blocks.is_empty()).then(|| now + UNSENT_WAIT));
         self.blocks.extend(blocks);
         let Waits { unfit, unknown, foreign } = waits;
@@ -107,7 +107,7 @@ impl Unsent {
         {
             say_unfit(unfit, reason);
         }
-        // Whatever the reason: servers that are away say another one at each look.
+        // Not by reason, because servers that are away give another one each time.
         if let Some(reason) = &unknown.reason
             && self.said_unknown.is_due("", now)
         {
@@ -127,7 +127,8 @@ fn say_unfit(wait: &Wait, reason: &str) {
         actor = Actor::Table.label(),
         reason,
         advice = GIVE_COLUMNS,
-        "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
+        "blocks on the queue volume are the only copy of their rows, and the table does not accept them; they stay there and are tried \
+         again"
     );
 }
 
@@ -135,8 +136,9 @@ fn say_unknown(wait: &Wait, reason: &str) {
     tracing::warn!(
         blocks = wait.blocks,
         reason,
-        advice = "look whether the servers answer, and whether the gateway's user may describe the table",
-        "blocks on the queue volume are the only copy of their rows, and nobody says whether the table takes them; they stay there, and the table is looked at again by itself"
+        advice = "check that the servers answer and that the gateway's user may describe the table",
+        "blocks on the queue volume are the only copy of their rows, and no server says whether the table accepts them; they stay there \
+         and are tried again"
     );
 }
 
@@ -144,13 +146,14 @@ fn say_foreign(wait: &Wait, reason: &str) {
     tracing::error!(
         blocks = wait.blocks,
         reason,
-        advice = "this version never sends them: let the one that wrote them go on with the volume, as the gateway or as `sluice-gateway drain`",
-        "blocks on the queue volume are the only copy of their rows, under tokens that this version does not know; they stay there"
+        advice = "this version cannot send them: run the version that wrote them with this volume, as the gateway or as `sluice-gateway \
+                  drain`",
+        "blocks on the queue volume are the only copy of their rows and have tokens of another version; they stay there"
     );
 }
 
 impl Said {
-    /// Whether this is to be said now; then it counts as said.
+    /// Whether this is to be logged now; if so, records it as logged.
     fn is_due(&mut self, reason: &str, now: Instant) -> bool {
         let is_said =
             |(said, at): &(String, Instant)| said == reason && now.duration_since(*at) < SAY_INTERVAL;
@@ -171,7 +174,7 @@ mod tests {
         volume::block_frames::tests::{Volume, left_behind},
     };
 
-    /// All of these wait for the same.
+    /// All of these wait for the same reason.
     fn waits(blocks: &[OnlyCopyBlock], why: &Unsendable) -> Waits {
         let mut waits = Waits::default();
         for _ in blocks {
@@ -196,13 +199,13 @@ mod tests {
             assert!(!unsent.is_due(start + UNSENT_WAIT), "they are being looked at");
         }
         assert!(unsent.said_unfit.0.is_some() && unsent.said_unknown.0.is_none());
-        // Nobody says whether the one fits, and the other does.
+        // For one block no server answers; the other fits.
         blocks.truncate(1);
         let unknown = waits(&blocks, &Unsendable::Unknown("no server answers".to_owned()));
         unsent.put((blocks, &unknown), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
         blocks = unsent.take_all();
-        // Only another version sends it.
+        // Only another version can send it.
         let foreign = waits(&blocks, &Unsendable::Foreign);
         unsent.put((blocks, &foreign), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));

@@ -1,4 +1,4 @@
-//! A shipment of which nobody knows whether it is in: what became of it is asked, and what may be doubled is counted.
+//! Blocks in doubt: asks whether they are stored, and counts possible duplicates.
 //!
 //! Owner: the shipment's task.
 
@@ -7,7 +7,7 @@ use crate::delivery::tries::Next;
 use sluice_clickhouse::{fate::Lost, outcome::Class};
 
 impl Shipment {
-    /// Asks the servers of its shard what became of it.
+    /// Asks the servers of its shard whether it is stored.
     pub(super) async fn ask_fate(&mut self) -> Next {
         self.permit = None;
         let query_id_start = self.shard.query_ids.start(&self.sending.token);
@@ -23,29 +23,29 @@ impl Shipment {
             self.count_unanswered();
             return self.sending.tries.untold(&at);
         };
-        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
+        tracing::info!(partition = %self.block.id, ?fate, "the outcome of a block in doubt was looked up");
         self.sending.tries.told(fate, &at)
     }
 
-    /// Counts a try that came to nothing before it was sent: it is in doubt, and no server says what that depends on. Once a sink is away,
-    /// all blocks that may still be sent come to be such, and nothing else would tell that none of them gets in.
+    /// Counts a try that ended before it was sent: the block is in doubt, and no server answers the question that the next send depends
+    /// on. If ClickHouse is away, this becomes true of all blocks that may be sent, and no other metric would show that none is stored.
     pub(super) fn count_unanswered(&self) {
         self.shard.delivery.metrics.insert_failures.with_label_values(&[Class::InDoubt.label()]).inc();
     }
 
-    /// Counts what is sent again although it may be in.
+    /// Counts rows that are sent again although they may be stored.
     pub(super) fn count_double(&self, may_double: bool) {
         if may_double {
             self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
             tracing::warn!(
                 partition = %self.block.id,
                 rows = self.sending.rows,
-                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
+                "rows are sent again after the server may have stored them and forgotten their token: they may be duplicated"
             );
         }
     }
 
-    /// Has it known that it is in doubt, since when, or not any more.
+    /// Reports since when it is in doubt, or that it no longer is.
     pub(super) fn tell_doubt(&mut self) {
         match (self.sending.tries.doubt_since(), self.doubt) {
             (Some(since), None) => {
@@ -56,7 +56,7 @@ impl Shipment {
         }
     }
 
-    /// It is not in doubt any more, or nobody's here.
+    /// Reports that it is no longer in doubt, or no longer this process's block.
     pub(super) fn leave_doubt(&mut self) {
         if let Some(number) = self.doubt.take() {
             self.shard.delivery.standing.leave_doubt(number);

@@ -1,6 +1,6 @@
-//! How a block ends that is not left to another owner: it is in, or its record on the queue volume cannot be read.
+//! How a block ends that is not left to another owner: it is stored, or its record on the queue volume cannot be read.
 //!
-//! Owner: the shipment's task. Each end is counted once, and told to the volume, the account of rows and the poll thread.
+//! Owner: the shipment's task. Each end is counted once and reported to the volume, the account of rows and the poll thread.
 
 use super::Shipment;
 use crate::{blocks::block::Block, volume::spool::Ended};
@@ -11,17 +11,17 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// How a shipment has ended.
+/// The end of a shipment.
 #[derive(Debug)]
 pub struct End {
     /// The partition of its block.
     pub id: PartitionId,
-    /// Whether the block is not in, and its record stays on the volume if it has one.
+    /// Whether the block is not stored, and its record, if any, stays on the volume.
     pub is_given_up: bool,
 }
 
 impl Shipment {
-    /// It is in, but for so many rows that are dead letters.
+    /// Settles a stored block; `dead_lettered` of its rows are dead letters.
     pub(super) async fn settle(self, dead_lettered: u64) {
         self.frames.end(self.shard.spool(), Ended::Settled);
         let is_only_copy = self.frames.is_only_copy();
@@ -44,20 +44,20 @@ impl Shipment {
         }
         block.account.settled_but(dead_lettered);
         if is_only_copy {
-            // No range of its partition is in flight for it.
+            // For an only copy no range of its partition is in flight.
             if let Some(spool) = shard.spool() {
-                // Also of one that was sent whole: what was damaged said of it goes with it.
+                // Also for a block that was sent whole: its note may be damaged.
                 spool.unnote(block.token);
             }
             return;
         }
         let Block { id, generation, range, .. } = block;
         if shard.delivery.reports.send(Report::Settled { id, generation, range }).await.is_err() {
-            // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
+            // The poll thread has ended and commits nothing any more. The block is read again, and the server drops it by its token.
         }
     }
 
-    /// Its record on the queue volume is damaged: its partition begins anew where it is committed.
+    /// Its record on the queue volume is damaged: its partition restarts at its committed offset.
     pub(super) async fn read_again(self) {
         tracing::error!(
             partition = %self.block.id,
@@ -70,11 +70,11 @@ impl Shipment {
         self.block.account.abandon();
         let Block { id, generation, .. } = self.block;
         if self.shard.delivery.reports.send(Report::ReadAgain { id, generation }).await.is_err() {
-            // The poll thread has ended; whoever has the partition next begins where it is committed.
+            // The poll thread has ended; the partition's next owner starts at its committed offset.
         }
     }
 
-    /// Its record on the queue volume is damaged, and nobody reads its messages again.
+    /// Its record on the queue volume is damaged, and no process reads its messages again.
     pub(super) fn lose(self) {
         let rows = self.block.rows;
         tracing::error!(
@@ -83,7 +83,7 @@ impl Shipment {
             next = self.block.range.next,
             rows,
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
-            "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
+            "a block on the queue volume cannot be read and was the only copy of its rows: they are lost; its file is kept"
         );
         self.shard.delivery.metrics.blocks_in_flight.dec();
         self.shard.delivery.metrics.spool.rows_lost.inc_by(rows);

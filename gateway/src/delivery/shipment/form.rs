@@ -1,7 +1,7 @@
-//! As what a block is sent: as rows or turned into columns, and for which columns of the table.
+//! How a block is sent: as rows or transposed into columns, and for which columns of the table.
 //!
-//! Owner: the shipment's task. What an earlier run has left on the queue volume may have been encoded for other columns than rows are now:
-//! it is sent under the names and types that those have in the table ([`sluice_clickhouse::table::check_encoded`]), and waits where the
+//! Owner: the shipment's task. A block that an earlier run has left on the queue volume may have been encoded for other columns than new
+//! rows. It is sent with the current names and types of its columns ([`sluice_clickhouse::table::check_encoded`]), and waits while the
 //! table lacks them.
 
 use super::Shipment;
@@ -18,7 +18,7 @@ use sluice_clickhouse::{
 };
 use std::sync::Arc;
 
-/// Columns that a block was encoded for and that are not those of rows now.
+/// The columns that a block was encoded for, if they are not those of new rows.
 pub(super) struct Encoded {
     columns: Arc<TableColumns>,
     targets: Targets,
@@ -26,13 +26,13 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// For these, as the table calls their types.
+    /// For these columns, with the table's names of their types.
     pub fn new(sink: &Sink, columns: Arc<TableColumns>) -> Self {
         let targets = targets(sink, &columns);
         Self { targets, shape: Arc::new(RowShape::of(&columns)), columns }
     }
 
-    /// Looks whether the table has them still, and what it calls their types by now.
+    /// Checks whether the table still has them, and the current names of their types.
     async fn look(&mut self, sink: &Sink) -> Described {
         match sink.check_encoded(&self.columns).await {
             Ok(columns) => {
@@ -40,7 +40,7 @@ impl Encoded {
                 Described::Unchanged
             }
             Err(error) if error.is_about_the_table() => {
-                tracing::debug!(%error, "a block of other columns does not fit");
+                tracing::debug!(%error, "a block with other columns does not fit the table");
                 Described::Unfit
             }
             Err(error) => {
@@ -56,17 +56,17 @@ fn targets(sink: &Sink, columns: &TableColumns) -> Targets {
 }
 
 impl Shipment {
-    /// Where it is sent.
+    /// The statements and servers for its INSERTs.
     pub(super) fn targets(&self) -> &Targets {
         self.encoded.as_ref().map_or(&self.shard.delivery.targets, |encoded| &encoded.targets)
     }
 
-    /// How its rows are told from each other.
+    /// How to find the rows in its body.
     pub(super) fn shape(&self) -> Arc<RowShape> {
         self.encoded.as_ref().map_or(&self.shard.delivery.shape, |encoded| &encoded.shape).clone()
     }
 
-    /// Looks at the table after a refusal that its columns may be the cause of.
+    /// Checks the table after a refusal that its columns may have caused.
     pub(super) async fn look_at_table(&mut self) -> Described {
         let Self { encoded, shard, refused, .. } = self;
         match encoded {
@@ -75,8 +75,8 @@ impl Shipment {
         }
     }
 
-    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit; and when its generation
-    /// ends meanwhile.
+    /// The body of this try as columns. `None` if it is sent as rows: parts, and blocks that were found not to fit columns. Also `None`
+    /// if its generation ends meanwhile.
     pub(super) async fn native(&mut self, rows: &InsertBody) -> Option<InsertBody> {
         if self.is_in_parts || self.goes_as_rows {
             return None;
@@ -90,8 +90,8 @@ impl Shipment {
         body
     }
 
-    /// What the server has against columns says nothing of the rows that they were made of: these are sent next, whole and under the same
-    /// token, and what is said of them counts.
+    /// Handles a refusal of the block as columns, which says nothing about its rows. The rows are sent next, whole and under the same
+    /// token, and that answer counts.
     pub(super) fn refused_as_columns(&mut self, error: &mut InsertError) {
         if !outcome::is_servers(error.code) || error.class == Class::BackPressure {
             return;

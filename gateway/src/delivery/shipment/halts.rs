@@ -1,8 +1,7 @@
-//! Who must act on blocks that ClickHouse refuses until someone does, in the log and in the metrics.
+//! Log lines and metrics about blocks that wait until someone acts.
 //!
-//! Owner: [`Halts`] is shared by the shipments to a shard; it is asked once a failed try of a block that waits, some seconds apart.
-//! Limits: [`CAUSES_MAX`] causes are told apart; each is logged once in [`SAY_INTERVAL`], whatever succeeds between: a block may wait alone
-//! among others that go in.
+//! Owner: [`Halts`] is shared by the shipments to a shard. It is used once per failed try of a waiting block, some seconds apart. Limits:
+//! [`CAUSES_MAX`] causes are distinguished; each is logged once in [`SAY_INTERVAL`], even if other blocks succeed in between.
 
 use super::Shipment;
 use crate::delivery::tries::Replica;
@@ -12,30 +11,30 @@ use std::{
     time::Duration,
 };
 
-/// How often the same cause is logged. Chosen: often enough to be found in what a log keeps, and a few lines an hour.
+/// How often the same cause is logged. Chosen: often enough to be found in the part of a log that is kept, and only a few lines an hour.
 const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Causes of a shard that are logged. Chosen: more than a server has at a time; a bound on lines whatever it answers.
+/// Logged causes of a shard. Chosen: more than a server has at a time; it limits the lines whatever the server answers.
 const CAUSES_MAX: usize = 16;
 
-/// Why a block waits for someone.
+/// Why a block waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cause {
     actor: Actor,
-    /// ClickHouse's exception code, if it was one.
+    /// ClickHouse's exception code, if there was one.
     code: Option<u32>,
 }
 
-/// What was logged of late, and when.
+/// The recently logged causes, and when each was logged.
 #[derive(Debug, Default)]
 struct Said(Vec<(Cause, Duration)>);
 
-/// The causes that blocks of a shard wait for.
+/// The causes for which blocks of a shard wait.
 #[derive(Debug, Default)]
 pub struct Halts(Mutex<Said>);
 
 impl Said {
-    /// Whether a cause is to be logged now; then it counts as logged.
+    /// Whether a cause is to be logged now; if so, records it as logged.
     fn is_due(&mut self, cause: Cause, now: Duration) -> bool {
         self.0.retain(|(_, at)| now.saturating_sub(*at) < SAY_INTERVAL);
         let is_due = self.0.len() < CAUSES_MAX && self.0.iter().all(|(said, _)| *said != cause);
@@ -48,13 +47,13 @@ impl Said {
 
 impl Halts {
     fn said(&self) -> MutexGuard<'_, Said> {
-        // A list of plain values, whole whatever the task that held it died of.
+        // Poisoning is harmless: the list holds plain values.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shipment {
-    /// Says who must act and what to do, unless that was said of late.
+    /// Logs who must act and what to do, unless that was logged recently.
     pub(super) fn say_actor(&self, actor: Actor) {
         let (code, reason) = self.refusal.as_ref().map_or((None, ""), |(code, text)| (*code, text.as_str()));
         let now = self.shard.clock.now();
@@ -66,13 +65,13 @@ impl Shipment {
                 code,
                 advice,
                 reason,
-                "a block waits for someone to act, and others may; it is tried again by itself"
+                "a block cannot be inserted until the cause is fixed (see advice), and others may wait too; it is tried again automatically"
             );
         }
     }
 
-    /// Waits for someone to act, and counts as a block that does. Another server, if there is one, is asked then: it may have what this one
-    /// lacks.
+    /// Waits for someone to act, and counts as waiting meanwhile. The next try goes to another server if there is one, which may not have
+    /// the same fault.
     pub(super) async fn wait_for_actor(&mut self, actor: Actor, wait: Duration) {
         let waiting = self.shard.delivery.metrics.refused.blocks_waiting_for(actor);
         waiting.inc();
@@ -102,7 +101,7 @@ mod tests {
             (5, table, false),
             (6, other, true),
             (7, access, true),
-            // Blocks that wait for different things take turns.
+            // Blocks with different causes alternate.
             (8, table, false),
             (9, other, false),
             (600, table, true),

@@ -1,16 +1,16 @@
-//! A block that the server does not take whole, on its way into the table in parts.
+//! Sends in parts a block that the server does not accept whole.
 //!
-//! Job: does what the block's [`Bisection`] says: has each level written into the partition's plan, sends its windows, each with tries of
-//! its own, and dead-letters the rows that remain. Place in the flow: a shipment calls it after a refusal, or at once where the plan says
-//! that an owner before was at it. Owner: the shipment's task; one per process has its turn ([`super::IN_PARTS_MAX`]), which it gives back
-//! whenever it waits: for a plan, which may wait for other blocks, for memory, for someone to act, or for its servers, which may be away.
+//! Job: follows the block's [`Bisection`]: writes each level into the partition's plan, sends its windows, each with its own tries, and
+//! dead-letters the remaining rows. Place in the flow: a shipment calls it after a refusal, or at once if the plan says that an earlier
+//! owner has started. Owner: the shipment's task. One block per process has the turn ([`super::IN_PARTS_MAX`]). It returns the turn
+//! whenever it waits: for a plan, for memory, for someone to act, or for its servers.
 //!
-//! Memory: [`PARTS_BYTES`](sluice_gateway_config::budget::PARTS_BYTES) of the budget are for whoever has the turn. The frames themselves are
-//! in chunks of the pool; those of a block on the queue volume are read back for each window, into the room of chunks that the pool
-//! lends. Blocks in memory need none of that, so that they pass a block that waits for it, and leave their chunks behind.
+//! Memory: [`PARTS_BYTES`](sluice_gateway_config::budget::PARTS_BYTES) of the budget belong to the block that has the turn. The frames
+//! are in chunks of the pool. Those of a block on the queue volume are read back for each window, into chunks that the pool lends. Blocks
+//! in memory need no loan, so they overtake a block that waits for one, and free their chunks.
 //!
-//! Nothing is sent before the poll thread has said that the plan is stored: until then another owner would send the block whole. How far a
-//! block is that is the [only copy](crate::volume::only_copy) of its rows is written to the queue volume instead.
+//! Nothing is sent before the poll thread has reported that the plan is stored: until then another owner would send the block whole. The
+//! progress of a block that is the [only copy](crate::volume::only_copy) of its rows is written to the queue volume instead.
 
 use super::{Sending, Sent, Shipment};
 use crate::{
@@ -29,38 +29,38 @@ use sluice_ranges::RefusedParts;
 use std::{sync::PoisonError, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// How often it is looked whether the pool has room for a block of the queue volume. Chosen: inserts take about as long.
+/// How often the pool is checked for room for a block of the queue volume. Chosen: inserts take about as long.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// How far it is beside what the bisection knows.
+/// The progress of the block, beside the bisection's state.
 #[derive(Default)]
 pub(super) struct PartsProgress {
     turn: Option<OwnedSemaphorePermit>,
-    /// The room of frames that were read back from the queue volume; they go first.
+    /// The room of frames that were read back from the queue volume. The frames are dropped before it.
     loan: Option<Loan>,
-    /// When an owner before may have sent windows of this level for the first time.
+    /// When an earlier owner may have sent windows of this level for the first time.
     first_sent: Option<Duration>,
-    /// Waits for someone to act, one after another.
+    /// Number of halts in a row.
     halts: u32,
 }
 
 impl Shipment {
-    /// What an owner before has begun to send in parts.
+    /// The state of a block that an earlier owner has started to send in parts.
     pub(super) fn gone_on_with(&self) -> Option<Bisection> {
         let parts = self.release.parts.as_ref()?;
         let found = Bisection::resume(self.block.token, self.block.rows, parts);
         if found.is_none() {
             tracing::warn!(
                 partition = %self.block.id,
-                "a block that was sent in parts has other messages now: those that were there before may be doubled"
+                "a block that was sent in parts has other messages now: rows of the earlier ones may be duplicated"
             );
             self.count_double(true);
         }
         found
     }
 
-    /// Sends the block in parts until all of it is in but the rows that are refused, and those are dead-lettered: gives their number.
-    /// `None` when its generation is over. `first_sent` says when an owner before may have begun with it.
+    /// Sends the block in parts until all rows are stored except the refused ones, and these are dead-lettered. Returns their number;
+    /// `None` when its generation is over. `first_sent` says when an earlier owner may have started.
     pub(super) async fn send_in_parts(
         &mut self,
         mut bisection: Bisection,
@@ -97,7 +97,7 @@ impl Shipment {
         }
     }
 
-    /// Waits for the turn, unless this block has it. `None` when its generation is over.
+    /// Waits for the turn, unless this block has the turn. `None` when its generation is over.
     pub(super) async fn have_turn(&self, course: &mut PartsProgress) -> Option<()> {
         if self.is_over() {
             return None;
@@ -112,25 +112,25 @@ impl Shipment {
         Some(())
     }
 
-    /// Others may have the memory.
+    /// Returns the turn: others may use the memory.
     pub(super) fn give_turn_back(&mut self, course: &mut PartsProgress) {
         self.drop_frames(course);
         self.permit = None;
         course.turn = None;
     }
 
-    /// Lets the frames go that are in memory for the last window.
+    /// Drops the frames of the last window.
     fn drop_frames(&mut self, course: &mut PartsProgress) {
         self.sending.body = InsertBody::new(Vec::new());
         course.loan = None;
     }
 
-    /// Has a level written into the plan. `None` when the generation is over before it is.
+    /// Writes a level into the plan. `None` when the generation is over before it is stored.
     async fn note(&self, parts: RefusedParts) -> Option<()> {
         let noted = PlanStored::default();
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
         if let Some(spool) = self.shard.spool().filter(|_| self.frames.is_only_copy()) {
-            // Its range is in no plan: whoever has the volume goes on with it.
+            // Its range is in no plan: the next process with this volume reads the note.
             spool.note(Note { token: self.block.token, range, parts }).await;
             return Some(());
         }
@@ -143,7 +143,7 @@ impl Shipment {
         }
     }
 
-    /// Sends a window until something has become of it. `None` when the generation is over.
+    /// Sends a window until there is an outcome. `None` when the generation is over.
     async fn send_window(&mut self, window: &Window, course: &mut PartsProgress) -> Option<Outcome> {
         let tries = match course.first_sent {
             Some(first_sent) => self.sending.tries.of_inherited_part(first_sent),
@@ -167,7 +167,7 @@ impl Shipment {
                 }
                 Sent::Refused(refusal) => return Some(Outcome::Refused(refusal)),
                 Sent::Over => return None,
-                // Its servers may be away for hours, and those of other shards are not.
+                // Its servers may be away for hours, while those of other shards are not.
                 Sent::Again(after, replica) => {
                     self.give_turn_back(course);
                     self.pause(after, replica).await;
@@ -177,7 +177,7 @@ impl Shipment {
                 Sent::Halted(actor, after) => {
                     self.give_turn_back(course);
                     if self.sending.rows == 1 {
-                        // It is about this row, and the partition stands because of it.
+                        // The cause is this row, and the partition waits for it.
                         self.say_halted().await;
                         self.counts_as_halted();
                     }
@@ -189,8 +189,8 @@ impl Shipment {
         }
     }
 
-    /// The rows of a window; `None` when the block cannot be read, or its generation is over. Finding them takes tens of milliseconds,
-    /// which the I/O thread has not.
+    /// The rows of a window. `None` if the block cannot be read, or its generation is over. Finding them takes tens of milliseconds, so
+    /// it runs on a blocking thread, not on the I/O thread.
     async fn body(&mut self, window: &Window, course: &mut PartsProgress) -> Option<InsertBody> {
         let frames = self.frames(course).await?;
         let shape = self.shape();
@@ -225,18 +225,18 @@ impl Shipment {
     }
 
     fn admits(&self, rows: usize) -> bool {
-        // Two numbers, whole whatever the task that held them died of.
+        // Poisoning is harmless: the value is two numbers.
         let mut quota = self.shard.quota.lock().unwrap_or_else(PoisonError::into_inner);
         quota.admits(self.shard.clock.now(), rows)
     }
 
-    /// Has the poll thread know why the partition stands. One that has the only copy of its rows holds up none.
+    /// Reports to the poll thread why the partition stands still. An only copy delays no partition, so nothing is reported for it.
     pub(super) async fn say_halted(&self) {
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
         if !self.frames.is_only_copy()
             && self.shard.delivery.reports.send(Report::Halted { id, generation, range }).await.is_err()
         {
-            // The poll thread has ended, and nobody asks it why partitions stand.
+            // The poll thread has ended and does not need the report.
         }
     }
 
@@ -252,7 +252,13 @@ impl Shipment {
             self.say_halted().await;
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             let advice = Actor::Table.advice();
-            tracing::error!(%partition, actor, advice, %excess, "a block waits for someone to act; it is tried again by itself");
+            tracing::error!(
+                %partition,
+                actor,
+                advice,
+                %excess,
+                "a block cannot be inserted until the cause is fixed (see advice); it is tried again automatically"
+            );
         }
         let wait = retry::wait(Pace::Slow, course.halts, self.random());
         self.wait_for_actor(Actor::Table, wait).await;

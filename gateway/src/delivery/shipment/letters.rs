@@ -1,11 +1,11 @@
-//! The rows of a block that the server refuses, as dead letters.
+//! Sends the refused rows of a block to the dead-letter topic.
 //!
-//! Job: reads the message of each row again from Kafka, takes the row's span out of it, and sends both coordinates and span to the
-//! dead-letter topic; ends when every letter is acknowledged. Where the topic takes none, `delivery.deadLetter.onMissing` decides: `Stop`
-//! waits, says so, and goes on by itself once it takes them; `Skip` counts the row and goes on.
+//! Job: reads the message of each row again from Kafka, extracts the row's span, and sends span and coordinates to the dead-letter topic.
+//! It ends when every letter is acknowledged. If Kafka refuses letters, `delivery.deadLetter.onMissing` decides. `Stop` waits, logs it,
+//! and continues once the topic accepts them; `Skip` counts the row and continues.
 //!
-//! Owner: the shipment's task; messages are read by [`crate::delivery::originals`]. Limits: one letter is under way, and one message is held, by whom
-//! has the [turn](super::IN_PARTS_MAX): it is given back, and the message with it, before anything is waited for that may take long.
+//! Owner: the shipment's task; [`crate::delivery::originals`] reads the messages. Limits: one letter is under way and one message is held,
+//! by the block with the [turn](super::IN_PARTS_MAX). Before any wait that may be long, it returns the turn and drops the message.
 
 use super::{Shipment, in_parts::PartsProgress};
 use crate::{
@@ -24,46 +24,46 @@ use sluice_kafka::{
 };
 use std::{pin::pin, time::Duration};
 
-/// How long a letter waits that finds the queue full. Chosen: a few letters' time.
+/// How long a letter waits if the queue is full. Chosen: the time of a few letters.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(100);
 
-/// How often it does before the turn is given back: for a second.
+/// How often it waits before the block returns its turn: for a second in total.
 const QUEUE_FULL_TRIES: u32 = 10;
 
-/// How long an answer is waited for with the message at hand, which rows of the same message need again. Chosen: letters take milliseconds,
-/// and reading a message again takes tens of them.
+/// How long the shipment keeps the message while it waits for an answer; other rows of the same message need it. Chosen: letters take
+/// milliseconds, and reading a message again takes tens of them.
 const ANSWER_HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Tries to read a message again before the partition counts as one that stands. Chosen: with their waits some 10 s.
+/// Tries to read a message again before the partition counts as standing still. Chosen: with their waits about 10 s.
 const FETCH_TRIES_QUIET: u32 = 3;
 
-/// Where a row comes from.
+/// The message and place of a row.
 struct Origin {
     place: Place,
-    /// The message; none when Kafka no longer has it.
+    /// The message; `None` if Kafka no longer has the message.
     message: Option<OwnedMessage>,
 }
 
-/// Which row of its partition it is.
+/// The coordinates of a row in its partition.
 #[derive(Clone, Copy)]
 struct Place {
     offset: i64,
-    /// Which span of the message.
+    /// The span's number in the message.
     span: u64,
 }
 
-/// What has become of a letter.
+/// The outcome of a letter.
 enum Lettered {
-    /// It is there, or skipped; with the message, if that is still at hand.
+    /// It is acknowledged, or skipped; with the message, if that is still in memory.
     Over(Option<Origin>),
-    /// The topic does not take it.
+    /// Kafka refuses it.
     Refused(Place, Refused),
     /// There is no room for it.
     Crowded,
 }
 
 impl Shipment {
-    /// Dead-letters rows; gives their number once each letter is acknowledged, or skipped. `None` when the generation is over.
+    /// Dead-letters rows. Returns their number once each letter is acknowledged or skipped; `None` when the generation is over.
     pub(super) async fn dead_letter(
         &mut self,
         rows: Vec<RefusedRow>,
@@ -100,7 +100,7 @@ impl Shipment {
         Some(count)
     }
 
-    /// Where a row comes from. Neighbours are of the same message.
+    /// The message and place of a row. Neighbouring rows come from the same message.
     async fn origin(&mut self, row: u64, last: Option<Origin>, course: &mut PartsProgress) -> Option<Origin> {
         let (offset, span) = self.block.messages.locate(row).expect("a block knows the messages of its rows");
         let message = match last.filter(|last| last.place.offset == offset) {
@@ -110,7 +110,7 @@ impl Shipment {
         Some(Origin { place: Place { offset, span }, message })
     }
 
-    /// Reads a message again, however long Kafka is away.
+    /// Reads a message again; retries as long as Kafka is away.
     async fn fetch(&mut self, offset: i64, course: &mut PartsProgress) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
             match self.shard.delivery.originals.fetch(self.block.id.clone(), offset).await {
@@ -120,7 +120,7 @@ impl Shipment {
                         partition = %self.block.id,
                         offset,
                         %error,
-                        "the message of a refused row is not read again yet; its dead letter waits"
+                        "the message of a refused row could not be read again from Kafka; its dead letter waits"
                     );
                     if tries == FETCH_TRIES_QUIET {
                         self.say_halted().await;
@@ -135,7 +135,7 @@ impl Shipment {
         None
     }
 
-    /// Sends the letter of a row until it is acknowledged, or skipped, or refused. `None` when the generation is over.
+    /// Sends the letter of a row until it is acknowledged, skipped or refused. `None` when the generation is over.
     async fn send_letter(
         &mut self,
         refused: &RefusedRow,
@@ -178,7 +178,7 @@ impl Shipment {
         })
     }
 
-    /// Gives a letter to the queue; without a receipt when that stays full. `None` when the generation is over.
+    /// Puts a letter into the queue; without a receipt if the queue stays full. `None` when the generation is over.
     async fn post_soon(&self, origin: &Origin, refused: &RefusedRow) -> Option<Option<Receipt>> {
         let span = origin.message.as_ref().and_then(|message| self.span_of(message, origin.place.span));
         for _ in 0..QUEUE_FULL_TRIES {
@@ -194,13 +194,13 @@ impl Shipment {
         Some(None)
     }
 
-    /// Waits until there may be room for a letter among those that are under way.
+    /// Waits until there may be room for a letter.
     async fn wait_for_room(&mut self, course: &mut PartsProgress, tries: u32) {
         self.give_turn_back(course);
         self.pause(retry::wait(Pace::Quick, tries, self.random()), Replica::Same).await;
     }
 
-    /// Waits until the topic may take a letter.
+    /// Waits until the topic may accept a letter.
     async fn wait_for_topic(&mut self, course: &mut PartsProgress, tries: u32) {
         self.give_turn_back(course);
         let shard = self.shard.clone();
@@ -211,7 +211,7 @@ impl Shipment {
         shard.delivery.metrics.refused.blocks_halted.dec();
     }
 
-    /// Gives a letter to the queue; `None` when that is full.
+    /// Puts a letter into the queue; `None` if that is full.
     fn post(&self, origin: &Origin, span: Option<&[u8]>, refused: &RefusedRow) -> Option<Receipt> {
         let delivery = &self.shard.delivery;
         let (row, text) = (origin.place.span, refused.refusal.text.as_str());
@@ -220,7 +220,7 @@ impl Shipment {
                 let letter = Letter::of_message(message, delivery.kafka.format, ROW_REFUSED, text);
                 match span {
                     Some(span) => letter.with_span(row, span),
-                    // A message that was walked once is whole: another one has its offset now.
+                    // The first read of the message found this span. If it is missing now, another message has this offset.
                     None => Letter { row: Some(row), ..letter },
                 }
             }
@@ -241,7 +241,7 @@ impl Shipment {
         delivery.dead_letters.send(&letter.with_code(refused.refusal.code)).ok()
     }
 
-    /// One span of a message, as a message of its own; none when it has no such span.
+    /// One span of a message, as its own message; `None` if the message has no such span.
     fn span_of(&self, message: &OwnedMessage, span: u64) -> Option<Vec<u8>> {
         let kafka = &self.shard.delivery.kafka;
         let mut reader = Reader::new(kafka.format, kafka.record_batch_bytes_max);
@@ -252,7 +252,15 @@ impl Shipment {
     fn log_lettered(&self, place: Place, refused: &RefusedRow, dead_letter_topic: &str) {
         let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
-        tracing::debug!(%partition, offset, row, code, reason, dead_letter_topic, "a row is refused and is dead-lettered");
+        tracing::debug!(
+            %partition,
+            offset,
+            row,
+            code,
+            reason,
+            dead_letter_topic,
+            "ClickHouse refuses a row; it is in the dead-letter topic"
+        );
     }
 
     fn log_skipped(&self, place: Place, refused: &RefusedRow, why: &Refused) {
@@ -265,7 +273,7 @@ impl Shipment {
             code,
             reason,
             %why,
-            "a row is refused, so is its dead letter, and it is skipped (delivery.deadLetter.onMissing: Skip)"
+            "ClickHouse refuses a row and Kafka refuses its dead letter; the row is skipped (delivery.deadLetter.onMissing: Skip)"
         );
     }
 
@@ -279,12 +287,12 @@ impl Shipment {
             code,
             reason,
             %why,
-            "a row is refused, and so is its dead letter; its block waits until the topic takes it"
+            "ClickHouse refuses a row and Kafka refuses its dead letter; the block waits until the topic accepts the letter"
         );
     }
 }
 
-/// What is answered. What is held meanwhile is let go when it takes longer than that.
+/// Waits for an answer. If that takes longer than `held_max`, calls `let_go` and waits on.
 async fn held_for<T>(held_max: Duration, answer: impl Future<Output = T>, let_go: impl FnOnce()) -> T {
     let mut answer = pin!(answer);
     match tokio::time::timeout(held_max, &mut answer).await {
@@ -311,7 +319,7 @@ mod tests {
             let waits = held_for(held_max, answer, || turn = None);
             let other = async {
                 if is_late {
-                    // Has its turn before there is an answer.
+                    // Runs before there is an answer.
                     drop(turns.acquire().await.unwrap());
                 }
                 answers.send("it is there").unwrap();

@@ -1,6 +1,6 @@
-//! What all shipments to one shard share: its servers, the permits to send to them, and what is known of how they are.
+//! State that all shipments to one shard share: its servers, the permits to send to them, and their health.
 //!
-//! Owner: delivery makes one for each shard; every shipment has a reference. Limits: [`Delivery::concurrency`] permits, and
+//! Owner: delivery creates one for each shard; every shipment has a reference. Limits: [`Delivery::concurrency`] permits, and
 //! [`IN_PARTS_MAX`] blocks in parts for all shards of a process.
 
 use crate::{
@@ -30,39 +30,39 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Blocks of a process that are sent in parts at the same time. Chosen: each takes the memory that the budget has for parts.
 pub const IN_PARTS_MAX: usize = 1;
 
-/// One shard, as all shipments to it share it.
+/// One shard.
 pub struct Shard {
     pub(super) delivery: Delivery,
-    /// Its place in the config.
+    /// Its position in the config.
     pub(super) place: usize,
     pub(super) client: InsertClient,
-    /// Of its INSERTs.
+    /// The query ids of its INSERTs.
     pub(super) query_ids: QueryIds,
     permits: Arc<Semaphore>,
     endpoints: Mutex<Endpoints>,
-    /// Told when a pass comes back.
+    /// Notified when a pass is returned.
     returned: Notify,
-    /// Whether the last insert failed: one line when it begins, one when it ends.
+    /// Whether the last insert failed. The log has one line when this starts and one when it ends.
     pub(super) failing: AtomicBool,
-    /// Whether any block was ever refused for what is in it: one line when it begins.
+    /// Whether any block was refused because of its rows. The log has one line when this starts.
     pub(super) refusing: AtomicBool,
-    /// Who must act on blocks that wait for someone.
+    /// The causes for which blocks wait until someone acts.
     pub(super) halts: Halts,
-    /// Told when an insert succeeds after others failed.
+    /// Notified when an insert succeeds after others failed.
     pub(super) recovered: Notify,
-    /// One for each block of the process that may be in parts.
+    /// A permit for each block of the process that may be sent in parts.
     pub(super) in_parts: Arc<Semaphore>,
-    /// Where the frames of a block on the queue volume find room while it is in parts.
+    /// The pool that lends room for the frames of a block on the queue volume while it is sent in parts.
     pub(super) pool: Arc<Pool>,
-    /// Rows that may be dead-lettered.
+    /// Limits the rows that are dead-lettered.
     pub(super) quota: Mutex<Quota>,
     pub(super) jitter: RandomState,
     pub(super) clock: Clock,
 }
 
 impl Shard {
-    /// For these servers, of the shard with this place in the config; `in_parts` are the turns of blocks that go in parts,
-    /// [`IN_PARTS_MAX`] for all shards.
+    /// For these servers; `place` is the shard's position in the config, and `in_parts` has the [`IN_PARTS_MAX`] turns of all shards for
+    /// blocks in parts.
     pub fn new(
         (place, delivery): (usize, Delivery),
         endpoints: Endpoints,
@@ -89,16 +89,16 @@ impl Shard {
         }
     }
 
-    /// Takes down that blocks are given up: another owner reads their messages.
+    /// Counts blocks that are dropped because another owner reads their messages.
     pub fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
         for sealed in blocks {
-            tracing::debug!(partition = %sealed.block.id, "a block is given up: the partition has another owner");
+            tracing::debug!(partition = %sealed.block.id, "a block is dropped: its partition has another owner");
             self.delivery.metrics.blocks_in_flight.dec();
             sealed.abandon(self.spool(), is_leaving);
         }
     }
 
-    /// A block has come that no worker has sealed.
+    /// Counts a block that no worker of this process has sealed.
     pub fn count_in(&self) {
         self.delivery.metrics.blocks_in_flight.inc();
     }
@@ -108,17 +108,17 @@ impl Shard {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// Whether its table was seen not to fit the rows that are encoded now.
+    /// Whether its table was seen not to fit new rows.
     pub fn is_unfit(&self) -> bool {
         self.delivery.watch.is_unfit()
     }
 
-    /// Its place in the config.
+    /// Its position in the config.
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// Where its table is looked at.
+    /// The sink that describes its table.
     pub fn sink(&self) -> &Sink {
         &self.delivery.sink
     }
@@ -136,23 +136,23 @@ impl Shard {
         self.returned.notify_waiters();
     }
 
-    /// Takes down that a block comes here which an owner before may have sent to a shard that is no more.
+    /// Counts a block that an earlier owner may have sent to a shard that was removed.
     pub fn count_moved(&self, block: &Block, shards: usize) {
         self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
         tracing::warn!(
             partition = %block.id,
             rows = block.rows,
             shards,
-            "a block may be on a shard that was removed, and is sent to another: its rows may be doubled"
+            "a block may be on a shard that was removed and is sent to another shard: its rows may be duplicated"
         );
     }
 
     fn endpoints(&self) -> MutexGuard<'_, Endpoints> {
-        // Numbers, whole whatever the task that held them died of.
+        // Poisoning is harmless: the breakers are plain numbers.
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server, and the right to send to it. Who has a permit already does not wait behind others for one.
+    /// A server, and the right to send to it. A shipment that already has a permit does not wait for another.
     pub(super) async fn pass(
         &self,
         last: Option<(usize, Replica)>,
@@ -163,7 +163,7 @@ impl Shard {
                 Some(permit) => permit,
                 None => self.permits.clone().acquire_owned().await.expect("the semaphore is never closed"),
             };
-            // Registered before it is asked for: a pass that comes back in between is not missed.
+            // Registered before asking, so that a pass returned in between is not missed.
             let returned = self.returned.notified();
             let chosen = self.endpoints().choose(last, self.clock.now());
             match chosen {

@@ -1,4 +1,4 @@
-//! Tables of failures and what follows from them.
+//! Tables of failures and the steps that follow.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ const REFUSED: Failure = Failure { class: Class::Retry, code: None };
 const LOST: Failure = Failure { class: Class::InDoubt, code: None };
 const DEFECT: Failure = Failure { class: Class::InDoubt, code: Some(49) };
 
-/// A name for what is next, without its waits.
+/// A name for the next step, without its waits.
 fn name(next: Next) -> &'static str {
     match next {
         Next::SendAgain { replica: Replica::Same, may_double: false, .. } => "again here",
@@ -42,7 +42,7 @@ fn name(next: Next) -> &'static str {
     }
 }
 
-/// What happens to a block, one after another.
+/// Events of a block, in order.
 #[derive(Debug, Clone, Copy)]
 enum Happens {
     Fails(Failure),
@@ -52,7 +52,7 @@ enum Happens {
 
 use Happens::{Fails, Is, Told};
 
-/// Plays it, a second apart; whatever is sent is sent at once.
+/// Applies them, one second apart; each send starts at once.
 fn play(mut tries: Tries, course: &[Happens]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (happens, seconds) in course.iter().zip(1..) {
@@ -162,7 +162,7 @@ fn what_does_not_pass_becomes_something_else() {
     }
 }
 
-/// Memory runs out for good, and then `fate` is said; what follows, and what follows the next failure.
+/// Memory stays short, and then `fate` is the answer; the next step, and the step after the next failure.
 fn after_memory(fate: Fate) -> Vec<&'static str> {
     let mut course = vec![Fails(MEMORY); 7];
     course.extend([Told(fate), Fails(MEMORY)]);
@@ -313,7 +313,7 @@ fn attempts_that_never_reached_a_server_are_not_looked_for() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against what is known without any state: when the first try began that nobody has answered for.
+    /// Compares with a stateless rule: when the first try started whose outcome is unknown.
     #[test]
     fn a_block_that_may_be_in_the_table_is_neither_cut_nor_sent_late_without_saying_so(
         views in any::<bool>(),
@@ -383,7 +383,7 @@ fn parts_of_a_block_do_not_look_at_the_table_each_for_itself() {
     whole.described(Described::Unchanged, &at(NOW));
     assert_eq!(play(whole.of_part(), &[Fails(PARSE)]), ["bisect"]);
     assert_eq!((whole.of_part().failures(), whole.of_part().begun()), (0, Some(0)));
-    // What a former owner may have stored is in doubt, whatever this one is told.
+    // What a former owner may have stored is in doubt, whatever the answers to this one.
     let inherited = whole.of_inherited_part(NOW.saturating_sub(MINUTE));
     assert_eq!(inherited.doubt_since(), Some(NOW.saturating_sub(MINUTE)));
     let course = [Fails(PARSE), Told(Fate::Unknown)];
@@ -410,7 +410,7 @@ fn a_block_in_doubt_is_not_sent_on_the_strength_of_what_was_known_before_a_cut()
     let again = Next::SendAgain { after: Duration::ZERO, replica: Replica::Another, may_double: false };
     assert_eq!(tries.looked(&known), again);
     assert_eq!(tries.clone().sending(&known), Some(Next::AskFate(Why::TooOld)));
-    // Or does not.
+    // Or it leaves enough.
     assert_eq!(tries.sending(&at(back)), None);
 }
 
@@ -419,13 +419,13 @@ fn a_block_in_doubt_is_sent_again_once_its_servers_have_answered_since() {
     let mut tries = Tries::new(false);
     assert_eq!(tries.sending(&at(NOW)), None);
     let second = Duration::from_secs(1);
-    // They have answered while it was sent: what ended the try may have been a restart after that.
+    // The servers have answered while it was sent: the try may have ended because of a restart after that.
     let before = |now| At { heard: Some(NOW + second), ..at(now) };
     tries.failed(LOST, &before(NOW + 2 * second));
     assert_eq!(tries.sending(&before(NOW + 3 * second)), Some(Next::Look));
     let since = |now| At { heard: Some(NOW + 2 * second), ..at(now) };
     assert_eq!(tries.sending(&since(NOW + 3 * second)), None);
-    // A server that was not reached has not taken it.
+    // A server that was not reached has not received it.
     let mut tries = Tries::new(false);
     assert_eq!(tries.sending(&at(NOW)), None);
     tries.failed(REFUSED, &before(NOW + 2 * second));
@@ -434,7 +434,7 @@ fn a_block_in_doubt_is_sent_again_once_its_servers_have_answered_since() {
 
 #[test]
 fn nobody_is_asked_for_a_fate_before_a_server_answers() {
-    // As after a start while the servers of its shard are away: nothing is known of their window.
+    // As after a start while the servers of its shard are away: their window is unknown.
     let unheard = |now| At { age_budget: Duration::ZERO, heard: None, ..at(now) };
     let mut tries = Tries::inherited(false, NOW);
     for minutes in 1..20 {
@@ -443,9 +443,9 @@ fn nobody_is_asked_for_a_fate_before_a_server_answers() {
         assert_eq!(name(tries.looked(&at)), "again elsewhere");
     }
     assert_eq!(tries.doubt_since(), Some(NOW));
-    // Once one has answered its token is as good as before.
+    // Once a server has answered, its token is as good as before.
     assert_eq!(tries.clone().sending(&at(NOW + 20 * MINUTE)), None);
-    // Or the server has none; while it does not say what became of the block, that is asked again.
+    // Or the server has no window: while it does not know the block's fate, that is asked again.
     let none = At { age_budget: Duration::ZERO, ..at(NOW + 20 * MINUTE) };
     for _ in 0..3 {
         assert_eq!(tries.sending(&none), Some(Next::AskFate(Why::TooOld)));
@@ -469,7 +469,7 @@ fn a_block_to_be_cut_goes_whole_again_while_nobody_says_what_became_of_it() {
         assert_eq!(name(step), next);
     }
     assert_eq!(name(tries.untold(&at(NOW))), "again elsewhere");
-    // Its token is good still; and it is not cut on the strength of a later answer to another question.
+    // Its token is still good, and it is not split because of a later answer to another question.
     assert_eq!(tries.sending(&at(NOW)), None);
     assert_eq!(name(tries.clone().told(Fate::Absent, &at(NOW))), "again here");
     assert_eq!(name(tries.failed(PARSE, &at(NOW))), "ask fate");
@@ -478,7 +478,7 @@ fn a_block_to_be_cut_goes_whole_again_while_nobody_says_what_became_of_it() {
 
 #[test]
 fn a_block_that_waited_too_long_for_its_first_try_is_asked_for_once_and_then_sent() {
-    // As where the deduplication window is not known: nothing is young enough.
+    // As if the deduplication window were unknown: every block is too old.
     let late = At { age_budget: Duration::ZERO, ..at(NOW) };
     let mut tries = Tries::new(false);
     tries.doubted(Duration::ZERO);
@@ -486,7 +486,7 @@ fn a_block_that_waited_too_long_for_its_first_try_is_asked_for_once_and_then_sen
     assert_eq!(name(tries.told(Fate::Unknown, &late)), "again, maybe twice");
     tries.doubted(Duration::ZERO);
     assert_eq!(tries.sending(&late), None, "it is sent");
-    // A block that was sent has a doubt of its own.
+    // A block that was sent has its own doubt.
     let mut sent = Tries::new(false);
     assert_eq!(sent.sending(&late), None);
     sent.doubted(Duration::ZERO);

@@ -1,15 +1,15 @@
-//! The metrics of what is promised about delivery, and of what is in doubt.
+//! Metrics of the delivery guarantee, and of what is in doubt.
 
 use super::Maker;
 use crate::ground::at_least_once::{Doubt, Reason};
 use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
 use sluice_clickhouse::durability::{self, Durability, UNKNOWN};
 
-/// The label of the promise that every row is in the table once.
+/// The label if every row is in the table once.
 const EXACTLY_ONCE: &str = "exactly_once_effect";
-/// The label of the other one.
+/// The label if every row is in the table at least once.
 const AT_LEAST_ONCE: &str = "at_least_once";
-/// The reason of a promise that needs none.
+/// The reason label of `exactly_once_effect`.
 const NO_REASON: &str = "none";
 
 /// Handles of these metrics.
@@ -27,48 +27,49 @@ pub struct GuaranteeMetrics {
 }
 
 impl GuaranteeMetrics {
-    /// Makes and registers them. Until it is said otherwise, nothing more than at least once is promised.
+    /// Creates and registers them. Initially, only "at least once" holds.
     pub(super) fn new(make: &Maker) -> Self {
         let metrics = Self {
             guarantee: make.gauges(
                 "delivery_guarantee",
-                "1 for the guarantee that holds, with the reason when it is the weaker one.",
+                "1 for the delivery guarantee that holds, with the reason if it is at_least_once.",
                 &["guarantee", "reason"],
             ),
             durability: make.gauges(
                 "durability",
-                "1 for what rows survive that ClickHouse has acknowledged: the least of all shards and servers.",
+                "1 for the failure that acknowledged rows survive: the weakest of all shards and servers.",
                 &["durability"],
             ),
             possible_duplicate_rows: make.counter(
                 "possible_duplicate_rows_total",
-                "Rows sent again after the server may have forgotten that it has them.",
+                "Rows sent again after the server may have forgotten their deduplication token.",
             ),
             view_gaps: make.counter(
                 "view_gaps_total",
-                "Blocks that the table has and that materialized views below it have refused.",
+                "Blocks that are in the table and that materialized views below it have refused.",
             ),
             window_used: make.real(
                 "dedup_window_used_ratio",
-                "Share of its shard's deduplication window that the range in doubt has used that has used most.",
+                "The largest share of its shard's deduplication window that a range in doubt has used.",
             ),
-            in_doubt: make
-                .gauge("in_doubt_ranges", "Ranges sent of which nobody knows whether they are stored."),
-            oldest_in_doubt_seconds: make
-                .real("oldest_in_doubt_seconds", "Seconds since the first of them was sent; 0 without any."),
+            in_doubt: make.gauge("in_doubt_ranges", "Ranges that were sent and may or may not be stored."),
+            oldest_in_doubt_seconds: make.real(
+                "oldest_in_doubt_seconds",
+                "Seconds since the oldest range in doubt was sent; 0 without any.",
+            ),
         };
         metrics.promise(Some(Reason::RangesNotPlanned));
         metrics.survives(None);
         metrics
     }
 
-    /// Takes down the guarantee that holds: `None` is exactly once, else the reason why it is not.
+    /// Records the guarantee that holds: `None` is exactly once, otherwise the reason why it is not.
     pub fn promise(&self, reason: Option<Reason>) {
         let labels = match reason {
             None => [EXACTLY_ONCE, NO_REASON],
             Some(reason) => [AT_LEAST_ONCE, reason.label()],
         };
-        // The new one first: whoever reads in between sees two, never none.
+        // The new series first: a scrape in between sees two, never none.
         self.guarantee.with_label_values(&labels).set(1);
         let all = Reason::ALL.map(|reason| [AT_LEAST_ONCE, reason.label()]);
         for others in all.iter().chain([&[EXACTLY_ONCE, NO_REASON]]).filter(|others| **others != labels) {
@@ -76,10 +77,10 @@ impl GuaranteeMetrics {
         }
     }
 
-    /// Records what rows survive that ClickHouse has acknowledged; `None` while it is not known.
+    /// Records the failures that acknowledged rows survive; `None` if unknown.
     pub fn survives(&self, known: Option<Durability>) {
         let label = durability::label(known);
-        // The new one first, as above.
+        // The new series first, as above.
         self.durability.with_label_values(&[label]).set(1);
         let all = Durability::ALL.map(Durability::label).into_iter().chain([UNKNOWN]);
         for other in all.filter(|other| *other != label) {
@@ -87,7 +88,7 @@ impl GuaranteeMetrics {
         }
     }
 
-    /// Takes down what is in doubt.
+    /// Records what is in doubt.
     pub fn doubt(&self, doubt: &Doubt) {
         self.in_doubt.set(i64::try_from(doubt.ranges).unwrap_or(i64::MAX));
         self.oldest_in_doubt_seconds.set(doubt.oldest.as_secs_f64());

@@ -1,4 +1,4 @@
-//! Makes metrics of one registry and keeps a list of their families.
+//! Creates metrics of one registry, and keeps a list of their families.
 
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -36,7 +36,7 @@ impl Family {
     }
 }
 
-/// Makes metrics of one registry under the gateway's prefix.
+/// Creates metrics of one registry with the gateway's prefix.
 #[derive(Default)]
 pub(super) struct Maker {
     pub(super) registry: Registry,
@@ -63,7 +63,7 @@ impl Maker {
         self.registered(IntCounterVec::new(Self::opts(name, help), labels))
     }
 
-    /// Counters by reason, all of them from the start: one that is first seen with what it has counted has not increased.
+    /// Counters by reason, all present from the start: `rate` misses the first value of a series that appears later.
     pub(super) fn by_reason(&self, name: &str, help: &str, reasons: &[&str]) -> IntCounterVec {
         let counters = self.counters(name, help, &["reason"]);
         for reason in reasons {

@@ -1,4 +1,4 @@
-//! Metrics of the messages that workers take from Kafka.
+//! Metrics of the messages that workers read from Kafka.
 
 use super::Maker;
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
@@ -8,19 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const REJECTED: [&str; 5] =
     ["malformed", "not_traces", "message_too_long", "row_too_large", "message_too_large"];
 
-/// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
+/// The reason for rows that ClickHouse refuses, in their dead letters and as a metric label.
 pub const ROW_REFUSED: &str = "row_refused";
 
 /// Why a message that can be read has no spans.
 const WITHOUT_SPANS: [&str; 3] = [NO_VALUE, EMPTY_VALUE, NO_SPANS];
 
-/// Kafka has no value of it: what marks a key as deleted in a compacted topic.
+/// It has no value in Kafka, which marks a key as deleted in a compacted topic.
 const NO_VALUE: &str = "no_value";
 
-/// Its value has no bytes.
+/// Its value is empty.
 const EMPTY_VALUE: &str = "empty_value";
 
-/// It is a request, and nobody has put spans into it.
+/// It is a request without spans.
 const NO_SPANS: &str = "no_spans";
 
 /// Handles of these metrics.
@@ -35,7 +35,7 @@ pub struct MessageMetrics {
 }
 
 impl MessageMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         Self {
             spans: make.counter("spans_total", "Spans read and encoded."),
@@ -43,18 +43,18 @@ impl MessageMetrics {
             bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
             without_spans: make.by_reason(
                 "messages_without_spans_total",
-                "Messages read that have no spans, by why: no value in Kafka, a value of no bytes, or a request without spans.",
+                "Messages without spans, by reason: no value in Kafka, an empty value, or a request without spans.",
                 &WITHOUT_SPANS,
             ),
             rejected: make.by_reason("messages_rejected_total", "Messages that cannot be read.", &REJECTED),
             rejected_at: make.gauge(
                 "message_rejected_timestamp_seconds",
-                "When a message was last rejected, in seconds since 1970; 0 before the first.",
+                "Unix time in seconds at which a message was last rejected; 0 before the first.",
             ),
         }
     }
 
-    /// Counts a message that was read, and gave so many spans.
+    /// Counts a message that was read, with its number of spans.
     pub fn count(&self, spans: u64, value: Option<&[u8]>) {
         self.spans.inc_by(spans);
         self.read.inc();

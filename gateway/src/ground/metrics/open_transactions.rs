@@ -1,4 +1,4 @@
-//! The metrics of partitions whose messages wait behind an open transaction.
+//! Metrics of partitions with messages behind an open transaction.
 
 use super::Maker;
 use prometheus::{GaugeVec, IntGaugeVec};
@@ -15,29 +15,30 @@ pub struct OpenTransactionMetrics {
 }
 
 impl OpenTransactionMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let labels = ["topic", "partition"];
         Self {
             messages: make.gauges(
                 "open_transaction_messages",
-                "Messages between the last stable offset and the end of the partition, which no lag counts; absent while no transaction is open.",
+                "Messages between the last stable offset and the end of the partition, which the lag does not count; absent while no \
+                 transaction is open.",
                 &labels,
             ),
             seconds: make.float_gauges(
                 "open_transaction_seconds",
-                "Since the last stable offset has last moved, as this gateway sees it; absent while no transaction is open.",
+                "Seconds since this gateway last saw the last stable offset move; absent while no transaction is open.",
                 &labels,
             ),
             first_offset: make.gauges(
                 "open_transaction_first_offset",
-                "The last stable offset, where the first open transaction begins; absent while no transaction is open.",
+                "The last stable offset: where the first open transaction begins; absent while no transaction is open.",
                 &labels,
             ),
         }
     }
 
-    /// Shows these and no others.
+    /// Shows these partitions and no others.
     pub fn show(&self, open: &BTreeMap<PartitionId, OpenTransaction>) {
         self.messages.reset();
         self.seconds.reset();

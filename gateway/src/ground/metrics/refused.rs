@@ -1,4 +1,4 @@
-//! The metrics of blocks that the server does not take whole, and of the rows that it refuses.
+//! Metrics of blocks that ClickHouse does not accept whole, and of the rows that it refuses.
 
 use super::Maker;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec};
@@ -9,7 +9,7 @@ use sluice_clickhouse::outcome::Actor;
 pub struct RefusedMetrics {
     /// Blocks that are, or were, sent in parts.
     pub blocks_in_parts: IntCounter,
-    /// Those that wait for someone to act.
+    /// Blocks in parts that wait for someone to act.
     pub blocks_halted: IntGauge,
     blocks_waiting: IntGaugeVec,
     /// Rows without a dead letter.
@@ -17,11 +17,11 @@ pub struct RefusedMetrics {
 }
 
 impl RefusedMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let blocks_waiting = make.gauges(
             "blocks_waiting_for_action",
-            "Blocks that ClickHouse refuses, or that the table has no columns for, until someone acts, by who must.",
+            "Blocks that wait because ClickHouse refuses them or the table lacks their columns, by who must act.",
             &["actor"],
         );
         for actor in Actor::ALL {
@@ -31,20 +31,20 @@ impl RefusedMetrics {
             blocks_waiting,
             blocks_in_parts: make.counter(
                 "blocks_in_parts_total",
-                "Blocks sent in parts, because rows of them are refused or they are too much at once.",
+                "Blocks sent in parts, because ClickHouse refuses rows of them or cannot take them at once.",
             ),
             blocks_halted: make.gauge(
                 "blocks_halted",
-                "Blocks sent in parts that wait for someone to act: too many rows are refused, or their dead letters are.",
+                "Blocks sent in parts that wait for someone to act: ClickHouse refuses too many rows, or Kafka refuses their dead letters.",
             ),
             rows_skipped: make.counter(
                 "rows_skipped_total",
-                "Rows that ClickHouse refuses, passed over without a dead letter because deadLetter.onMissing is Skip.",
+                "Rows that ClickHouse refuses, skipped without a dead letter because deadLetter.onMissing is Skip.",
             ),
         }
     }
 
-    /// Blocks that wait for this one to act.
+    /// Blocks that wait for this actor.
     pub fn blocks_waiting_for(&self, actor: Actor) -> IntGauge {
         self.blocks_waiting.with_label_values(&[actor.label()])
     }

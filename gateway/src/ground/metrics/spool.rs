@@ -1,4 +1,4 @@
-//! Metrics of the queue volume. They are read from the spool's numbers when someone looks.
+//! Metrics of the queue volume. Each scrape copies them from the spool's numbers.
 
 use super::Maker;
 use prometheus::{Gauge, IntCounter, IntGauge};
@@ -23,11 +23,11 @@ impl Moved {
     }
 }
 
-/// What is on the queue volume, and what became of what was.
+/// The use of the queue volume, and what happened to its blocks.
 pub struct SpoolMetrics {
     /// Bytes of its files.
     pub bytes: IntGauge,
-    /// Those that they may have.
+    /// Maximum bytes of its files.
     pub bytes_max: IntGauge,
     /// Blocks on it.
     pub blocks: IntGauge,
@@ -39,17 +39,17 @@ pub struct SpoolMetrics {
     pub appended: Moved,
     /// Inserted from it.
     pub drained: Moved,
-    /// Given up on it, because Kafka has their messages.
+    /// Dropped because Kafka has their messages.
     pub dropped: Moved,
-    /// Blocks of an earlier run that were gone on with.
+    /// Blocks of an earlier run that were taken over.
     pub taken_over: IntCounter,
     /// Blocks that could not be read.
     pub damaged: IntCounter,
-    /// Blocks that found no room.
+    /// Blocks for which there was no room.
     pub refused: IntCounter,
-    /// Rows of blocks that could not be read, and were nowhere else.
+    /// Rows lost: their blocks could not be read and were the only copy.
     pub rows_lost: IntCounter,
-    /// Blocks that could not be read, header and all, where offsets are committed from the volume.
+    /// Blocks that could not be read, including their headers, while offsets are committed from the volume.
     pub unknown_lost: IntCounter,
 }
 
@@ -59,7 +59,7 @@ impl SpoolMetrics {
             bytes: make.gauge("spool_bytes", "Bytes of the files on the queue volume."),
             bytes_max: make.gauge(
                 "spool_bytes_max",
-                "Bytes that the files on the queue volume may have; 0 without one.",
+                "Maximum bytes of the files on the queue volume; 0 without one.",
             ),
             blocks: make.gauge("spool_blocks", "Blocks on the queue volume."),
             rows: make.gauge("spool_rows", "Rows of the blocks on the queue volume."),
@@ -72,11 +72,11 @@ impl SpoolMetrics {
             dropped: Moved::new(
                 make,
                 "dropped",
-                "given up on the queue volume because Kafka has their messages",
+                "dropped from the queue volume because Kafka has their messages",
             ),
             taken_over: make.counter(
                 "spool_taken_over_blocks_total",
-                "Blocks of an earlier run that this one goes on with.",
+                "Blocks of an earlier run that this one has taken over.",
             ),
             damaged: make.counter(
                 "spool_damaged_blocks_total",
@@ -86,11 +86,12 @@ impl SpoolMetrics {
                 .counter("spool_refused_blocks_total", "Blocks for which the queue volume had no room."),
             rows_lost: make.counter(
                 "rows_lost_total",
-                "Rows of blocks on the queue volume that cannot be read and whose messages Kafka no longer has; must stay 0.",
+                "Rows lost: their blocks on the queue volume cannot be read and Kafka no longer has the messages; must stay 0.",
             ),
             unknown_lost: make.counter(
                 "blocks_lost_unknown_total",
-                "Blocks on the queue volume that cannot be read, header and all, where offsets are committed from there: nobody can say which rows they held, or whether those are lost; must stay 0.",
+                "Blocks on the queue volume that cannot be read, including their headers, while offsets are committed from there: their \
+                 rows may be lost; must stay 0.",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Metrics of rows whose times are not what they should be.
+//! Metrics of rows whose times had to be corrected, and of expired rows.
 
 use super::Maker;
 use crate::rows::span_times::TimeCounts;
@@ -16,11 +16,11 @@ pub struct TimeMetrics {
 }
 
 impl TimeMetrics {
-    /// Makes and registers them.
+    /// Creates and registers them.
     pub(super) fn new(make: &Maker) -> Self {
         let replaced = make.counters(
             "times_replaced_total",
-            "Times that no clock can mean: a start or an event that has the timestamp of its message, or a duration of 0.",
+            "Impossible times of spans: a start or an event that got its message's timestamp, or a duration set to 0.",
             &["time"],
         );
         for time in [START, DURATION, EVENT] {
@@ -28,7 +28,7 @@ impl TimeMetrics {
         }
         let expired = make.counter(
             "rows_expired_total",
-            "Rows that the table's TTL had expired before they were encoded; ClickHouse deletes them.",
+            "Rows older than the table's TTL when they were encoded; ClickHouse deletes them.",
         );
         Self { replaced, expired }
     }

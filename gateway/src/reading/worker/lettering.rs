@@ -1,23 +1,23 @@
-//! What a worker does with a message that cannot be read: its letter first, the messages behind it then.
+//! What a worker does with a message that cannot be read: it sends a dead letter first and reads on after the acknowledgement.
 //!
 //! ```text
-//!  rejected --> under way --(brokers have it)------------------> passed over: part of the open range --> reading goes on
+//!  rejected --> under way --(brokers acknowledged it)----------> skipped: part of the open range --> reading goes on
 //!     |            ^  `-----(refused, onMissing: Skip)---------------^
-//!     | no room    |  `-----(refused, onMissing: Stop)--> stands, counted and logged; sent again by the letters' thread
+//!     | no room    |  `-----(refused, onMissing: Stop)--> stopped, counted and logged; the dead-letter thread sends it again
 //!     `--> crowded-'
 //! ```
 //!
-//! A message joins its range only when its letter is delivered, so that whatever is sealed has all its letters: neither a seal nor a
-//! commit waits for one, and where ranges end is the same as without bad messages. What is read before it is sealed as it comes of
-//! age. A partition that goes meanwhile leaves every message whose letter is under way to its next owner, who sends those letters again:
-//! a letter may be there twice, and is never missing.
+//! A message joins its range only when its letter is acknowledged. So every sealed range has all its letters, and neither a seal nor a
+//! commit waits for one. Ranges end where they would without bad messages. Messages in front of the bad one are sealed when their block
+//! reaches its maximum age. If a partition is revoked meanwhile, its next owner sends the unacknowledged letters again: a letter may be in
+//! the topic twice and is never missing.
 //!
-//! Owner: the worker thread, which waits for no letter: it looks at the answers once a turn, and is woken by them. The partition
-//! keeps its turn and what librdkafka has fetched of it.
+//! Owner: the worker thread. It does not block on letters: it looks at the answers once a turn, and an answer wakes it. The partition keeps
+//! its turn and the messages that librdkafka has fetched.
 //!
-//! Where nothing but such messages comes, their letters do not wait for each other: [`ahead`].
+//! If all messages are bad, several letters are sent at the same time: [`ahead`].
 //!
-//! Limits: of messages for whose letter there is no room, one a worker; the others are read again once there is.
+//! Limits: a worker keeps one message that waits for room for its letter; others are read again once there is room.
 
 mod ahead;
 
@@ -35,16 +35,16 @@ use sluice_kafka::{
 use sluice_ranges::Offer;
 use std::time::{Duration, Instant};
 
-/// For how long a letter may be under way before the partition counts as one that stands. Chosen: making a topic takes a second,
-/// and a leader that moves some.
+/// How long a letter may take before its partition counts as stopped. Chosen: creating a topic takes a second, moving a leader takes
+/// several.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// What is the same for all letters of a worker.
+/// State that all letters of a worker share.
 #[derive(Default)]
 pub(super) struct Letters {
-    /// A message is kept for which there is no room among them.
+    /// Whether a message is kept that waits for room for its letter.
     pub holds_message: bool,
-    /// Why messages are passed over without a letter, as it was logged last.
+    /// The last logged reason for skipping messages without a letter.
     refusal_told: Option<&'static str>,
 }
 
@@ -53,25 +53,25 @@ pub(super) struct PendingLetter {
     rejected: Rejected,
     stage: Stage,
     since: Instant,
-    /// It counts as one that stops its partition.
+    /// Whether it counts as a letter that stops its partition.
     is_stopped: bool,
-    /// The poll thread knows that the partition stands.
+    /// Whether the poll thread knows that the partition is stopped.
     is_told: bool,
-    /// What was read in front of it was given back, so that it is read again before the message is passed over.
+    /// Whether rows of earlier messages were dropped. These messages are read again before this one is skipped.
     is_given_up: bool,
     /// What was polled behind it.
     ahead: LetterRun,
 }
 
-/// How far a letter is.
+/// The state of a letter.
 enum Stage {
-    /// There is no room for one of this size. Without the message it is read again once there is.
+    /// There is no room for a letter of this size. If the message is not kept, it is read again once there is room.
     Crowded { size: u64, message: Option<OwnedMessage> },
-    /// Nobody has answered for good.
+    /// Waiting for the final answer.
     UnderWay(Answers),
-    /// Nobody will answer any more: the thread of the letters has ended.
+    /// The dead-letter thread has ended; no answer will come.
     Ended,
-    /// The message is to be passed over.
+    /// The message is to be skipped.
     Over,
 }
 
@@ -88,14 +88,14 @@ impl PendingLetter {
         }
     }
 
-    /// Keeps the message for as long as there is no room for its letter.
+    /// Keeps the message while there is no room for its letter.
     pub fn keep(&mut self, owned: OwnedMessage) {
         if let Stage::Crowded { message, .. } = &mut self.stage {
             *message = Some(owned);
         }
     }
 
-    /// Lets the message go, to be read again. `false` when it has none.
+    /// Drops the kept message; it is read again. `false` when there is none.
     pub fn let_go(&mut self) -> bool {
         let waits = if let Stage::Crowded { message, .. } = &mut self.stage {
             message.take().is_some()
@@ -105,7 +105,7 @@ impl PendingLetter {
         waits | self.ahead.let_go()
     }
 
-    /// Whether it counts as one that stops its partition.
+    /// Whether it counts as a letter that stops its partition.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
@@ -136,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Looks at every letter. `false` when nothing has happened.
+    /// Checks the answers of all letters. `false` when nothing has happened.
     pub(super) fn tend_letters(&mut self) -> bool {
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut progressed = false;
@@ -186,10 +186,10 @@ impl Worker {
         }
     }
 
-    /// Sends a letter for which there is room now; a message that was let go is read again.
+    /// Sends a letter for which there is room now. A message that was dropped is read again.
     fn post_again(&mut self, reading: &mut Reading, mut letter: Box<PendingLetter>) -> bool {
         if let Stage::Crowded { message: Some(message), .. } = &letter.stage {
-            // Another worker may have been faster.
+            // Another worker may have used the room.
             if let Stage::UnderWay(answers) = self.post(&letter.rejected, message) {
                 letter.stage = Stage::UnderWay(answers);
                 self.letters.holds_message = false;
@@ -218,7 +218,7 @@ impl Worker {
     fn refused(&mut self, reading: &mut Reading, letter: &mut PendingLetter, refused: &Refused) {
         self.parts.metrics.dead_letters_refused.with_label_values(&[refused.label()]).inc();
         match self.parts.on_missing {
-            // The process is ending, or the thread has panicked: whatever is wanted, this is no reason to pass over a message.
+            // The process is ending, or the dead-letter thread has panicked. That is no reason to skip a message, not even with `Skip`.
             _ if *refused == Refused::Ended => {
                 letter.stage = Stage::Ended;
                 self.stop_for(reading, letter, refused);
@@ -236,7 +236,7 @@ impl Worker {
 
     fn stop_for(&mut self, reading: &mut Reading, letter: &mut PendingLetter, refused: &Refused) {
         if !std::mem::replace(&mut letter.is_stopped, true) {
-            // First: whoever sees the number finds the line.
+            // The log line comes before the metric, so that everyone who sees the metric finds the line.
             reject::log_stopped(&reading.place.id, &letter.rejected, refused);
             self.parts.metrics.partitions_stopped.inc();
         }
@@ -244,8 +244,8 @@ impl Worker {
         self.tell(reading, letter);
     }
 
-    /// A letter takes its time: what was read in front of the message is inserted. What may not be ended here is kept. Given back, it
-    /// would be read again and the letter be sent again, for as long as letters take this time.
+    /// Handles a letter that takes long: inserts the messages that were read before it. A block that must not be ended here stays open:
+    /// if it were dropped, its messages would be read again and the letter sent again, as long as letters are slow.
     fn linger(&mut self, reading: &mut Reading, letter: &mut PendingLetter) {
         reject::log_slow(&reading.place.id, &letter.rejected);
         if !reading.cutter.is_replaying() {
@@ -274,7 +274,7 @@ impl Worker {
         self.report(Report::Lettering { id, generation, waits });
     }
 
-    /// Takes the message into the open range, without rows, and goes on behind it. `false` while there is no memory for that.
+    /// Adds the message to the open range without rows, and continues behind it. `false` while there is no memory for that.
     fn pass_over(&mut self, reading: &mut Reading, mut letter: Box<PendingLetter>) -> bool {
         if letter.is_given_up {
             self.stands_no_more(reading, &letter);
@@ -297,7 +297,7 @@ impl Worker {
                     continue;
                 }
             }
-            // The age of its block is the age of the range.
+            // The block's age is the age of the range.
             if !self.opens(reading) {
                 reading.state = State::PendingLetter(letter);
                 return false;
@@ -312,7 +312,8 @@ impl Worker {
         true
     }
 
-    /// Lets messages go that wait for room among the letters: a message for which the pool has no room takes their memory.
+    /// Drops messages that wait for room for their letter, because the worker needs the memory for a message that waits for room in the
+    /// pool.
     pub(super) fn let_go_of_crowded(&mut self) {
         for Owned { reading, .. } in &mut self.partitions {
             if let State::PendingLetter(letter) = &mut reading.state

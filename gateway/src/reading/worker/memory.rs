@@ -1,11 +1,11 @@
-//! What a worker holds of its parts of the memory budget, for whoever looks at the metrics.
+//! Reports a worker's use of its parts of the memory budget as metrics.
 //!
-//! Owner: the worker thread, once a turn; never per span. Workers share a gauge, so each adds by how much its own has changed.
+//! Owner: the worker thread, once a turn; never per span. Workers share a gauge, so each adds the change of its own use.
 
 use super::Worker;
 use sluice_gateway_config::budget::{LETTER_QUEUE_BYTES, LETTERS_BYTES, ROW_BUFFER_BYTES};
 
-/// What was told last, in bytes.
+/// The values that were reported last, in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     rows: i64,
@@ -13,7 +13,7 @@ pub(super) struct Told {
 }
 
 impl Worker {
-    /// Tells how much memory it holds, and what the letters of all workers take.
+    /// Reports the worker's memory and that of all letters.
     pub(super) fn tell_memory(&mut self) {
         let count = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let rows = count((self.row_buffers_made as u64).saturating_mul(ROW_BUFFER_BYTES));

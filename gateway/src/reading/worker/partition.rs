@@ -1,46 +1,46 @@
-//! How far a worker is with one partition.
+//! The state of a worker's reading of one partition.
 
 use super::lettering::PendingLetter;
 use crate::blocks::block::{OpenBlock, Place};
 use sluice_kafka::{OwnedMessage, Partition, PartitionQueue, Renew};
 use sluice_ranges::{Closed, Cutter, Generation, PartitionId};
 
-/// A partition and its messages.
+/// A partition and the queue of its messages.
 pub(super) struct Owned {
     pub queue: PartitionQueue,
     pub reading: Reading,
 }
 
-/// How far a partition is.
+/// The reading state of a partition.
 pub(super) struct Reading {
     pub place: Place,
     pub cutter: Cutter,
-    /// The range that has ended, and whose block is not sealed yet.
+    /// The range that has ended and whose block is not sealed yet.
     pub closing: Option<Closed>,
     pub block: Option<OpenBlock>,
     pub state: State,
-    /// Where the log ended when the partition began, or later, where what was polled last is no message.
+    /// The end of the log when the partition started; later, the position behind trailing entries that are not messages.
     pub log_end: i64,
-    /// Whether all of it was read: no message lies in front of that end which the cutter has not.
+    /// Whether everything up to `log_end` was read: the cutter has every message in front of it.
     pub caught_up: bool,
-    /// The broker had no more, and it is not known yet whether what was polled last is a message.
+    /// The broker had no more messages, and librdkafka was not asked yet whether entries that are not messages follow the last one.
     pub tail_unasked: bool,
-    /// Why the last letter was sent that was delivered.
+    /// The reason of the last acknowledged letter.
     pub lettered: Option<&'static str>,
-    /// Messages that cannot be read, of late, with no other one among them.
+    /// The number of bad messages in a row, up to now.
     pub rejected_in_a_row: usize,
 }
 
 pub(super) enum State {
     /// Messages are polled.
     Polling,
-    /// This message was polled, and there was no room for it.
+    /// This message was polled, and there is no room for it.
     Pending(OwnedMessage),
-    /// A message that cannot be read is next, and its letter is not delivered.
+    /// The next message cannot be read, and its letter is not acknowledged.
     PendingLetter(Box<PendingLetter>),
-    /// A batch that cannot be read is next, and nothing may pass over it.
+    /// The next batch cannot be read, and must not be skipped.
     Stopped,
-    /// It is to begin anew once what has ended is sealed.
+    /// It restarts once its ended range is sealed.
     Leaving(Renew),
 }
 
@@ -68,7 +68,7 @@ impl Owned {
 }
 
 impl Reading {
-    /// Ends what is open, come what may, and has the partition begin anew.
+    /// Ends the open range in any case, and restarts the partition.
     pub fn leave(&mut self, renew: Renew) {
         if self.closing.is_none() {
             self.closing = self.cutter.flush().or_else(|| self.cutter.split());
@@ -76,17 +76,17 @@ impl Reading {
         self.state = State::Leaving(renew);
     }
 
-    /// Has the partition begin anew. What is open is ended where it may be, else given back.
+    /// Restarts the partition. The open range is ended if that is allowed; otherwise its rows are dropped.
     pub fn begin_anew(&mut self, renew: Renew) {
-        // Rows that were given back are in no block any more.
+        // Dropped rows are in no block any more, so their range must not be ended.
         if self.closing.is_none() && self.block.is_some() {
             self.closing = self.cutter.flush();
         }
         self.state = State::Leaving(renew);
     }
 
-    /// Takes down that a broker has no more messages: everything was read if it has been read up to where the log ended when the
-    /// partition began. A replica that lags behind, or has become the leader without the last messages, ends before that.
+    /// Records that a broker has no more messages. Everything was read if the position reaches the log's end at the partition's start. A
+    /// replica that lags, or that became the leader without the last messages, ends before that.
     pub fn came_to_an_end(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
         let reaches = |position: i64| position >= self.log_end;
         self.caught_up =
@@ -94,16 +94,15 @@ impl Reading {
         self.tail_unasked = true;
     }
 
-    /// Whether the log may go on behind the last message with something that is none, like the end of a transaction, which a range can
-    /// cover.
+    /// Whether entries that are not messages, such as the end of a transaction, may follow the last message. A range can cover them.
     pub fn may_end_later(&self) -> bool {
         self.tail_unasked && self.closing.is_none() && matches!(self.state, State::Polling)
     }
 
-    /// Takes down up to where the log was polled, every message of which the cutter has; `None` when nothing was.
+    /// Records the position up to which the log was polled; the cutter has every message in front of it. `None` when nothing was polled.
     pub fn polled_up_to(&mut self, up_to: Option<i64>) {
         self.tail_unasked = false;
-        // Below that a replica lags behind, and more is to come.
+        // Below `log_end` the replica lags, and more messages will come.
         if let Some(end) = up_to.filter(|end| *end >= self.log_end) {
             (self.log_end, self.caught_up) = (end, true);
         }

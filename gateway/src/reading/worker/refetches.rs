@@ -1,20 +1,20 @@
-//! Batches that could not be read, and are fetched once more.
+//! Batches that could not be read and are fetched again.
 //!
-//! Owner: the worker. Limits: one entry for each partition whose next batch could not be read of late.
+//! Owner: the worker. Limits: one entry for each partition whose next batch could not be read recently.
 
 use sluice_ranges::PartitionId;
 use std::collections::BTreeMap;
 
-/// How often a batch that cannot be read is fetched once more before its partition stops. Chosen: what the network or a broker's memory has
-/// damaged is whole the next time; what is so on the broker's disk stays so.
+/// How often a batch that cannot be read is fetched again before its partition stops. Chosen: a batch that the network or a broker's memory
+/// has damaged is whole the next time; damage on the broker's disk stays.
 const REFETCHES_MAX: u32 = 2;
 
-/// Behind which offset, and how often each was fetched once more.
+/// For each partition, the offset before the batch and the number of refetches.
 #[derive(Debug, Default)]
 pub(super) struct Refetches(BTreeMap<PartitionId, (i64, u32)>);
 
 impl Refetches {
-    /// Whether the batch behind this offset, which could not be read, is fetched once more; counts it then.
+    /// Whether the unreadable batch behind this offset is fetched again; if so, counts it.
     pub fn fetches(&mut self, id: &PartitionId, position: i64) -> bool {
         let (at, times) = self.0.entry(id.clone()).or_insert((position, 0));
         if *at != position {

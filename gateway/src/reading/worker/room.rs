@@ -1,4 +1,4 @@
-//! What a worker does when the pool has no chunk for the message in hand.
+//! What a worker does when the pool has no free chunk for the current message.
 
 use super::{
     Taken, Worker,
@@ -8,7 +8,7 @@ use sluice_kafka::Renew;
 use sluice_ranges::{Generation, PartitionId};
 
 impl Worker {
-    /// Takes the messages for which there was no room, once there is. `false` while there is none.
+    /// Encodes the messages that waited for room, once there is room. `false` while there is none.
     pub(super) fn redo(&mut self) -> bool {
         self.seal_all();
         self.give_up_replays();
@@ -35,7 +35,7 @@ impl Worker {
         true
     }
 
-    /// Tells the other workers when this one waits for room, and makes some when another one does.
+    /// Tells the other workers while this one waits for room, and frees some when another one waits.
     pub(super) fn share_room(&mut self) {
         if !self.out_of_room {
             self.waiting = None;
@@ -54,8 +54,8 @@ impl Worker {
         self.renew(leaving);
     }
 
-    /// Blocks that may not be ended here and would leave no room for any to be filled: by ascending place. One of them may be filled
-    /// whatever it takes.
+    /// Partitions, by ascending index, whose blocks must not be ended here and would leave no room to fill any block. One such block may be
+    /// filled completely.
     pub(super) fn beyond_share<'a>(
         &mut self,
         readings: impl Iterator<Item = &'a Reading>,
@@ -84,7 +84,7 @@ impl Worker {
         leaving
     }
 
-    /// Gives the right to replay back, if this partition has it: others fill their blocks now.
+    /// Releases the right to fill the pool if this partition has it, so that others can fill their blocks.
     pub(super) fn yield_replay(&mut self, reading: &Reading) {
         if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
             self.parts.pool.release_replay();

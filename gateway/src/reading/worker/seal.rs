@@ -1,4 +1,4 @@
-//! Ranges that end become blocks, and go to delivery.
+//! Seals ended ranges into blocks and sends them to delivery.
 
 use super::{
     Worker,
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 impl Worker {
-    /// What becomes of partitions without another message: ranges that have come of age end, and so do those at cuts that lie in
-    /// front of the log's end; who is to begin anew does.
+    /// Handles partitions without new messages: ends ranges that have reached their maximum age and ranges whose cut lies in front of the
+    /// log's end, and restarts partitions that are to restart.
     pub(super) fn advance(&mut self, now: Instant) {
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut leaving = Vec::new();
@@ -29,7 +29,7 @@ impl Worker {
             }
             if sealed.is_err() {
                 self.unsealed = true;
-                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; the worker tries again");
             } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
                 leaving.push((index, Renew::Rule));
             } else if let State::Leaving(renew) = reading.state {
@@ -40,17 +40,17 @@ impl Worker {
         self.renew(leaving);
     }
 
-    /// Lets partitions go that begin anew: by ascending place in the list.
+    /// Releases partitions that restart; `leaving` has ascending indexes.
     pub(super) fn renew(&mut self, leaving: Vec<(usize, Renew)>) {
         for (index, renew) in leaving.into_iter().rev() {
             let Owned { queue, reading } = self.partitions.swap_remove(index);
-            // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+            // Dropped before the release is reported: for librdkafka, the next generation has the same queue.
             drop(queue);
             self.release(reading, Some(renew));
         }
     }
 
-    /// Ends the ranges that end in front of the log's end, once all of it was read.
+    /// Ends the ranges whose cut lies in front of the log's end, once everything was read.
     fn catch_up(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
         self.seal_closing(reading)?;
         while reading.caught_up
@@ -73,7 +73,7 @@ impl Worker {
         self.advance(Instant::now() + Duration::from_hours(1));
     }
 
-    /// Seals the block of the range that has ended, if one has, and gives its row buffer back.
+    /// Seals the block of the ended range, if there is one, and returns its row buffer.
     pub(super) fn seal_closing(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
         let Some(closed) = &reading.closing else { return Ok(()) };
         let sealed = match &mut reading.block {
@@ -84,7 +84,7 @@ impl Worker {
         let closed = reading.closing.take().expect("it was there just now");
         let Place { id, generation, .. } = reading.place.clone();
         let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
-        // The block first: a release of it must not come before it.
+        // The block is sent first: a release of the partition must not overtake it.
         match sealed {
             Some(block) if has_rows => self.send(block),
             Some(empty) => empty.account.settled(),
@@ -103,13 +103,13 @@ impl Worker {
         let unsent = match self.parts.blocks.try_send(block) {
             Ok(()) => None,
             Err(refused) => {
-                // What waits here is waited for by every partition of this worker.
+                // While the worker waits here, all of its partitions wait.
                 self.parts.shortage.say(true);
                 self.parts.blocks.blocking_send(refused.into_inner()).err()
             }
         };
         if let Some(mpsc::error::SendError(block)) = unsent {
-            // Delivery has ended, and with it the process: the messages are read again.
+            // Delivery has ended, so the process is ending: the messages are read again.
             self.parts.metrics.blocks_in_flight.dec();
             block.account.abandon();
         }

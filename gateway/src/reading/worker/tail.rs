@@ -1,21 +1,21 @@
-//! What lies behind the last message of a log and is none: the end of a transaction, or one that was aborted.
+//! Log entries behind the last message that are not messages: the end of a transaction, or an aborted transaction.
 //!
-//! A consumer gets no message for it. Were it not committed all the same, a partition whose producer uses transactions would lag by it for
-//! as long as no message follows, and alerts would say that something waits.
+//! A consumer gets no message for them. If they were not committed, a partition whose producer uses transactions would show a lag until the
+//! next message, and alerts would fire.
 //!
-//! Once the broker has no more, librdkafka is asked up to where was polled. All messages in front of that are in blocks, open or ended, so
-//! that the rest belongs to the range that ends next, or to one without messages.
+//! Once the broker has no more messages, librdkafka is asked for its position. All messages in front of it are in open or ended blocks, so
+//! the rest belongs to the range that ends next, or to one without messages.
 //!
-//! Limits: asked once every [`LOOK_INTERVAL`] by each worker, for all its partitions.
+//! Limits: each worker asks once per [`LOOK_INTERVAL`], for all its partitions.
 
 use super::{Worker, partition::Owned};
 use std::time::{Duration, Instant};
 
-/// Chosen: how often offsets are committed; asking wakes a thread of librdkafka.
+/// Chosen: the interval of offset commits; each question wakes a thread of librdkafka.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Looks for what lies behind the last messages of partitions of which everything is read.
+    /// Asks for the position behind the last messages of partitions that were read to the end.
     pub(super) fn look_behind(&mut self, now: Instant) {
         if self.looked_behind.is_some_and(|last| now.duration_since(last) < LOOK_INTERVAL) {
             return;

@@ -10,7 +10,7 @@ use sluice_ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
 
-/// One of two workers, and where it reports to.
+/// One of two workers, and the other end of its reports.
 fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
     let metrics = Arc::new(reference::metrics());
     let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 2, memory: {limit: 256MiB}, \
@@ -23,7 +23,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         ownership: bounded(1).1,
         wake,
         waker,
-        // It asks no broker before the first letter.
+        // It contacts no broker before the first letter.
         dead_letters: DeadLetters::start(&config.source.kafka, None, "worker").unwrap(),
         shortage: Shortage::default(),
         blocks: mpsc::channel(1).0,
@@ -96,7 +96,7 @@ fn a_worker_that_finds_room_for_itself_gives_up_what_leaves_none_for_another_one
     assert!(!pool.is_waited_for());
     let waiting = pool.wait();
     assert!(pool.is_waited_for(), "another worker waits");
-    // The first may be filled whatever it takes; the next two are the worker's share.
+    // The first may be filled completely; the next two are the worker's share.
     let beyond = worker.beyond_share(readings.iter());
     assert_eq!(beyond, [(3, Renew::Memory)]);
     assert!(!pool.claim_replay(), "the first one has the right");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The longest wait. A token wakes the worker when a queue has messages; this only bounds what a lost token costs.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// How often a worker without memory looks whether there is some.
+/// How often a worker without memory checks for free memory.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 
 impl Worker {
@@ -17,10 +17,10 @@ impl Worker {
         } else {
             let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
             let left = open.map(|block| self.parts.age_max.time_left(block.age(now), now));
-            // One that may not end yet stays due.
+            // A block that must not end yet stays due.
             let due = left.filter(|left| !left.is_zero()).min();
             let seconds = &self.parts.seconds;
-            // Whoever reads on because blocks wait elsewhere would else seem to have nothing to do.
+            // A worker that reads on while blocks wait in delivery would otherwise look idle.
             let is_behind = self.parts.metrics.sink_behind.get() > 0;
             let cause = if is_behind { &seconds.sink } else { &seconds.source };
             (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), cause)

@@ -1,28 +1,27 @@
-//! Attributes into a `JSON` column.
+//! Writes attributes into a `JSON` column.
 //!
 //! | `AnyValue` | JSON value |
 //! | --- | --- |
 //! | string | String, in UTF-8 ([`crate::rows::utf8`]) |
 //! | bool, int, double | Bool, Int64, Float64 (NaN and infinities kept) |
-//! | bytes | String, base64 (RFC 4648, padded), as OTLP's own JSON encoding has it |
+//! | bytes | String, base64 (RFC 4648, padded), as in OTLP's JSON encoding |
 //! | array of one scalar type | Array(Nullable(T)) |
 //! | array of key-value lists | Array(JSON) |
 //! | any other array | Array(Dynamic) |
 //! | key-value list | its members under dotted paths |
 //! | empty | absent; an element of an array is null |
 //!
-//! Paths are unique by construction. Of two equal paths the first wins, so that lists under equal keys are joined; a literal key `a.b` wins over `b` in a list `a`,
-//! wherever it stands: lists are therefore written after everything else. What is left out is read all the same, so that a message is
-//! malformed or not whatever the table is like.
+//! Paths are unique by construction. The first of two equal paths is kept, so lists under equal keys are merged. A literal key `a.b` always
+//! takes precedence over `b` in a list `a`: lists are therefore written after everything else. Values that are left out are still
+//! checked, so that whether a message is malformed does not depend on the table.
 //!
-//! A path that the column's type declares gets the value in that type, where the value is one of it in other words:
-//! `sluice_clickhouse::typed_value` has the list; a declared String takes every value as [`crate::rows::value_text`] writes it,
-//! but a key-value list, whose members have paths of their own. A value that is not one of the type is kept under
-//! [`UNCONVERTED`] and its path, as if the path were not declared; the declared path then has its default, whatever comes under
-//! the same key later. What the type skips is not sent.
+//! A path that the column's type declares gets the value in that type, if the value can be converted: `sluice_clickhouse::typed_value`
+//! has the list. A declared String accepts every value as [`crate::rows::value_text`] writes it, except a key-value list, whose members
+//! have their own paths. A value that cannot be converted is stored under [`UNCONVERTED`] and its path, as if the path were not declared.
+//! The declared path then has its default, even if the same key follows again. Paths that the type skips are not sent.
 //!
-//! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row is given up before
-//! the member or element with which it would pass its limit.
+//! Limits: lists and arrays nest to [`DEPTH_MAX`]; deeper values are written as JSON text in a String. Writing fails before the member or
+//! element that would exceed the row's limit.
 
 use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
 use crate::rows::{json_text, utf8::mended, value_text};
@@ -40,15 +39,15 @@ use sluice_clickhouse::{
 };
 use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
 
-/// How deep lists and arrays nest in a value before the rest becomes text. Chosen: what instrumentation sends nests 2 to
-/// 3 deep; a path grows with every level, and the server limits the complexity of a type.
+/// How deep lists and arrays nest in a value before the rest is written as text. Chosen: instrumentation nests 2 to 3 deep; each level
+/// makes paths longer, and the server limits the complexity of a type.
 pub const DEPTH_MAX: usize = 8;
 
-/// Under this path lie the values that declared paths cannot hold: `sluice.unconverted.http.status_code`. The prefix cannot
-/// be declared (`sluice_clickhouse::json_type`).
+/// The path prefix of values that declared paths cannot hold: `sluice.unconverted.http.status_code`. It cannot be declared
+/// (`sluice_clickhouse::json_type`).
 pub const UNCONVERTED: &[u8] = b"sluice.unconverted";
 
-/// Writes `JSON` values; keeps its buffers from call to call.
+/// Writes `JSON` values; reuses its buffers.
 #[derive(Default)]
 pub struct JsonWriter {
     paths: JsonPaths,
@@ -62,24 +61,24 @@ struct Scratch {
     prefix: Vec<u8>,
     /// Text of a value that has no binary form here.
     text: Vec<u8>,
-    /// A value in the type that is declared, which is not text.
+    /// A value in a declared type other than text.
     typed: Vec<u8>,
 }
 
 impl JsonWriter {
-    /// Gives back what a huge row took.
+    /// Frees the memory of a huge row.
     pub fn let_go(&mut self) {
         let Scratch { prefix, text, typed } = &mut self.scratch;
         [prefix, text, typed].into_iter().for_each(let_go);
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         let Scratch { prefix, text, typed } = &self.scratch;
         self.paths.memory_bytes() + prefix.capacity() + text.capacity() + typed.capacity()
     }
 
-    /// Appends one value for a column of this type; beyond the length `limit` the row is given up.
+    /// Appends one value for a column of this type; fails beyond the length `limit`.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -107,29 +106,29 @@ impl JsonWriter {
             all_stored(members.object.finish())
         });
         if outcome.is_err() {
-            // The objects that are open are given up with the row.
+            // The open objects belong to the rejected row.
             paths.clear();
         }
         outcome
     }
 }
 
-/// The members of one JSON object, and what is needed to write them.
+/// The members of one JSON object, and the state for writing them.
 struct Members<'a> {
     object: JsonObject<'a>,
-    /// The column's type when it declares or skips paths; objects in arrays have no such paths.
+    /// The column's type if it declares or skips paths; it does not apply to objects in arrays.
     rules: Option<&'a JsonType>,
-    /// Of the objects in its arrays.
+    /// The limits of objects in its arrays.
     elements: JsonLimits,
-    /// The depth at which this object's own members stand: they have no prefix.
+    /// The depth of this object's own members, which have no prefix.
     root: usize,
     scratch: &'a mut Scratch,
-    /// Length of the buffer at which the row is given up; shrinks by the paths that were left out.
+    /// Length of the buffer at which writing fails; reduced by the paths that were left out.
     limit: usize,
 }
 
 impl Members<'_> {
-    /// Writes what is not a list first, so that a literal path wins; then the lists.
+    /// Writes all values that are not lists first, so that literal paths take precedence; then the lists.
     fn write(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
         let mut lists = false;
         let mut attributes_left = attributes.iter();
@@ -164,10 +163,10 @@ impl Members<'_> {
         Ok(())
     }
 
-    /// Makes the prefix that of a list's members.
+    /// Sets the prefix for a list's members.
     fn push_prefix(&mut self, key: &[u8], depth: usize) -> Result<(), NoRoom> {
         let key = mended(key, self.limit)?;
-        // A path that is longer than the row has no member that fits it.
+        // If the path is longer than the row may be, none of its members fits.
         room::make(&mut self.scratch.prefix, key.len() + 1, self.limit)?;
         if depth > self.root {
             self.scratch.prefix.push(b'.');
@@ -176,7 +175,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    /// A member whose strings may be none, or whose value is no scalar.
+    /// Writes a member whose strings may not be UTF-8, or whose value is not a scalar.
     fn unusual_member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
         let key = mended(key, self.bytes_left())?;
         match value {
@@ -188,7 +187,7 @@ impl Members<'_> {
         }
     }
 
-    /// A scalar under its own key, which is what nearly all members are: without prefix, and with no rule to ask for.
+    /// Writes a scalar under its own key, without prefix and without rules: nearly all members.
     #[expect(clippy::inline_always, reason = "the only caller is the loop over the attributes of every span")]
     #[inline(always)]
     fn plain_member(&mut self, key: &[u8], scalar: Scalar<'_>) -> Result<(), NoRoom> {
@@ -217,7 +216,7 @@ impl Members<'_> {
         }
     }
 
-    /// Sees to it that so many bytes below the path of the list that is being written can be appended.
+    /// Requests room for this many bytes below the path of the current list.
     #[inline]
     fn room(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let bytes = bytes + self.scratch.prefix.len();
@@ -241,7 +240,7 @@ impl Members<'_> {
         }
     }
 
-    /// Names the path of a member. `false` when the object has it already.
+    /// Writes the path of a member. `false` if the object already has it.
     fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, NoRoom> {
         if depth == self.root {
             return Ok(self.object.path(key));
@@ -253,8 +252,8 @@ impl Members<'_> {
         Ok(taken)
     }
 
-    /// What is compared and left out counts as written: a long path before many equal keys would else cost its length for each
-    /// of them, which is quadratic in the message.
+    /// Counts left out paths as written. Otherwise many equal keys behind a long path would each cost the length of the path, which is
+    /// quadratic in the message.
     fn leave_out(&mut self) -> Result<(), NoRoom> {
         self.limit = self.limit.saturating_sub(self.scratch.prefix.len());
         if self.object.buffer().len() > self.limit { Err(NoRoom) } else { Ok(()) }
@@ -278,7 +277,7 @@ impl Members<'_> {
             return Ok(());
         }
         self.room(UNCONVERTED.len() + key.len() + value_bytes(&value))?;
-        // The first value of a path wins, whether it is one of the type or not.
+        // The first value of a path is kept, whether it can be converted or not.
         let kept = if depth == self.root {
             self.object.path_in_place_of(UNCONVERTED, &[key])
         } else {
@@ -291,7 +290,7 @@ impl Members<'_> {
         Ok(value.check()?)
     }
 
-    /// Writes a value under a path that is declared as text, which takes all of them.
+    /// Writes a value under a path that is declared as text, which accepts every value.
     fn text_member(
         &mut self,
         typed: TypedValue,
@@ -328,7 +327,7 @@ impl Members<'_> {
         self.limit.saturating_sub(self.object.buffer().len())
     }
 
-    /// Writes a value with its tag.
+    /// Writes a value with its type tag.
     fn value(&mut self, value: Value<'_>, depth: usize) -> Result<(), Error> {
         let out = self.object.buffer();
         match value {
@@ -348,7 +347,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    /// Makes JSON text of a value, for which the row then has room.
+    /// Makes the JSON text of a value, and requests room for it.
     fn json_text(&mut self, value: Value<'_>) -> Result<(), Error> {
         let bytes = self.bytes_left();
         self.scratch.text.clear();
@@ -403,7 +402,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    /// Writes a list as an object of its own: paths begin anew in it.
+    /// Writes a list as an object with its own paths.
     fn nested_object(&mut self, list: &Attributes<'_>, depth: usize) -> Result<(), Error> {
         let outer_prefix = std::mem::take(&mut self.scratch.prefix);
         let mut nested = Members {
@@ -423,7 +422,7 @@ impl Members<'_> {
     }
 }
 
-/// What an element counts as when the type of its array is chosen; text stands in for what is too deep.
+/// The kind of an element for choosing the type of its array; elements that are too deep count as text.
 fn element_kind(element: &Value<'_>, depth: usize) -> ElementKind {
     match element {
         Value::Empty => ElementKind::Null,
@@ -437,13 +436,13 @@ fn element_kind(element: &Value<'_>, depth: usize) -> ElementKind {
     }
 }
 
-/// Writes text as a declared type that takes all of it.
+/// Writes text as a declared type that accepts all text.
 fn put_text(out: &mut Vec<u8>, typed: TypedValue, text: &[u8]) {
     let fits = typed.put_text(out, text);
     debug_assert!(fits, "{typed:?} is text");
 }
 
-/// Writes a value as a declared type that is not text has it. `false` when it is not one of the type.
+/// Writes a value as a declared type other than text. `false` if it cannot be converted.
 fn put_typed(out: &mut Vec<u8>, typed: TypedValue, value: &Value<'_>) -> bool {
     match *value {
         Value::String(value) => typed.put_text(out, value),

@@ -1,14 +1,14 @@
-//! Attributes into a `Map(LowCardinality(String), String)`, as the OpenTelemetry Collector's exporter writes them.
+//! Writes attributes into a `Map(LowCardinality(String), String)`, as the OpenTelemetry Collector's exporter does.
 //!
 //! | `AnyValue` | text |
 //! | --- | --- |
-//! | every one | [`crate::rows::value_text`] |
+//! | all values | [`crate::rows::value_text`] |
 //! | key-value list | JSON text under its own key: nothing is flattened |
 //! | empty | the empty string; the key is kept |
 //!
-//! Keys are unique: the first of two equal ones wins, which is also the one that `m['key']` would find.
+//! Keys are unique: the first of two equal ones is kept, which is also the one that `m['key']` would find.
 //!
-//! Limits: a row is given up before the key and value with which it would pass its limit.
+//! Limits: writing fails before the key and value that would exceed the row's limit.
 
 use super::{Error, Set, all_stored, scalar_bytes};
 use crate::rows::{utf8::mended, value_text};
@@ -20,7 +20,7 @@ use sluice_clickhouse::{
 };
 use sluice_otlp::{Attributes, KeyValue, Scalar};
 
-/// Writes maps; keeps its buffers from call to call.
+/// Writes maps; reuses its buffers.
 #[derive(Default)]
 pub struct MapWriter {
     keys: JsonPaths,
@@ -28,17 +28,17 @@ pub struct MapWriter {
 }
 
 impl MapWriter {
-    /// Gives back what a huge row took.
+    /// Frees the memory of a huge row.
     pub fn let_go(&mut self) {
         let_go(&mut self.text);
     }
 
-    /// Memory held, in bytes: for the budget.
+    /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes() + self.text.capacity()
     }
 
-    /// Appends one map; beyond the length `limit` the row is given up.
+    /// Appends one map; fails beyond the length `limit`.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -50,7 +50,7 @@ impl MapWriter {
             return Ok(());
         }
         let Self { keys, text } = self;
-        // A map has the bytes of an object, with strings for values.
+        // A map has the same bytes as an object with string values.
         let mut map = JsonObject::begin(out, keys);
         let outcome = put_members(&mut map, text, attributes, limit).and_then(|()| {
             for (key, nanos) in originals {
@@ -65,7 +65,7 @@ impl MapWriter {
         });
         let outcome = outcome.and_then(|()| all_stored(map.finish()));
         if outcome.is_err() {
-            // The map is given up with the row.
+            // The map belongs to the rejected row.
             keys.clear();
         }
         outcome
@@ -99,7 +99,7 @@ fn put_members(
                 let_go(text);
             }
         } else {
-            // A message is malformed whatever the table is like.
+            // Checked although it is not stored: whether a message is malformed must not depend on the table.
             value.check()?;
         }
     }

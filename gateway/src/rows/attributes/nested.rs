@@ -1,17 +1,17 @@
-//! Attributes into typed groups of keys and values.
+//! Collects attributes into typed groups of keys and values.
 //!
 //! | `AnyValue` | group | key | value |
 //! | --- | --- | --- | --- |
-//! | bool, double, int, string | Bool, Double, Int, String | as it is | as it is |
-//! | bytes | Complex | `@bytes@` before it | base64 (RFC 4648, padded) |
-//! | array | Complex | `@slice@` before it | JSON text |
-//! | key-value list | Complex | `@map@` before it | JSON text |
+//! | bool, double, int, string | Bool, Double, Int, String | unchanged | unchanged |
+//! | bytes | Complex | with the prefix `@bytes@` | base64 (RFC 4648, padded) |
+//! | array | Complex | with the prefix `@slice@` | JSON text |
+//! | key-value list | Complex | with the prefix `@map@` | JSON text |
 //! | empty | none: the attribute is absent | | |
 //!
-//! Groups and prefixes are those of Jaeger's tables, so that the type of every value can be told and bool, double, int and
-//! string can be compared as what they are. Keys are unique over all groups: the first of two equal ones wins.
+//! Groups and prefixes are those of Jaeger's tables. They keep the type of every value, so that bool, double, int and string can be
+//! compared as such. Keys are unique over all groups: the first of two equal ones is kept.
 //!
-//! Limits: a set is given up before the key and value with which it would have more bytes than the row may still have.
+//! Limits: collecting fails before the key and value with which the set would have more bytes than the row may still have.
 
 use super::{Error, Set, scalar_bytes, value_bytes};
 use crate::rows::{json_text, utf8::mended, value_text};
@@ -22,7 +22,7 @@ use sluice_clickhouse::{
 };
 use sluice_otlp::{KeyValue, Scalar, Value};
 
-/// Collects the attributes of one set, of at most `bytes`. Original times come last, as text: they may be larger than an `Int64`.
+/// Collects the attributes of one set, at most `bytes`. Original times come last, as text, because they may be larger than an `Int64`.
 pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
     groups.clear();
     let mut attributes_left = set.attributes.iter();

@@ -1,4 +1,4 @@
-//! Ids as strings of lower-case hex digits.
+//! Writes ids as strings of lower-case hex digits.
 
 use sluice_clickhouse::rowbinary::put_len;
 use sluice_otlp::Span;
@@ -6,7 +6,7 @@ use sluice_otlp::Span;
 /// Bytes of the longest ids, as digits with their lengths.
 pub(super) const BYTES_MAX: usize = 33 + 17 + 17;
 
-/// `TraceId`, `SpanId`, `ParentSpanId`. They are turned into digits 16 bytes at a time, of which the compiler makes vector instructions.
+/// Appends `TraceId`, `SpanId`, `ParentSpanId`, 16 bytes at a time, which compiles to vector instructions.
 #[inline]
 pub(super) fn put(row: &mut Vec<u8>, span: &Span<'_>) {
     let parent = u64::from_le_bytes(*span.parent_span_id.unwrap_or(&NO_ID));
@@ -25,7 +25,7 @@ pub(super) fn put(row: &mut Vec<u8>, span: &Span<'_>) {
     }
 }
 
-/// Stands in for the parent of a span that has none.
+/// The parent id of a span that has none.
 const NO_ID: [u8; 8] = [0; 8];
 
 /// The two digits of every byte.
@@ -38,7 +38,7 @@ fn hex(id: [u8; 16]) -> [[u8; 2]; 16] {
     digits
 }
 
-/// Appends an id of a link as a string of lower-case hex digits; an empty one where there is none.
+/// Appends an id of a link as a string of lower-case hex digits; an empty string if there is no id.
 pub(super) fn put_hex<const N: usize>(row: &mut Vec<u8>, id: Option<&[u8; N]>) {
     let id = id.map_or(&[][..], |id| id);
     put_len(row, id.len() * 2);

@@ -1,9 +1,9 @@
-//! Columns that hold one of a few words.
+//! Columns with one of a few words.
 
 /// Bytes of the longest word, its length included.
 pub(super) const BYTES: usize = 12;
 
-/// Appends one of a few words. They are all copied at full length, which takes no call and no branch.
+/// Appends one of a few words. All are copied at full length, without a call or a branch.
 #[inline]
 pub(super) fn put(row: &mut Vec<u8>, word: &[u8; BYTES]) {
     let end = row.len() + 1 + usize::from(word[0]);
@@ -11,8 +11,7 @@ pub(super) fn put(row: &mut Vec<u8>, word: &[u8; BYTES]) {
     row.truncate(end);
 }
 
-/// `SpanKind` as a string with its length: opentelemetry.proto.trace.v1.Span.SpanKind; a number that the
-/// specification does not have is unspecified.
+/// `SpanKind` as a string with its length: opentelemetry.proto.trace.v1.Span.SpanKind; an unknown number is unspecified.
 pub(super) fn kind(kind: i32) -> &'static [u8; BYTES] {
     match kind {
         1 => b"\x08Internal   ",

@@ -1,4 +1,4 @@
-//! Blocks that go to a real directory and come back.
+//! Blocks that are moved to a real directory and read back.
 
 use super::*;
 use crate::{
@@ -50,7 +50,7 @@ pub(crate) fn sealed(pool: &Pool, first: i64, is_enqueued: bool) -> BlockWithFra
     sealed_in(Chunks::default(), pool, first, is_enqueued)
 }
 
-/// The same, in these chunks.
+/// The same, with these chunks.
 pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued: bool) -> BlockWithFrames {
     chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
     let id = PartitionId { topic: "spans".into(), partition: 3 };
@@ -76,10 +76,10 @@ pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
     BlockWithFrames { block, frames }
 }
 
-/// Volumes made by this process, so that no two tests have the same directory, whatever they call it.
+/// Number of the volumes of this process, so that tests have different directories even with equal names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A directory of the test's own, removed when it ends.
+/// A directory of one test, removed when it ends.
 pub(crate) struct Volume(PathBuf);
 
 impl Volume {
@@ -123,7 +123,7 @@ impl Drop for Volume {
     }
 }
 
-/// A block that has gone to the volume.
+/// A block that was moved to the volume.
 async fn spilled(pool: &Pool, spool: &Spool, first: i64) -> Arc<BlockFrames> {
     let frames = frames(pool, first);
     spool.spill(&frames);
@@ -145,7 +145,7 @@ async fn a_block_comes_back_from_the_volume_as_it_was_and_its_memory_is_free_mea
         assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(20));
     }
     frames.end(Some(&spool), Ended::Settled);
-    // Blocks go one after another: once the next one is there, this one was looked at.
+    // Blocks are moved one after another: once the next one is there, this one was handled.
     spilled(&pool, &spool, 30).await;
     let numbers = spool.numbers();
     assert_eq!((numbers.appended.blocks(), numbers.drained.blocks(), numbers.dropped.blocks()), (2, 1, 0));
@@ -181,7 +181,7 @@ async fn a_block_that_ends_on_its_way_leaves_no_record() {
     assert_eq!(pool.free_bytes(), pool.total_bytes());
 }
 
-/// The blocks of partitions that have gone, once there are so many.
+/// The blocks of revoked partitions, once there are this many.
 async fn orphaned(spool: &Spool, count: usize) -> Vec<crate::volume::spool::LeftBlock> {
     let mut orphans = Vec::new();
     while orphans.len() < count {
@@ -199,7 +199,7 @@ async fn the_blocks_of_a_partition_that_has_gone_stay_on_the_volume_until_kafka_
         let sealed = sealed(&pool, first, false);
         let frames = sealed.frames.clone();
         spool.spill(&frames);
-        // One was sent, and one is still on its way when its partition goes.
+        // One was sent, and one is still on its way when its partition is revoked.
         if first == 20 {
             drop(frames.load(Some(&spool), 5).await.unwrap());
         }
@@ -245,7 +245,7 @@ async fn a_block_of_a_partition_that_has_gone_and_that_cannot_be_read_is_missed(
     }
     let file = &volume.files()[0];
     let body = file.metadata().unwrap().len() - BLOCK_BYTES as u64;
-    // The header is in front of what is kept with the block.
+    // The header is in front of the metadata.
     damage_at(file, body - 200);
     sealed.abandon(Some(&spool), false);
     let missing = loop {
@@ -270,7 +270,7 @@ async fn a_torn_record_may_be_an_only_copy_only_if_somebody_was_told_that_it_was
             tokio::task::yield_now().await;
         }
         assert_eq!(frames.become_only_copy().is_some(), syncs);
-        // What a killed process leaves, less its last byte.
+        // What a killed process leaves, without its last byte.
         let file = &volume.files()[0];
         let (content, left) = (std::fs::read(file).unwrap(), Volume::new("torn_left"));
         std::fs::write(left.path().join(file.file_name().unwrap()), &content[..content.len() - 1]).unwrap();
@@ -306,7 +306,7 @@ async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
     assert!(frames.load(Some(&spool), 5).await.is_err());
 }
 
-/// Writes over some bytes of the last record.
+/// Overwrites some bytes of the last record.
 pub(crate) fn damage(file: &Path) {
     damage_at(file, file.metadata().unwrap().len() - 1_000);
 }
@@ -334,7 +334,7 @@ async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
     assert!(volume.files().iter().any(|file| file.extension().is_some_and(|name| name == "damaged")));
 }
 
-/// What a generation of the partition is told of.
+/// The ranges that a generation of the partition is told of.
 fn kept(left: &Leftovers, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()
@@ -367,7 +367,7 @@ async fn what_a_generation_was_told_of_is_there_when_its_order_comes() {
     let volume = Volume::new("reserved");
     let spool = left_behind(&volume, &[20, 30]).await;
     let ranges = kept(spool.left(), 4, "c", 9);
-    // The pod is asked to drain, and delivery looks before it takes the order.
+    // The pod is drained, and delivery looks before it receives the order.
     assert!(spool.left().orphans(true).is_empty());
     assert_eq!(taken(&spool, 4, &ranges), 2);
     assert!(spool.left().orphans(true).is_empty());

@@ -1,14 +1,14 @@
-//! For which columns of the table the only copies on a volume are sent.
+//! The columns for which only copies on a volume are sent.
 //!
 //! | a block was encoded for | it is sent |
 //! | --- | --- |
-//! | the columns that rows are encoded for now | for them |
-//! | others, which the table has too, with types that read the same bytes | for those, as the table calls their types |
-//! | others, which it does not have so | not before someone has given them back, or named a table that has them |
-//! | others, and nobody has written down which, or that is damaged | the same |
+//! | the columns of new rows | for these |
+//! | other columns, which the table also has, with types of the same binary format | for them, with the table's names of their types |
+//! | other columns, which the table does not have in this form | once someone adds them, or names a table that has them |
+//! | other columns, and the record of them is missing or damaged | the same |
 //!
-//! Owner: whoever asks about blocks, for one question: the table of a shard is looked at once for all its blocks of the same columns. Another
-//! shard's is none of their business: one that is away, or whose table is another, keeps no block of this one.
+//! Owner: the process that asks about blocks, for one question. The table of a shard is checked once for all of its blocks with the same
+//! columns. Shards are independent: one that is away, or has another table, does not delay blocks of this one.
 
 use crate::{
     table::sink::Sink,
@@ -20,35 +20,35 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Why a block cannot be sent now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
-    /// The table does not take what it was encoded for: someone must act.
+    /// The table does not accept the columns that it was encoded for: someone must act.
     #[error("{0}")]
     Unfit(String),
     /// No server says which columns the table has.
     #[error("{0}")]
     Unknown(String),
-    /// Its token is none of ours, and under another one the server would not know it: another version of this program must send it.
-    #[error("their tokens are none of this version's")]
+    /// Its token is of another version of this program, which must send it: the server would not recognise it under another token.
+    #[error("their tokens are of another version")]
     Foreign,
 }
 
-/// As what a block is sent; `None` for the columns that rows are encoded for now.
+/// The columns to send a block for; `None` for those of new rows.
 pub type Form = Option<Arc<TableColumns>>;
 
-/// Where the table is looked at.
+/// The tables to check.
 #[derive(Clone)]
 pub struct Tables {
-    /// The columns that rows are encoded for now, as a number.
+    /// The number of the columns of new rows.
     pub columns: u64,
     /// All shards.
     pub shards: Vec<Sink>,
 }
 
-/// What was found, by the shard's place in the config and the number of columns.
+/// The results, by the shard's position in the config and the number of columns.
 #[derive(Default)]
 pub struct Fits(BTreeMap<(usize, u64), Result<Form, Unsendable>>);
 
 impl Fits {
-    /// As what a block is sent to the shard with this place in the config.
+    /// The columns to send a block for, to the shard with this position in the config.
     pub async fn of(
         &mut self,
         block: &LeftBlock,
@@ -72,8 +72,8 @@ impl Tables {
         }
         let encoded = match spool.columns(number).await {
             Written::Whole(encoded) => encoded,
-            Written::Nothing => return Err(unfit("it is not written down for which")),
-            Written::Damaged => return Err(unfit("the file that says for which is damaged")),
+            Written::Nothing => return Err(unfit("the queue volume does not record which")),
+            Written::Damaged => return Err(unfit("the file that records which is damaged")),
         };
         match self.shards[place].check_encoded(&encoded).await {
             Ok(columns) => Ok(Some(Arc::new(columns))),
@@ -84,5 +84,5 @@ impl Tables {
 }
 
 fn unfit(why: &str) -> Unsendable {
-    Unsendable::Unfit(format!("they are encoded for other columns than rows are now, and {why}"))
+    Unsendable::Unfit(format!("they are encoded for other columns than new rows, and {why}"))
 }

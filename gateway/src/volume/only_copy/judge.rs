@@ -1,17 +1,17 @@
-//! Finds out what is true of blocks, and has the volume write down of which it has the only copy, before anybody goes by it.
+//! Decides where the rows of blocks are, and lets the volume record the only copies before anything depends on it.
 //!
 //! ```text
-//!  block -- what Kafka says --> settled, or in Kafka ------------------------------> dropped
+//!  block -- Kafka's answers --> settled, or in Kafka ------------------------------> dropped
 //!               |
-//!               `---> nowhere else --> written down, synced --> OnlyCopyBlock --> inserted, however long that takes
+//!               `---> only copy --> recorded, synced ---> OnlyCopyBlock --> inserted, however long that takes
 //!                                           ^
-//!  a mark of before ------------------------'   (whatever Kafka says by now)
+//!  an earlier record -----------------------'   (whatever Kafka answers now)
 //! ```
 //!
-//! What was written down first stands. Asked again, Kafka may say something else: whoever owns the partition begins above the gap that made
-//! the block an only copy, and once they have committed behind it, it looks settled. Their plan does not know its parts then either.
+//! The first record counts. Asked again, Kafka may answer differently: the partition's owner starts above the gap that made the block an
+//! only copy. Once it has committed beyond the gap, the block looks settled, and the owner's plan does not have its parts.
 //!
-//! Owner: whoever asks about blocks. The volume writes in one go what was found of all of them.
+//! Owner: the process that asks about blocks. The volume records the results of all blocks of a question together.
 
 use super::{Logs, OnlyCopy, OnlyCopyBlock, RowLocation};
 use crate::{
@@ -20,37 +20,37 @@ use crate::{
 };
 use sluice_spool::BlockId;
 
-/// That a block is the only copy of its rows, as it is to be written down.
+/// The record that a block is the only copy of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Its record.
     pub record: BlockId,
-    /// Rows of it that are in the table or are read again, or may be.
+    /// Its rows that are, or may be, in the table or are read again.
     pub rows_elsewhere: u64,
-    /// How far an owner of its partition has sent it in parts.
+    /// The progress of an owner of its partition that has sent it in parts.
     pub note: Option<Note>,
 }
 
-/// What was found of blocks.
+/// The results for blocks.
 #[derive(Default)]
 pub struct Judged {
     /// Their rows are in the table.
     pub settled: Vec<LeftBlock>,
-    /// Whoever owns their partition reads their messages.
+    /// The owner of their partition reads their messages.
     pub in_kafka: Vec<LeftBlock>,
-    /// Their rows are nowhere else; the volume has that in writing.
+    /// The only copies of their rows, as recorded on the volume.
     pub only_copies: Vec<OnlyCopyBlock>,
 }
 
 impl Finding {
-    /// Of a block of which `only` is true. `messages` says which message each of its rows is of; `None` where nobody knows.
+    /// For a block that is an only copy. `messages` has the message of each of its rows; `None` if unknown.
     pub fn of(block: &LeftBlock, only: OnlyCopy, messages: Option<&MessageRows>, logs: &Logs) -> Self {
         let rows_elsewhere = if only.is_late || !is_range_known(block, logs) {
             block.rows()
         } else if only.alone == block.range() {
             0
         } else {
-            // What cannot be told may be.
+            // If it is unknown, all of its rows may be elsewhere too.
             let alone = messages.map_or(0, |messages| messages.rows_within(only.alone));
             block.rows().saturating_sub(alone)
         };
@@ -60,13 +60,13 @@ impl Finding {
     }
 }
 
-/// Whether every owner of the partition makes the same range: then none has sent, or sends, rows of it under another token.
+/// Whether every owner of the partition makes the same range, so that no rows of it are sent under another token.
 fn is_range_known(block: &LeftBlock, logs: &Logs) -> bool {
     let is_cut = logs.is_cut(&block.partition(), block.range().next);
     block.is_enqueued() || block.is_marked() || block.is_derivable() || is_cut
 }
 
-/// Finds out what is true of blocks by what Kafka says. What is an only copy is written down once this has returned.
+/// Decides where the rows of blocks are by Kafka's answers. Only copies are recorded when this returns.
 pub async fn judge(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Judged {
     let mut found = Vec::with_capacity(blocks.len());
     for block in &blocks {
@@ -79,7 +79,7 @@ pub async fn judge(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Judged
     let written_before = spool.write_only_copies(found.clone()).await;
     let mut judged = Judged::default();
     for ((block, (_, finding)), before) in blocks.into_iter().zip(found).zip(written_before) {
-        // What was written down since the block was listed, as its partition was about to begin, is new too.
+        // Also new: a record that was written after the block was listed, when its partition was about to start.
         let is_new = |rows_elsewhere| InWriting { rows_elsewhere, is_new: true };
         let found = before.or(finding.map(|finding| finding.rows_elsewhere)).map(is_new);
         match (block.in_writing().or(found), logs.row_location(&block)) {
@@ -91,7 +91,7 @@ pub async fn judge(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Judged
     judged
 }
 
-/// Reads which message each row is of only where that is asked.
+/// Reads the messages of rows only if they are needed.
 async fn find(block: &LeftBlock, only: OnlyCopy, logs: &Logs, spool: &Spool) -> Finding {
     if only.alone == block.range() || !is_range_known(block, logs) {
         return Finding::of(block, only, None, logs);

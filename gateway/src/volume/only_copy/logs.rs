@@ -1,7 +1,7 @@
-//! What Kafka says of the partitions of blocks: asked once for all of them, without joining their group.
+//! Kafka's answers about the partitions of blocks: requested once for all of them, without joining their group.
 //!
-//! Owner: one thread, which is blocked while brokers are asked. The committed offsets are asked for first: what is committed meanwhile
-//! only makes a block that is in the table look like one that is read again.
+//! Owner: one thread, which blocks while it waits for brokers. The committed offsets are requested first. A commit after that can only
+//! make a block whose rows are in the table look like one whose messages are read again.
 
 use super::{BlockFacts, Log, OnlyCopy, RowLocation, row_location};
 use crate::volume::spool::{LeftBlock, Missing};
@@ -24,7 +24,7 @@ struct OfPartition {
     plan: Option<Plan>,
 }
 
-/// What was said.
+/// Kafka's answers.
 #[derive(Debug, Clone)]
 pub struct Logs {
     cluster: String,
@@ -33,7 +33,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Asks for these partitions.
+    /// Asks about these partitions.
     pub fn ask(
         reader: &TopicReader,
         kafka: &Kafka,
@@ -64,7 +64,7 @@ impl Logs {
         Ok(Self { cluster, begins_at_oldest, of })
     }
 
-    /// What is known of a partition that is about to begin.
+    /// The answers for a partition that is about to start.
     pub fn of_beginning(initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> Self {
         let Beginning { commit, log, cluster, .. } = beginning;
         let commit = commit.clone().map(|(offset, metadata)| CommittedOffset { offset, metadata });
@@ -76,7 +76,7 @@ impl Logs {
         }
     }
 
-    /// What was said of a partition.
+    /// The answers about a partition.
     pub fn log(&self, id: &PartitionId) -> Log<'_> {
         let of = self.of.get(id);
         Log {
@@ -88,31 +88,31 @@ impl Logs {
         }
     }
 
-    /// What is true of a block.
+    /// Where the rows of a block are.
     pub fn row_location(&self, block: &LeftBlock) -> RowLocation {
         row_location(block.subject(), &self.log(&block.partition()))
     }
 
-    /// What is true of a block that cannot be read; `None` when nobody knows what it covers. `enqueues` says whether offsets are committed
-    /// once their rows are on the volume.
+    /// Where the rows of an unreadable block are; `None` if its offsets are unknown. `enqueues`: offsets are committed once their rows
+    /// are on the volume.
     pub fn whereabouts_of_missing(&self, missing: &Missing, enqueues: bool) -> Option<RowLocation> {
         let covers = missing.covers.as_ref()?;
         let range = OffsetRange { first: covers.first, next: covers.next };
         if missing.is_only_copy {
             return Some(RowLocation::OnlyCopy(OnlyCopy::of(range)));
         }
-        // Its cluster was in its body.
+        // Its cluster was in its body, which cannot be read.
         let subject = BlockFacts { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
         Some(row_location(subject, &self.log(&partition_of(covers))))
     }
 
-    /// How far the block of a range is that an owner of its partition has sent in parts.
+    /// The progress of an owner of the partition that has sent the block of a range in parts.
     pub fn parts(&self, id: &PartitionId, range: OffsetRange) -> Option<RefusedParts> {
         let plan = self.of.get(id)?.plan.as_ref()?;
         plan.parted.iter().find(|parted| parted.range == range).map(|parted| parted.parts.clone())
     }
 
-    /// Whether every owner of a partition ends a range there.
+    /// Whether every owner of a partition ends a range at this offset.
     pub fn is_cut(&self, id: &PartitionId, offset: i64) -> bool {
         self.of.get(id).and_then(|of| of.plan.as_ref()).is_some_and(|plan| plan.cuts.contains(&offset))
     }
@@ -127,7 +127,7 @@ impl OfPartition {
 
 #[cfg(test)]
 impl Logs {
-    /// What was said of one partition, of the cluster `c`.
+    /// Answers about one partition of the cluster `c`.
     pub(crate) fn of_one(id: PartitionId, bounds: OffsetRange, committed: i64) -> Self {
         let of = OfPartition { bounds: Some(bounds), committed: Some(committed), plan: None };
         Self { cluster: "c".to_owned(), begins_at_oldest: true, of: BTreeMap::from([(id, of)]) }
@@ -153,7 +153,7 @@ mod tests {
             is_enqueued: None,
             ..torn(first)
         };
-        // Another owner has read its messages by then, and inserted them.
+        // Another owner has read and inserted its messages by then.
         assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(RowLocation::Settled));
         assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(RowLocation::InKafka));
         let alone = OffsetRange { first: 40, next: 50 };

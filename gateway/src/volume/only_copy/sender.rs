@@ -1,4 +1,4 @@
-//! Makes ready what must be inserted although nobody owns its partition here, and counts what that may double.
+//! Prepares only copies for their insert, and counts their possible duplicates.
 
 use super::{Fits, Tables, Unsendable};
 use crate::{
@@ -11,17 +11,17 @@ use crate::{
 use sluice_ranges::OffsetRange;
 use std::sync::Arc;
 
-/// A block that is the only copy of its rows, or of some, as the volume has it in writing.
+/// A block that the volume records as the only copy of all or some of its rows.
 pub struct OnlyCopyBlock {
     block: LeftBlock,
-    /// Rows of it that are in the table or are read again, or may be.
+    /// Its rows that are, or may be, in the table or are read again.
     rows_elsewhere: u64,
     /// Whether it could not be sent at once.
     has_waited: bool,
 }
 
 impl OnlyCopyBlock {
-    /// A block of which that was written down.
+    /// A block with its record.
     pub fn new(block: LeftBlock, InWriting { rows_elsewhere, is_new }: InWriting) -> Self {
         Self { block, rows_elsewhere, has_waited: !is_new }
     }
@@ -31,39 +31,39 @@ impl OnlyCopyBlock {
         &self.block
     }
 
-    /// It cannot be sent now.
+    /// Records that it cannot be sent now.
     #[must_use]
     pub fn waiting(self) -> Self {
         Self { has_waited: true, ..self }
     }
 
-    /// Whether someone may have sent it since it was found: an owner that had read its messages before Kafka had them no more. Of blocks
-    /// whose offsets may be committed it is known who has.
+    /// Whether an owner that read its messages before Kafka deleted them may have sent it since it was found. For blocks whose offsets
+    /// may be committed, the volume records the senders.
     fn may_be_sent_since(&self) -> bool {
         self.has_waited && !self.block.is_enqueued()
     }
 }
 
-/// What it takes to insert only copies.
+/// What is needed to insert only copies.
 #[derive(Clone)]
 pub struct OnlyCopySender {
     /// The volume that they are on.
     pub spool: Spool,
-    /// Where their rows are accounted for.
+    /// Counts their rows.
     pub account: RowAccount,
-    /// Where what is lost, and what waits for someone, is counted.
+    /// Counts lost rows, and blocks that wait until someone acts.
     pub metrics: Arc<Metrics>,
-    /// Which shard they go to.
+    /// The shard of each block.
     pub route: Route,
-    /// Where it is looked whether they fit.
+    /// The tables to check their columns against.
     pub tables: Tables,
 }
 
 impl OnlyCopySender {
-    /// A block, to be sent; `fits` are what this look at the table has found of others.
+    /// Prepares a block to be sent; `fits` has the results of this check for other blocks.
     pub async fn ready(&self, only_copy: &OnlyCopyBlock, fits: &mut Fits) -> Result<Ready, Unsendable> {
         let block = &only_copy.block;
-        // Before its columns: whoever gave the table those would have mended nothing.
+        // Checked before the columns: with a foreign token, adding columns to the table would not help.
         let token = block.token().ok_or(Unsendable::Foreign)?;
         let epoch = block.routing_epoch().unwrap_or(self.route.epoch());
         let place = self.route.place_of(epoch, &block.partition());
@@ -82,7 +82,7 @@ impl OnlyCopySender {
     }
 }
 
-/// Of a block that was sent in parts it cannot be told which of them are in.
+/// Logs that it is unknown which parts of a block are stored.
 fn say_unknown(block: &LeftBlock) {
     let OffsetRange { first, next } = block.range();
     tracing::error!(
@@ -90,7 +90,7 @@ fn say_unknown(block: &LeftBlock) {
         first,
         next,
         rows = block.rows(),
-        "what the queue volume says of the parts in which a block was sent is damaged; it is sent anew, and its rows may be doubled"
+        "the file that records the sent parts of a block is damaged; the block is sent from its start, and its rows may be duplicated"
     );
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use sluice_ranges::RefusedParts;
     use std::time::Duration;
 
-    /// A volume on which an earlier run has left the offsets from 20 to 30, and how far it was with them in parts.
+    /// A volume on which an earlier run has left the offsets from 20 to 30, and its progress with them in parts.
     async fn left_in_parts(volume: &Volume) -> (Spool, RefusedParts) {
         let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
         let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
@@ -125,7 +125,7 @@ mod tests {
         (volume.open(64 << 20), parts)
     }
 
-    /// The parts that its only block is gone on with, and the rows that may be doubled. All of them are nowhere else.
+    /// The parts with which its only block continues, and its possible duplicates. It is the only copy of all of its rows.
     async fn ready(spool: &Spool) -> (Option<RefusedParts>, u64) {
         let block = spool.left().take_all().remove(0);
         let columns = block.columns();

@@ -1,13 +1,13 @@
 //! Bodies that are read from the queue volume while they are sent.
 //!
 //! Owner: the thread `spool-read` reads; the I/O runtime takes the pieces. Memory: [`PIECE_BYTES`] for each piece that a connection
-//! has not sent yet, of which there are at most [`PIECES_MAX`] a try: what the connection buffers, and one read ahead.
+//! has not sent yet, at most [`PIECES_MAX`] a try: those that the connection buffers, and one that is read ahead.
 //!
-//! The checksum of a whole record is compared before it is first sent; and again while it is sent, where the last piece is held
-//! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
-//! has no answer, the whole is compared again before the next one ([`recheck_crc`]), which finds it.
+//! The checksum of a whole record is verified before it is first sent, and again while it is sent; the last piece is held back until it
+//! is right. So damage in between interrupts the request, and the server stores nothing. Because that try has no answer, the record is
+//! verified again before the next one ([`recheck_crc`]), which finds the damage.
 //!
-//! A read that fails says nothing of the record: the volume has failed, and whoever asked has no answer before the process ends.
+//! A failed read says nothing about the record: the volume has failed, and callers get no answer before the process ends.
 //!
 //! [`recheck_crc`]: crate::volume::block_frames::BlockFrames::recheck_crc
 
@@ -30,11 +30,11 @@ use tokio::sync::oneshot;
 #[expect(clippy::cast_possible_truncation, reason = "a constant far below 2^32")]
 const PIECE_BYTES: usize = SPOOL_PIECE_BYTES as usize;
 
-/// Reads that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and the blocks that are made ready for one,
-/// each of which has one at a time. Those of several shards may be more: they wait for room.
+/// Reads that wait for the thread. Chosen: more than the tries of the largest `insert.concurrency` and the blocks that are prepared for
+/// one, each with one read at a time. Those of several shards may be more: they wait for room.
 const JOBS_MAX: usize = 128;
 
-/// A record cannot be read as it was written.
+/// A record that cannot be read as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(pub String);
@@ -48,7 +48,7 @@ impl From<Damage> for Unreadable {
 type Piece = (Body<File>, Result<Bytes, Unreadable>);
 
 enum Job {
-    /// Read all of it, to see whether it is whole.
+    /// Read all of it and verify its checksum.
     Verify { body: Body<File>, answer: oneshot::Sender<Result<(), Unreadable>> },
     /// Read the first bytes.
     ReadFirst { body: Body<File>, bytes: usize, answer: oneshot::Sender<Result<Bytes, Unreadable>> },
@@ -61,7 +61,7 @@ enum Job {
 pub(super) struct Reads(AsyncSender<Job>);
 
 impl Reads {
-    /// `failed` is told when the volume fails, each time.
+    /// `failed` is called each time the volume fails.
     pub fn start(failed: impl Fn(Fatal) + Send + 'static) -> std::io::Result<Self> {
         let (jobs, jobs_in) = bounded(JOBS_MAX);
         thread::Builder::new().name("spool-read".to_owned()).spawn(move || read(&jobs_in, failed))?;
@@ -74,7 +74,7 @@ impl Reads {
 
     async fn ask(&self, job: Job) {
         if self.0.send(job).await.is_err() {
-            // It lives as long as anyone can ask.
+            // The thread runs as long as there are handles.
         }
     }
 }
@@ -82,7 +82,7 @@ impl Reads {
 fn read(jobs: &Receiver<Job>, failed: impl Fn(Fatal)) {
     let mut buffer = vec![0; PIECE_BYTES];
     for job in jobs {
-        // Who asked may have given the block up, or the try may have ended: then nobody takes the answer.
+        // The caller may have given up the block, or the try may have ended: then nothing receives the answer.
         let was_read = match job {
             Job::Verify { body, answer } => {
                 sound(body.verify(&mut buffer)).map(|whole| drop(answer.send(whole)))
@@ -102,7 +102,7 @@ fn read(jobs: &Receiver<Job>, failed: impl Fn(Fatal)) {
     }
 }
 
-/// What was read, or what is wrong with it; an error when the volume has failed.
+/// The bytes, or the damage of the record; an error if the volume has failed.
 fn sound<T>(read: Result<T, BodyError>) -> Result<Result<T, Unreadable>, Fatal> {
     match read {
         Ok(read) => Ok(Ok(read)),
@@ -111,7 +111,7 @@ fn sound<T>(read: Result<T, BodyError>) -> Result<Result<T, Unreadable>, Fatal> 
     }
 }
 
-/// A block on the volume, to be read.
+/// A block on the volume that can be read.
 pub struct Record {
     reads: Reads,
     metadata_bytes: u64,
@@ -119,14 +119,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads all of it, to see whether it is whole.
+    /// Reads all of it and verifies its checksum.
     pub async fn verify(&self) -> Result<(), Unreadable> {
         let (answer, verified) = oneshot::channel();
         self.reads.ask(Job::Verify { body: self.body.clone(), answer }).await;
         super::answered(verified).await
     }
 
-    /// What is kept with it.
+    /// Its metadata.
     pub async fn metadata(self) -> Result<Bytes, Unreadable> {
         let (answer, read) = oneshot::channel();
         let bytes = usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX);
@@ -134,7 +134,7 @@ impl Record {
         super::answered(read).await
     }
 
-    /// Its frames, as what an INSERT sends: read anew by each try.
+    /// Its frames as the body of an INSERT; each try reads them again.
     pub fn into_body(self) -> InsertBody {
         let bytes = self.body.left().saturating_sub(self.metadata_bytes);
         InsertBody::read_from(Arc::new(self), bytes)
@@ -150,17 +150,17 @@ impl BodySource for Record {
     }
 }
 
-/// A piece that is being read; none when the thread has ended.
+/// A piece that is being read; `None` when the thread has ended.
 type Coming = Pin<Box<dyn Future<Output = Option<Piece>> + Send>>;
 
 /// A body that is being read by one try.
 struct Pieces {
     reads: Reads,
-    /// Bytes at the beginning that are not sent.
+    /// Bytes at the start that are not sent.
     unsent: u64,
     coming: Option<Coming>,
     is_over: bool,
-    /// The volume has failed, and the process ends.
+    /// Whether the volume has failed, so that the process ends.
     has_failed: bool,
 }
 
@@ -169,7 +169,7 @@ impl Pieces {
         self.is_over = body.left() == 0;
         if !self.is_over {
             let (answer, coming) = oneshot::channel();
-            // At once, where there is room: it is read while the one before is sent.
+            // At once, if there is room: it is read while the piece before is sent.
             let waits = match self.reads.0.try_send(Job::Read { body, answer }) {
                 Err(TrySendError::Full(job)) => Some((self.reads.clone(), job)),
                 Ok(()) | Err(TrySendError::Disconnected(_)) => None,
@@ -183,7 +183,7 @@ impl Pieces {
         }
     }
 
-    /// What of a piece is sent.
+    /// The part of a piece that is sent.
     fn sent(&mut self, mut piece: Bytes) -> Bytes {
         let skipped = usize::try_from(self.unsent).unwrap_or(usize::MAX).min(piece.len());
         self.unsent -= skipped as u64;
@@ -201,7 +201,9 @@ impl BodyPieces for Pieces {
                 return Poll::Pending;
             }
             let Some(coming) = &mut self.coming else {
-                return Poll::Ready(Some(Err(Broken("it was read to where it broke off".to_owned()))));
+                return Poll::Ready(Some(Err(Broken(
+                    "the body ended early; it was read to that place".to_owned(),
+                ))));
             };
             let answer = ready!(coming.as_mut().poll(context));
             self.coming = None;
@@ -214,7 +216,7 @@ impl BodyPieces for Pieces {
                     }
                 }
                 Some((_, Err(damage))) => return Poll::Ready(Some(Err(Broken(damage.to_string())))),
-                // Broken, it would be taken for damage.
+                // An error here would be taken for damage of the record.
                 None => self.has_failed = true,
             }
         }

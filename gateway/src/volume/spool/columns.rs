@@ -1,18 +1,18 @@
-//! Which columns the blocks on the volume were encoded for.
+//! The columns that the blocks on the volume were encoded for.
 //!
-//! A record says it as a number alone. Once the table has others, its block can still be sent under the names and types of before, where
-//! the table has those too ([`sluice_clickhouse::table::check_encoded`]); so they are written down beside the segments.
+//! A record has only their number. When the table has other columns, its block can still be sent with the earlier names and types if the
+//! table has those too ([`sluice_clickhouse::table::check_encoded`]). So they are recorded beside the segments.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `columns-N` | of the columns with the number N, in 16 hex digits: a line with the XXH3 of what follows, in as many; then a line for each column: its name, a tab, its type |
-//! | `columns-N.new` | one that is being written; it counts for nothing |
+//! | `columns-N` | the columns with the number N, in 16 hex digits: a line with the XXH3 of what follows, in as many; then a line for each column: its name, a tab, its type |
+//! | `columns-N.new` | an incomplete file; ignored |
 //!
-//! Owner: the spool thread. A file is whole and durable before the first record of its number is appended; where there is no room for it,
-//! there is none for the block either. It goes with the last block of its number when the volume is opened, and all of them go when it is
-//! closed with no block left. Volumes of earlier versions
-//! have none: their blocks go to the columns that they were encoded for and to no others.
-//! Limits: some 2 KiB for each change of the table that blocks on the volume have lived through.
+//! Owner: the spool thread. A file is complete and durable before the first record of its number is appended; without room for it, the
+//! block is not appended either. When the volume is opened, files without blocks are removed; when it is closed without blocks, all of
+//! them are. Volumes of earlier versions have none: their blocks can only go to the columns that they were encoded for.
+//!
+//! Limits: about 2 KiB for each change of the table while blocks are on the volume.
 
 use super::Written;
 use sluice_clickhouse::{column::TableColumns, table};
@@ -23,18 +23,18 @@ use sluice_spool::{
 use std::{collections::BTreeSet, io, path::Path};
 use twox_hash::XxHash3_64;
 
-/// What the name of each file begins with.
+/// The prefix of each file name.
 const PREFIX: &str = "columns-";
 
-/// The longest text of one. Chosen: hundreds of times what a table's columns take; a file that has more is damaged.
+/// The longest file. Chosen: hundreds of times the size of a table's columns; a larger file is damaged.
 const COLUMNS_BYTES_MAX: usize = 1 << 20;
 
-/// The folder that they are in.
+/// The folder of the files.
 #[derive(Debug)]
 pub(super) struct ColumnFiles(Directory);
 
 impl ColumnFiles {
-    /// Opens the folder, and removes the files that no block needs, and what a crash has left half written.
+    /// Opens the folder, and removes files that no block needs and incomplete ones.
     pub fn open(folder: &Path, needed: &BTreeSet<u64>) -> io::Result<Self> {
         let files = Self(Directory::open(folder)?);
         files.remove_all_but(needed)?;
@@ -51,13 +51,13 @@ impl ColumnFiles {
         Ok(())
     }
 
-    /// Removes them, once no block is left that could need one: a volume that was emptied is as it was before it was used.
+    /// Removes all files. Call when no block is left, so that an emptied volume looks unused.
     pub fn remove_all(&self) -> Result<(), Fatal> {
         let removed = self.remove_all_but(&BTreeSet::new());
         removed.map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source })
     }
 
-    /// Writes them down durably. `false` when the device has no room for it.
+    /// Writes a file durably. `false` if the device has no room for it.
     pub fn write(&self, number: u64, columns: &TableColumns) -> Result<bool, Fatal> {
         let name = name_of(number);
         let text = encode(columns);
@@ -75,7 +75,7 @@ impl ColumnFiles {
         Ok(true)
     }
 
-    /// The columns of this number.
+    /// Reads the columns of this number.
     pub fn read(&self, number: u64) -> Result<Written<TableColumns>, Fatal> {
         Written::read(&self.0, &name_of(number), COLUMNS_BYTES_MAX, decode)
     }
@@ -85,7 +85,7 @@ fn name_of(number: u64) -> String {
     format!("{PREFIX}{number:016x}")
 }
 
-/// The number of a file of this name; `None` for one that is being written, and for one that is not ours.
+/// The number of a file of this name; `None` for an incomplete file, and for foreign files.
 fn number_of(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()?;
     (name_of(number) == name).then_some(number)

@@ -1,4 +1,4 @@
-//! The spool thread's work: one turn after another, the smallest requests first.
+//! The spool thread's loop: handles requests in turns, the smallest first.
 
 use super::{
     Ended, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
@@ -20,10 +20,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How often marks are made durable when nobody asks, and how soon a block is tried again after there was no room. Chosen: a mark that is lost with the machine costs one retry under a known token.
+/// How often marks are synced without a request, and how soon a block is tried again when there was no room. Chosen: a mark that is lost
+/// with the machine costs one retry under a known token.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often it is said that there is no room: a full volume is tried again at every [`TICK`], for hours maybe.
+/// How often the log says that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
 const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// A block on its way.
@@ -32,12 +33,12 @@ struct Spill {
     leaving: Leaving,
 }
 
-/// When it was said last that there is no room.
+/// When the log last said that there is no room.
 #[derive(Default)]
 struct FullSaid(Option<Instant>);
 
 impl FullSaid {
-    /// Whether it is to be said now; then it counts as said.
+    /// Whether it is to be logged now; if so, records it as logged.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.0.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
         self.0 = if is_due { Some(now) } else { self.0 };
@@ -45,25 +46,25 @@ impl FullSaid {
     }
 }
 
-/// The owner of the queue.
+/// The owner of the queue and state of the thread.
 pub(super) struct Keeper {
     queue: Queue<Directory>,
     shared: Arc<Shared>,
     left: Leftovers,
     notes: PartsFile,
     columns: ColumnFiles,
-    /// Columns that blocks are encoded for and that are not written down yet.
+    /// Columns that blocks are encoded for and that are not recorded yet.
     unwritten: Option<(u64, Arc<TableColumns>)>,
     spills: VecDeque<Spill>,
-    /// Who waits for a mark to be durable.
+    /// Callers that wait for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
-    /// Who waits for room for a note.
+    /// Callers that wait for room for a note.
     noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
     full: FullSaid,
-    /// Whether something was appended or ended since the volume's use was told.
+    /// Whether something was appended or ended since the volume's use was last reported.
     has_changed: bool,
-    /// Who waits for the end.
+    /// The caller that waits for the end.
     closing: Option<Sender<()>>,
 }
 
@@ -92,7 +93,7 @@ impl Keeper {
         keeper
     }
 
-    /// Works until nobody can ask any more, then leaves everything durable behind.
+    /// Works until there are no callers any more, then syncs everything.
     pub fn run(mut self, requests: &Receiver<Request>) -> Result<(), Fatal> {
         while self.closing.is_none() || !self.spills.is_empty() {
             if self.spills.is_empty() {
@@ -107,7 +108,7 @@ impl Keeper {
             }
             self.sync_marks()?;
             self.take_told()?;
-            // The largest piece of work, one at a time: who waits for a mark or a place is served in between.
+            // The largest piece of work, one at a time: requests for marks and bodies are served in between.
             self.append_next()?;
             if std::mem::take(&mut self.has_changed) {
                 self.tell_usage();
@@ -123,7 +124,7 @@ impl Keeper {
             self.columns.remove_all()?;
         }
         if self.closing.is_some_and(|done| done.try_send(()).is_err()) {
-            // Whoever waited has lost patience.
+            // The caller no longer waits.
         }
         Ok(())
     }
@@ -139,19 +140,19 @@ impl Keeper {
                 let before = found.iter().map(|(id, _)| self.queue.get(*id)?.only_copy).collect();
                 self.write_findings(found.into_iter().filter_map(|(_, finding)| finding).collect())?;
                 if answer.send(before).is_err() {
-                    // Whoever asked has ended; the next run finds it.
+                    // The caller has ended; the next run finds it.
                 }
             }
             Request::Judge { id, logs, done } => {
-                // So that what it finds of them is what is known of them.
+                // First, so that the result covers these blocks.
                 self.take_told()?;
-                // What is on its way is none of the partition that is about to begin either.
+                // Blocks on their way do not belong to the partition that is about to start either.
                 while !self.spills.is_empty() {
                     self.append_next()?;
                 }
                 self.write_findings(self.find(&id, &logs)?)?;
                 if done.try_send(()).is_err() {
-                    // Whoever asked has lost patience, and asks again.
+                    // The caller no longer waits, and asks again.
                 }
             }
             Request::Open { id, answer } => {
@@ -160,28 +161,28 @@ impl Keeper {
                     opened => opened,
                 };
                 if matches!(opened, Err(ReadError::Damaged(_))) && self.set_aside(id)?.is_some() {
-                    // Whoever asked says what is lost.
+                    // The caller reports what is lost.
                 }
                 if answer.send(opened).is_err() {
-                    // Whoever asked has given the block up.
+                    // The caller has given up the block.
                 }
             }
             Request::Note { note, done } => self.write_note(note, done)?,
             Request::Noted { token, range, answer } => {
                 if answer.send(self.notes.read(token, range)?).is_err() {
-                    // Whoever asked has ended.
+                    // The caller has ended.
                 }
             }
             Request::Columns { number, columns } => {
                 self.unwritten = Some((number, columns));
-                // An earlier version may have left blocks of them, and wrote nothing down.
+                // An earlier version may have left blocks with these columns without recording them.
                 if self.queue.usage().blocks > 0 {
                     self.write_columns()?;
                 }
             }
             Request::ColumnsOf { number, answer } => {
                 if answer.send(self.columns.read(number)?).is_err() {
-                    // Whoever asked has ended.
+                    // The caller has ended.
                 }
             }
             Request::Look => {}
@@ -191,18 +192,19 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes a note down, or has it wait for the next tick: without room for it its block must not go on, and nothing else stops.
+    /// Writes a note, or keeps it for the next tick if there is no room. Its block must not continue without the note; everything else
+    /// does.
     fn write_note(&mut self, note: Note, done: oneshot::Sender<()>) -> Result<(), Fatal> {
         if !self.notes.write(&note)? {
             self.refuse(&Full::Device);
             self.noting.push((note, done));
         } else if done.send(()).is_err() {
-            // Whoever asked has given the block up.
+            // The caller has given up the block.
         }
         Ok(())
     }
 
-    /// Which blocks of a partition are only copies, by what is known of its log, and are not known as such.
+    /// The blocks of a partition that are only copies, by what is known of its log, and are not recorded as such.
     fn find(&self, id: &PartitionId, logs: &Logs) -> Result<Vec<Finding>, Fatal> {
         let is_unjudged = |held: &Held<'_>| {
             let of = &held.coordinates.partition;
@@ -221,13 +223,13 @@ impl Keeper {
         Ok(findings)
     }
 
-    /// Writes down which blocks are only copies. It is durable when this returns.
+    /// Records which blocks are only copies. Durable when this returns.
     fn write_findings(&mut self, findings: Vec<Finding>) -> Result<(), Fatal> {
         let mut found = BTreeMap::new();
         for Finding { record, rows_elsewhere, note } in findings {
             let Some(held) = self.queue.get(record).filter(|held| held.only_copy.is_none()) else { continue };
             let rows = held.coordinates.rows;
-            // Without the note it is sent whole, although its parts may be in.
+            // Without the note the block would be sent whole, although parts of it may be stored.
             let is_noted = note.map_or(Ok(true), |note| self.notes.write(&note))?;
             let rows_elsewhere = if is_noted { rows_elsewhere } else { rows };
             self.queue.mark_only_copy(record, rows_elsewhere)?;
@@ -246,14 +248,14 @@ impl Keeper {
         self.queue.sync_blocks(&ids)?;
         for done in waiting {
             if done.send(()).is_err() {
-                // Whoever asked has given the block up.
+                // The caller has given up the block.
             }
         }
         Ok(())
     }
 
-    /// Takes down what was told of blocks. The marks are made durable with the next ones: a block that comes back after a crash of the machine
-    /// has its token still.
+    /// Applies the information about blocks. The next sync makes the marks durable: a block that returns after a crash of the machine
+    /// still has its token.
     fn take_told(&mut self) -> Result<(), Fatal> {
         let told = std::mem::take(&mut *self.shared.told.lock().unwrap_or_else(PoisonError::into_inner));
         let Told { sole, unnoted, ended } = told;
@@ -269,7 +271,7 @@ impl Keeper {
         let bytes = self.queue.body_bytes(id).unwrap_or(0);
         match ended {
             Ended::Orphaned => return self.orphan(id),
-            // Whoever says so has counted it.
+            // The caller has counted it.
             Ended::Damaged => drop(self.set_aside(id)?),
             Ended::Settled | Ended::Dropped => {}
         }
@@ -280,11 +282,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// What its partition does not go on with is asked about, as what an earlier run has left.
+    /// Makes a block that its partition has not taken over an orphan, like those that an earlier run has left.
     fn orphan(&mut self, id: BlockId) -> Result<(), Fatal> {
         let Some(held) = self.queue.get(id) else { return Ok(()) };
         let block = LeftBlock::read(&self.queue, &held)?;
-        // This run has written one with each. What comes back as an only copy may be another version's.
+        // This run has written metadata with each. Only copies may be another version's.
         let is_whole = |block: &LeftBlock| block.has_passport() || block.in_writing().is_some();
         match block.filter(|(block, _)| is_whole(block)) {
             Some((block, _)) => self.left.orphan(block),
@@ -302,12 +304,15 @@ impl Keeper {
         if let Some(lost) = &lost {
             self.shared.numbers.set_aside.fetch_add(1, Ordering::Relaxed);
             self.has_changed = true;
-            tracing::error!(?lost, "a block on the queue volume is damaged; its file is kept aside");
+            tracing::error!(
+                ?lost,
+                "a block on the queue volume is damaged; its file is kept under another name"
+            );
         }
         Ok(lost)
     }
 
-    /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their frames.
+    /// Appends one block, or, if appends are synced, all waiting blocks with one sync; and reports to their frames.
     fn append_next(&mut self) -> Result<(), Fatal> {
         let syncs = self.shared.syncs;
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
@@ -320,7 +325,7 @@ impl Keeper {
         }
         if syncs {
             let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
-            // Before their offsets can be committed: a record that is found torn is then none of those.
+            // Before their offsets can be committed: a record that is found torn was then never relied on.
             self.queue.keep_blocks(&ids)?;
         }
         for (frames, id, bytes) in appended {
@@ -333,8 +338,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes down which columns blocks are encoded for, if that is not done. `false` when there is no room for it: then there is none for
-    /// a block either, which nobody could send once the table has others.
+    /// Records the columns that blocks are encoded for, unless they are recorded. `false` if there is no room. Then there is no room for
+    /// a block either, because without its columns it could not be sent once the table has others.
     fn write_columns(&mut self) -> Result<bool, Fatal> {
         let Some((number, columns)) = &self.unwritten else { return Ok(true) };
         let is_written = self.columns.write(*number, columns)?;
@@ -355,7 +360,7 @@ impl Keeper {
         let pieces: Vec<Bytes> =
             std::iter::once(metadata).chain(body.chunks().unwrap_or_default().iter().cloned()).collect();
         let appended = self.queue.append(&head, &pieces, now_ms());
-        // Its chunks go back to the pool with the last copy.
+        // Its chunks return to the pool with the last copy.
         drop((pieces, body));
         match appended {
             Ok(id) => {
@@ -375,7 +380,7 @@ impl Keeper {
         }
     }
 
-    /// There is no room: blocks stay in memory, and reading waits for inserts as it does without a volume.
+    /// Records that there is no room: blocks stay in memory, and reading waits for inserts as without a volume.
     fn refuse(&mut self, why: &dyn std::error::Error) {
         self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
         self.shared.is_full.store(true, Ordering::Relaxed);

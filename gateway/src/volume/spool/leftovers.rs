@@ -1,17 +1,18 @@
-//! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest
-//! [orphans](crate::delivery::orphans). So do those of this run whose partition has gone.
+//! Blocks that an earlier run has left on the volume: listed when it is opened, and taken over by partition. The rest become
+//! [orphans](crate::delivery::orphans), and so do blocks of this run whose partition was revoked.
 //!
 //! ```text
-//!  of a partition --kept()--> reserved --take()--> goes on with its generation
-//!        | ^                   |    `--- what the generation does not go on with --.
-//!        | `--(give_back())----'                                                   v
-//!        `------------- its partition does not come ------------------------> orphans <-- written down as an only copy
+//!  of a partition --kept()--> reserved --take()--> continues with its generation
+//!        | ^                   |    `--- what the generation does not take over -.
+//!        | `--(give_back())----'                                                 v
+//!        `------------- its partition is not assigned ---------------------> orphans <-- recorded as an only copy
 //! ```
 //!
-//! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
-//! What the one was told the other must find, whatever becomes an orphan in between, and however long its order is on its way: so it is
-//! reserved for the generation that asked, until that has its order, or is over without one.
-//! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
+//! Owner: shared by the poll thread, which asks which blocks there are, and delivery, which takes them, behind a lock that is never held
+//! while waiting. Delivery must find the blocks that the poll thread was told of, whatever becomes an orphan in between and however long
+//! the order takes. So they are reserved for the generation that asked, until its order arrives, or until it is over without one.
+//!
+//! Limits: a header for each block, until its partition starts or [`LEFT_WAIT`] is over.
 
 use crate::{
     blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
@@ -33,60 +34,60 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long blocks of a partition wait that this process is not given. Chosen: above any rebalance; after it another process has the
-/// partition, and Kafka is asked whether it has their messages.
+/// How long blocks wait for their partition to be assigned to this process. Chosen: longer than any rebalance. After that, another
+/// process has the partition, and Kafka is asked whether it has their messages.
 const LEFT_WAIT: Duration = Duration::from_mins(10);
 
-/// The same for blocks whose offsets may be committed: nobody reads their messages again, so that they are late until they are inserted.
-/// Chosen: above a restart and the rebalance that follows it.
+/// The same for blocks whose offsets may be committed: no process reads their messages again, so their rows are late until they are
+/// inserted. Chosen: longer than a restart and the rebalance after it.
 const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
 
-/// A block that was left.
+/// A block that an earlier run has left.
 pub struct LeftBlock {
     id: BlockId,
     head: BlockHead,
     sent: Sent,
     appended_ms: u64,
     only_copy: Option<InWriting>,
-    /// Whether Kafka had its messages when its partition was about to begin here in front of them: then they are read again.
+    /// Whether Kafka had its messages when its partition was about to start before them: then they are read again.
     is_read_again: bool,
     relied_on: Option<bool>,
     spool_metadata: Option<SpoolMetadata>,
 }
 
-/// That a block is the only copy of its rows, as the volume has it in writing.
+/// The volume's record that a block is the only copy of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InWriting {
-    /// Rows of it that are elsewhere too, or may be.
+    /// Its rows that are, or may be, elsewhere too.
     pub rows_elsewhere: u64,
-    /// Whether that was found just now.
+    /// Whether it was found in this run.
     pub is_new: bool,
 }
 
-/// What was left.
+/// The blocks, by what happens to them.
 #[derive(Default)]
 struct Kinds {
-    /// By partition, in the order in which it was appended: its partition may still come.
+    /// By partition, in the order of their appends: the partition may still be assigned.
     of: BTreeMap<PartitionId, Vec<LeftBlock>>,
-    /// A generation of its partition was told of it, and delivery has not heard which ranges that goes on with.
+    /// A generation of the partition was told of them, and delivery has no order yet that says which ranges it takes over.
     reserved: BTreeMap<PartitionId, Reserved>,
-    /// Its partition came, or went, and does not go on with it.
+    /// Their partition was assigned or revoked, and has not taken them over.
     orphans: Vec<LeftBlock>,
     /// Records that cannot be read.
     missing: Vec<Missing>,
 }
 
-/// What a generation was told of, if anything.
+/// What a generation was told of, possibly nothing.
 struct Reserved {
     generation: Generation,
     blocks: Vec<LeftBlock>,
 }
 
 impl Kinds {
-    /// What is reserved of a partition is again what any generation may be told of.
+    /// Makes the reserved blocks of a partition available to any generation again.
     fn give_back(&mut self, id: &PartitionId) {
         let Some(Reserved { mut blocks, .. }) = self.reserved.remove(id) else { return };
-        // In front, so that what fits is found before what does not and has the same range.
+        // In front: reserved blocks fit, and must be found before others with the same range that do not.
         blocks.extend(self.of.remove(id).unwrap_or_default());
         if !blocks.is_empty() {
             self.of.insert(id.clone(), blocks);
@@ -99,7 +100,7 @@ impl Kinds {
     }
 }
 
-/// What was left, behind a lock.
+/// The blocks, behind a lock.
 #[derive(Clone)]
 pub struct Leftovers {
     kinds: Arc<Mutex<Kinds>>,
@@ -107,7 +108,7 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
+    /// Reads the blocks of a queue that was just opened. The owner of a partition gives up blocks that cannot be read.
     pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Result<Self, Fatal> {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
         let mut missing: Vec<Missing> = Missing::found(recovered).map(|(_, _, missing)| missing).collect();
@@ -116,7 +117,7 @@ impl Leftovers {
             match LeftBlock::read(queue, &held)? {
                 Some((block, _)) if block.only_copy.is_some() => orphans.push(block),
                 Some((block, _)) => of.entry(block.partition()).or_default().push(block),
-                // It could be read a moment ago.
+                // It could be read when the queue was opened.
                 None => {
                     let (record, covers) = (Some(held.id), Some(held.coordinates.clone()));
                     let (is_only_copy, is_enqueued) = (held.only_copy.is_some(), held.relied_on);
@@ -134,27 +135,28 @@ impl Leftovers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kinds> {
-        // Whole whatever the thread that held it died of: each change is one removal.
+        // Poisoning is harmless: each change is one removal.
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers of all columns that what is left was encoded for.
+    /// The numbers of all columns that the blocks were encoded for.
     pub(super) fn columns(&self) -> BTreeSet<u64> {
         let kinds = self.lock();
         kinds.of.values().flatten().chain(&kinds.orphans).map(LeftBlock::columns).collect()
     }
 
-    /// The partitions that blocks wait for which look settled once somebody has committed behind them. Those whose offsets may be committed do
-    /// not: of them it is asked once their partition has begun without them, and soon, before it has read and committed their messages.
+    /// The partitions with waiting blocks that look settled once another process has committed beyond them. Excludes blocks whose offsets
+    /// may be committed: Kafka is asked about these once their partition has started without them, before it has read and committed their
+    /// messages.
     pub fn waiting(&self) -> BTreeSet<PartitionId> {
         let kinds = self.lock();
         let may_look_settled = |blocks: &[LeftBlock]| blocks.iter().any(|block| !block.is_enqueued());
         kinds.of.iter().filter(|(_, blocks)| may_look_settled(blocks)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
-    /// reserved for the generation that asks until it [takes](Self::take) them, or they are [given back](Self::give_back): nobody else is given
-    /// them meanwhile. One that asks after another one has what was reserved for that, which is over.
+    /// The ranges of a partition whose blocks can be taken over: read from this cluster, encoded for these columns. They are reserved for
+    /// the generation that asks until it [takes](Self::take) them, or they are [given back](Self::give_back). If another generation asks
+    /// later, it gets what was reserved for the earlier one, which is over.
     pub fn kept(
         &self,
         (id, generation): (&PartitionId, Generation),
@@ -170,15 +172,15 @@ impl Leftovers {
             fitting.is_some()
         };
         let blocks = kinds.of.get_mut(id).map(|of| of.extract_if(.., fits).collect()).unwrap_or_default();
-        // Also where there is none: the order of one before comes to nothing then.
+        // Also with nothing to reserve: the order of an earlier generation then has no effect.
         kinds.reserved.insert(id.clone(), Reserved { generation, blocks });
         kept.sort_by_key(|kept| kept.range.first);
-        // One that was dropped and read again may be there twice.
+        // A block that was dropped and read again may be there twice.
         kept.dedup_by_key(|kept| kept.range.first);
         kept
     }
 
-    /// A generation has ended. If it never began, the ranges that [`Self::kept`] reserved for it are free again.
+    /// Records that a generation has ended. If it never started, the ranges that [`Self::kept`] reserved for it are free again.
     pub fn give_back(&self, id: &PartitionId, generation: Generation) {
         let mut kinds = self.lock();
         if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation <= generation) {
@@ -186,8 +188,9 @@ impl Leftovers {
         }
     }
 
-    /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it is dropped if
-    /// it is read again, or [orphans](Self::orphans). Nothing when a later generation was told of them since: then this one is over.
+    /// Takes over the blocks of these ranges for a partition that starts, all of which it was [told](Self::kept) of. The partition's
+    /// other blocks are dropped if they are read again, else they are [orphans](Self::orphans). Does nothing if a later generation was
+    /// told of them.
     pub fn take(
         &self,
         id: &PartitionId,
@@ -215,7 +218,7 @@ impl Leftovers {
                     wanted.remove(&range.first);
                     taken.push(sealed(&block, (id, generation), (known, spool_metadata), account));
                 }
-                // Asked by now, Kafka may say that it is committed: because this generation has read and inserted its messages.
+                // Asked now, Kafka might answer that it is committed, because this generation has read and inserted its messages.
                 _ if block.is_read_again => dropped.push(block.id),
                 _ => orphans.push(block),
             }
@@ -229,22 +232,22 @@ impl Leftovers {
         taken
     }
 
-    /// Everything that is left and that no generation was told of: none of it is taken over any more.
+    /// All blocks that no generation was told of; none of them can be taken over afterwards.
     pub fn take_all(&self) -> Vec<LeftBlock> {
         self.lock().take_all()
     }
 
-    /// Records that cannot be read, since this was asked last.
+    /// Records found since the last call that cannot be read.
     pub fn take_missing(&self) -> Vec<Missing> {
         std::mem::take(&mut self.lock().missing)
     }
 
-    /// Records cannot be read, and nobody has their blocks.
+    /// Records that these records cannot be read and no process has their blocks.
     pub(super) fn miss(&self, missing: impl IntoIterator<Item = Missing>) {
         self.lock().missing.extend(missing);
     }
 
-    /// A partition is about to begin: takes down of which of its blocks Kafka has the messages, so that they need not be asked about.
+    /// For a partition that is about to start: records the blocks whose messages Kafka has, so that no question about them is needed.
     pub(super) fn begins(&self, id: &PartitionId, logs: &Logs) {
         let mut kinds = self.lock();
         let Kinds { of, reserved, .. } = &mut *kinds;
@@ -254,8 +257,8 @@ impl Leftovers {
         }
     }
 
-    /// It was written down of these blocks that they are the only copies of their rows, but for so many: no partition goes on with them. One
-    /// that a generation was told of already begins with it, or gives it back.
+    /// Records that these blocks are the only copies of their rows, with the number of rows that are elsewhere too. No partition takes
+    /// them over. A generation that was already told of one starts with it, or gives it back.
     pub(super) fn are_only_copies(&self, found: &BTreeMap<BlockId, u64>) {
         let mut kinds = self.lock();
         let Kinds { of, orphans, .. } = &mut *kinds;
@@ -269,13 +272,14 @@ impl Leftovers {
         of.retain(|_, blocks| !blocks.is_empty());
     }
 
-    /// The partition of a block of this run has gone.
+    /// Adds a block of this run whose partition was revoked.
     pub(super) fn orphan(&self, block: LeftBlock) {
         self.lock().orphans.push(block);
     }
 
-    /// What no partition of this process goes on with: their partitions have gone, or begun without them, or were not given to it in
-    /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more, but those whose order is on its way.
+    /// The blocks that no partition of this process takes over: their partitions were revoked, have started without them, or were not
+    /// assigned within [`LEFT_WAIT`] or [`ENQUEUED_WAIT`]. With `everything`, all blocks except those of a generation whose order is on
+    /// its way.
     pub fn orphans(&self, everything: bool) -> Vec<LeftBlock> {
         self.orphans_at(everything, Instant::now())
     }
@@ -297,8 +301,8 @@ impl Leftovers {
 }
 
 impl LeftBlock {
-    /// Reads a block that is held, and which message each of its rows is of, if that is known. `None` when its header cannot be read any
-    /// more; an error when the volume has failed.
+    /// Reads a block on the volume, and the message of each of its rows, if that is known. `None` if its header cannot be read any more;
+    /// an error if the volume has failed.
     pub(super) fn read(
         queue: &Queue<Directory>,
         held: &Held<'_>,
@@ -324,19 +328,19 @@ impl LeftBlock {
         Ok(Some((block, messages)))
     }
 
-    /// Whether this program knows what is kept with it.
+    /// Whether this program can read its metadata.
     pub(super) fn has_passport(&self) -> bool {
         self.spool_metadata.is_some()
     }
 
-    /// Its range, if it can be gone on with: of the log of this cluster, encoded for these columns.
+    /// Its range, if it can be taken over: read from this cluster, encoded for these columns.
     fn kept(&self, cluster: &str, columns: u64) -> Option<SpooledRange> {
         let spool_metadata =
             self.spool_metadata.as_ref().filter(|spool_metadata| *spool_metadata.cluster == *cluster)?;
         spool_metadata.kept.filter(|_| self.head.columns == columns && self.token().is_some())
     }
 
-    /// Set where it was written down that it is the only copy of its rows.
+    /// The record that it is the only copy of its rows, if there is one.
     pub fn in_writing(&self) -> Option<InWriting> {
         self.only_copy
     }
@@ -346,7 +350,7 @@ impl LeftBlock {
         self.id
     }
 
-    /// Which partition it is of.
+    /// Its partition.
     pub fn partition(&self) -> PartitionId {
         PartitionId { topic: self.head.topic.clone(), partition: self.head.partition }
     }
@@ -356,7 +360,7 @@ impl LeftBlock {
         OffsetRange { first: self.head.first, next: self.head.next }
     }
 
-    /// The number that says where its range was first sent, if that was written down.
+    /// The epoch of the route on which its range was first sent, if that was recorded.
     pub fn routing_epoch(&self) -> Option<u32> {
         self.head.routing_epoch
     }
@@ -366,7 +370,7 @@ impl LeftBlock {
         self.head.rows
     }
 
-    /// The columns that it was encoded for, as a number.
+    /// The number of the columns that it was encoded for.
     pub fn columns(&self) -> u64 {
         self.head.columns
     }
@@ -379,25 +383,25 @@ impl LeftBlock {
             .filter(|cluster| !cluster.is_empty())
     }
 
-    /// What the server knows it by; `None` for a token that is none of ours.
+    /// Its deduplication token; `None` for a token of another version.
     pub fn token(&self) -> Option<Token> {
         std::str::from_utf8(&self.head.token).ok().and_then(Token::parse)
     }
 
     /// Whether its offsets may be committed while it is on the volume.
     pub fn is_enqueued(&self) -> bool {
-        // What is kept with it may be another version's.
+        // Its metadata may be another version's.
         self.spool_metadata
             .as_ref()
             .map_or(self.relied_on == Some(true), |spool_metadata| spool_metadata.is_enqueued)
     }
 
-    /// What is asked about it.
+    /// The facts for [`row_location`](crate::volume::only_copy::row_location).
     pub fn subject(&self) -> BlockFacts<'_> {
         BlockFacts { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
     }
 
-    /// Whether it may be on another shard than it goes to now: it may have been sent, and nobody has written down where to.
+    /// Whether it may be on another shard than its current one: it may have been sent, and the destination was not recorded.
     pub fn may_be_elsewhere(&self, route: Route) -> bool {
         let may_be_sent = self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole);
         may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
@@ -408,7 +412,7 @@ impl LeftBlock {
         self.sent.is_marked()
     }
 
-    /// Whether its end follows from the log alone.
+    /// Whether the end of its range follows from the log alone.
     pub fn is_derivable(&self) -> bool {
         self.spool_metadata
             .as_ref()
@@ -416,8 +420,8 @@ impl LeftBlock {
             .is_some_and(|kept| kept.is_derivable)
     }
 
-    /// To be inserted whoever owns its partition, since nobody reads its messages again; `parts` says how far it is if it was sent in
-    /// parts before.
+    /// Prepares it to be inserted regardless of who owns its partition, because no process reads its messages again; `parts` is its
+    /// progress if it was sent in parts.
     pub fn only_copy(
         &self,
         (token, parts): (Token, Option<RefusedParts>),
@@ -430,9 +434,9 @@ impl LeftBlock {
         let sealed = BlockWithFrames { frames: BlockFrames::only_copy(self.id, self.is_marked()), ..sealed };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
-            // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
+            // The commit for which it was appended may not have been stored: then another owner has sent it, later than its append.
             Sent::Never | Sent::Sole => self.appended_ms / 1_000,
-            // At a time that nobody knows: the token is taken to be forgotten.
+            // The time is unknown: the token counts as forgotten.
             Sent::Doubtful => 0,
         };
         let release = Release {
@@ -448,7 +452,7 @@ impl LeftBlock {
 
 #[cfg(test)]
 impl LeftBlock {
-    /// The same under a token that another version of this program may have given it.
+    /// The same block with a token that another version of this program may have given it.
     pub(crate) fn under_a_foreign_token(mut self) -> Self {
         self.head.token = Box::from(&b"of another version"[..]);
         self
@@ -463,7 +467,7 @@ fn sealed(
 ) -> BlockWithFrames {
     let LeftBlock { id: record, head, sent, .. } = left;
     let mut open = account.open();
-    // An earlier run has walked them.
+    // An earlier run has read them.
     open.walked(head.rows);
     let block = Block {
         id: id.clone(),
@@ -472,7 +476,7 @@ fn sealed(
         token,
         rows: head.rows,
         account: open.seal(head.rows),
-        // They are read with the frames, when the server refuses any.
+        // They are read with the frames if the server refuses rows.
         messages: MessageRows::default(),
         raw_bytes: head.raw_bytes,
         frames: Vec::new(),

@@ -1,25 +1,25 @@
-//! Records of the queue volume that cannot be read, and what they covered as far as anybody can say.
+//! Records of the queue volume that cannot be read, and what they covered, as far as that is known.
 //!
-//! Found when the volume is opened, or later; judged by what Kafka says ([`crate::delivery::orphans`], `sluice-gateway drain`): then they
-//! are in the table, read again, or lost and counted.
+//! Found when the volume is opened, or later. Kafka's answers ([`crate::delivery::orphans`], `sluice-gateway drain`) decide whether their
+//! rows are in the table, are read again, or are lost and counted.
 
 use sluice_spool::{BlockId, Coordinates, Lost, Recovered};
 use std::collections::BTreeSet;
 
-/// What is said of the end of a file that was cut off.
-const CUT: &str = "its end was not written, or is damaged";
+/// The reason for a file whose end was cut off.
+const CUT: &str = "its end is missing or damaged";
 
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// To end it with; `None` for one that was not written to its end, of which nothing is on the volume any more.
+    /// The record; `None` for an incomplete one, of which nothing is on the volume any more.
     pub record: Option<BlockId>,
-    /// What it covers; `None` when its header cannot be read either.
+    /// What it covers; `None` if its header cannot be read either.
     pub covers: Option<Coordinates>,
-    /// Whether it was written down as the only copy of its rows.
+    /// Whether it was recorded as the only copy of its rows.
     pub is_only_copy: bool,
-    /// Whether its offsets may have been committed because it was on the volume; `None` where a version wrote it that did not write that down,
-    /// and nothing else says so.
+    /// Whether its offsets may have been committed because it was on the volume; `None` if the version that wrote it did not record that,
+    /// and nothing else on the volume says so.
     pub is_enqueued: Option<bool>,
 }
 
@@ -30,13 +30,13 @@ impl From<Lost> for Missing {
 }
 
 impl Missing {
-    /// Whether its offsets may have been committed because it was on the volume. Where nothing on the volume says so, it is taken to be as
-    /// `enqueues` says that it is done now.
+    /// Whether its offsets may have been committed because it was on the volume. If nothing on the volume says so, the current setting
+    /// `enqueues` counts.
     pub fn is_enqueued(&self, enqueues: bool) -> bool {
         self.is_enqueued.unwrap_or(enqueues)
     }
 
-    /// Learns from blocks that can be read: those of a file were written by one run, and all of them are what one of these is.
+    /// Completes it from readable blocks: one run wrote all blocks of a file, with the same setting.
     pub fn learn(&mut self, enqueued_segments: &BTreeSet<u64>) {
         if self.is_enqueued.is_none() && self.record.is_some_and(|id| enqueued_segments.contains(&id.segment))
         {
@@ -44,7 +44,7 @@ impl Missing {
         }
     }
 
-    /// All that was found when a queue was opened, each with its file and what is wrong with that.
+    /// All unreadable records that were found when a queue was opened, each with its file and what is wrong with it.
     pub fn found(recovered: &Recovered) -> impl Iterator<Item = (&str, &str, Self)> {
         let aside = recovered.set_aside.iter().flat_map(|aside| {
             let lost = aside.lost.iter().cloned();
@@ -53,8 +53,8 @@ impl Missing {
         let cut = recovered.cut.iter().flat_map(|cut| {
             let known = cut.blocks.iter().cloned().map(Some);
             let all = known.chain(std::iter::repeat_n(None, cut.headless));
-            // Nobody is told of a record before it is kept, and so known from a torn one: whoever committed its offsets has inserted its
-            // messages.
+            // A record is reported only once it is marked as kept, which a torn one is not. So if its offsets were committed, its
+            // messages were inserted.
             let is_enqueued = cut.is_reliance_known.then_some(false);
             all.map(move |covers| {
                 (&*cut.file, CUT, Self { record: None, covers, is_only_copy: false, is_enqueued })

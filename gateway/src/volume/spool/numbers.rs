@@ -1,4 +1,4 @@
-//! What is on the queue volume, and what has become of what was.
+//! The use of the queue volume, and counters of its blocks.
 
 use crate::volume::spool::Ended;
 use std::sync::{
@@ -6,22 +6,22 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// How full the volume is.
+/// The use of the volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Blocks that are held.
+    /// Blocks on the volume.
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Whether something on it cannot be read, and is kept until somebody has looked at it.
+    /// Whether something on it cannot be read, and is kept until a person has looked at it.
     pub is_damaged: bool,
     /// When the oldest block was appended, in ms since 1970; `None` without one.
     pub oldest_ms: Option<u64>,
 }
 
-/// A number of blocks and their bytes, ever growing.
+/// A number of blocks and their bytes; only grows.
 #[derive(Debug, Default)]
 pub struct Count {
     blocks: AtomicU64,
@@ -45,28 +45,28 @@ impl Count {
     }
 }
 
-/// The spool's numbers since the start. The spool thread writes them, whoever shows them reads them.
+/// The spool's counters since the start. The spool thread writes them; other threads read them.
 #[derive(Debug, Default)]
 pub struct Numbers {
     usage: Mutex<Usage>,
-    /// Bytes that its files may have.
+    /// Maximum bytes of its files.
     pub bytes_max: AtomicU64,
     /// Moved to the volume.
     pub appended: Count,
     /// Inserted from there.
     pub drained: Count,
-    /// Given up there, because Kafka has their messages.
+    /// Dropped because Kafka has their messages.
     pub dropped: Count,
-    /// Blocks of an earlier run that this one goes on with.
+    /// Blocks of an earlier run that this one has taken over.
     pub taken_over: AtomicU64,
-    /// Records that were found to be damaged.
+    /// Records that were found damaged.
     pub set_aside: AtomicU64,
     /// Times that a block found no room.
     pub refused: AtomicU64,
 }
 
 impl Numbers {
-    /// How full the volume is.
+    /// The use of the volume.
     pub fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl Numbers {
         match ended {
             Ended::Settled => self.drained.add(bytes),
             Ended::Dropped => self.dropped.add(bytes),
-            // One is counted where it is set aside; the other has not ended on the volume.
+            // A damaged block is counted where it is set aside; an orphaned one has not ended on the volume.
             Ended::Damaged | Ended::Orphaned => {}
         }
     }

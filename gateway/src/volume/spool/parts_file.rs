@@ -1,15 +1,16 @@
-//! How far blocks are that are sent in parts, and of which the volume has the only copy.
+//! The progress of only copies that are sent in parts.
 //!
-//! A block whose range is in flight has that in the partition's plan, where the next owner finds it. One that is an only copy has no
-//! range in flight any more: whoever has the volume is the only one who sends it, and finds a file beside the segments.
+//! The progress of a block whose range is in flight is in the partition's plan, where the next owner finds it. An only copy has no range in
+//! flight any more. Only the process with the volume sends it, and finds its progress in a file beside the segments.
 //!
 //! | file | content |
 //! | --- | --- |
 //! | `parts-TOKEN` | a [plan](Plan) whose only range is the block's, in the text of an offset commit |
-//! | `parts-TOKEN.new` | one that is being written; it counts for nothing, and one that a crash has left is removed at the start |
+//! | `parts-TOKEN.new` | an incomplete file; ignored, and removed at the start |
 //!
-//! Owner: the spool thread. Each file is written beside its place, synced and moved there, so that it is whole or absent after a crash.
-//! Where there is no room for it the block waits until there is, as one does that is to be appended.
+//! Owner: the spool thread. Each file is written under another name, synced and renamed, so that it is complete or absent after a crash.
+//! Without room for it, the block waits, like one that is to be appended.
+//!
 //! Limits: one block of a process is sent in parts at a time; a file has some hundred bytes.
 
 use super::Written;
@@ -20,13 +21,13 @@ use sluice_spool::{
 };
 use std::{io, path::Path};
 
-/// What the name of each file begins with.
+/// The prefix of each file name.
 const PREFIX: &str = "parts-";
 
-/// The longest text of a note. Chosen: twice that of a plan, which is the offset commit's to bound; a file that has more is damaged.
+/// The longest text of a note. Chosen: twice that of a plan, which the offset commit limits; a larger file is damaged.
 const NOTE_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 
-/// How far a block is.
+/// The progress of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// Its token.
@@ -37,12 +38,12 @@ pub struct Note {
     pub parts: RefusedParts,
 }
 
-/// The folder that they are in.
+/// The folder of the files.
 #[derive(Debug)]
 pub(super) struct PartsFile(Directory);
 
 impl PartsFile {
-    /// Opens the folder, and removes what a crash has left half written.
+    /// Opens the folder, and removes incomplete files.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let files = Directory::open(folder)?;
         for name in files.names()? {
@@ -53,7 +54,7 @@ impl PartsFile {
         Ok(Self(files))
     }
 
-    /// Writes one down durably. `false` when the device has no room for it: then nothing has changed.
+    /// Writes a file durably. `false` if the device has no room for it; then nothing has changed.
     pub fn write(&self, note: &Note) -> Result<bool, Fatal> {
         let Note { token, range, parts } = note;
         let name = name_of(*token);
@@ -73,8 +74,9 @@ impl PartsFile {
         replaced.map_err(|source| Fatal { action: "write", file: name, source })
     }
 
-    /// What was written down of the block of this token and range. Of one that is damaged nobody knows which of its parts are in: it is sent
-    /// as if there were none, and the server tells its rows from those that it has only as far as it refuses them again.
+    /// The recorded progress of the block of this token and range. If the file is damaged, it is unknown which parts are stored: the
+    /// block is sent as if none were. The server recognises stored parts only if it refuses the same rows again, so that the same parts
+    /// are sent.
     pub fn read(&self, token: Token, range: OffsetRange) -> Result<Written<RefusedParts>, Fatal> {
         Written::read(&self.0, &name_of(token), NOTE_BYTES_MAX, |text| {
             let plan = Plan::decode(range.first, text).ok()?;
@@ -82,7 +84,7 @@ impl PartsFile {
         })
     }
 
-    /// The block has ended. A file that a crash of the machine brings back belongs to a block that is settled.
+    /// Removes the file of a block that has ended. If a crash of the machine restores it, it belongs to a settled block.
     pub fn remove(&self, token: Token) -> Result<(), Fatal> {
         let name = name_of(token);
         whole_file::remove(&self.0, &name).map_err(|source| Fatal { action: "remove", file: name, source })
@@ -116,7 +118,7 @@ mod tests {
         Note { token: token(), range: RANGE, parts: parts() }
     }
 
-    /// The next draft finds no room, and the ones after it do.
+    /// There is no room for the next draft; there is room for the ones after it.
     fn fill(folder: &Path) {
         let draft = folder.join(format!("parts-{}.new", token()));
         std::os::unix::fs::symlink("/dev/full", draft).unwrap();

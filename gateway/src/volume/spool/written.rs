@@ -1,24 +1,24 @@
-//! What is found of what was written down in a file beside the segments.
+//! The result of reading a file beside the segments.
 //!
-//! Owner: the spool thread, which reads them when it is asked to. A file that is there and cannot be read is none of these: it ends the
-//! process, as every call does that fails on the volume. Taking it for absent would send a block under another token than the one that it
-//! may be in under; and the next start finds it, if it can be read by then.
+//! Owner: the spool thread, which reads the files on request. A file that exists and cannot be read is none of these results: it ends the
+//! process, like every failed call on the volume. If it were taken for absent, a block could be sent under another token than before. The
+//! next start finds the file, if it can be read by then.
 
 use sluice_spool::{Directory, Fatal, whole_file};
 
-/// What is found.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written<T> {
     /// There is no such file.
     Nothing,
-    /// It is as it was written.
+    /// The file is complete.
     Whole(T),
-    /// It is not, or another version of this program wrote it.
+    /// The file is damaged, or another version of this program wrote it.
     Damaged,
 }
 
 impl<T> Written<T> {
-    /// Reads a file, which has no more than so many bytes; `decode` says `None` when it is damaged.
+    /// Reads a file of at most this many bytes; `decode` returns `None` if it is damaged.
     pub(super) fn read(
         files: &Directory,
         name: &str,
@@ -33,7 +33,7 @@ impl<T> Written<T> {
         })
     }
 
-    /// What was written, if that is known.
+    /// The content, if it is known.
     pub fn whole(self) -> Option<T> {
         match self {
             Self::Whole(written) => Some(written),
@@ -41,7 +41,7 @@ impl<T> Written<T> {
         }
     }
 
-    /// Whether something was written and cannot be told.
+    /// Whether there is a file whose content is unknown.
     pub fn is_damaged(&self) -> bool {
         matches!(self, Self::Damaged)
     }

@@ -50,7 +50,7 @@ pub(super) async fn stops(scene: &mut Scene<'_>) -> Result<Expected> {
     ONE_PARTITION.add(scene).await?;
     let taken = scene.topic.refuse_dead_letters().await?;
     begin(scene).await?;
-    scene.wait_logged("so is its dead letter; its block waits").await?;
+    scene.wait_logged("Kafka refuses its dead letter; the block waits").await?;
     scene.recovered(Instant::now()).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     scene.stop_load().await?;

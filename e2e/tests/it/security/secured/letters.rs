@@ -76,7 +76,7 @@ fn check_log(lines: &[Value], letters: &str) -> Result<()> {
         "{refused}"
     );
     ensure!(
-        message.contains("its partition stops here")
+        message.contains("its partition stops")
             && message.contains("once the gateway's user may describe the topic and write to it"),
         "{message}"
     );

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_clickhouse::ttl::RowTtl;
 use std::{collections::BTreeMap, time::Duration};
 
-/// A span of a small world: which key, and whether its row is as it should be is told elsewhere.
+/// A span of a small world: its key. The table is given separately.
 type Key = u8;
 
 /// Messages of a partition, one list of keys each; and up to where they are committed.
@@ -190,8 +190,8 @@ fn logs() -> impl Strategy<Value = Vec<Log>> {
 }
 
 proptest! {
-    /// Against a naive count of everything at once: whatever the partitions, the chunks, the filter's errors and the order, every
-    /// span that is missing, doubled or waiting is counted, and nothing else is.
+    /// Compares with a naive count of everything at once. For any partitions, chunks, filter errors and order, every span that is missing,
+    /// doubled or waiting is counted, and nothing else is.
     #[test]
     fn exactly_what_is_missing_or_doubled_is_found(
         logs in logs(), rows in prop::collection::btree_map(0u8..12, 0u64..5, 0..12),
@@ -219,7 +219,7 @@ proptest! {
         prop_assert_eq!(outcome.inexact, 0);
     }
 
-    /// Without room for questions nothing is kept silent: what was not compared exactly is counted.
+    /// Without room for keys in question, the keys that were not compared exactly are counted.
     #[test]
     fn an_audit_that_is_not_exact_says_so(logs in logs(), rows in prop::collection::btree_map(0u8..12, 1u64..5, 0..12)) {
         let exact = audit(&logs, &rows, 2, Comparison::new(1_024, 1_000, Absence::default().at(0)));

@@ -1,21 +1,21 @@
-//! Messages that cannot be read, one behind the other: their letters are under way at the same time.
+//! Bad messages in a row: their letters are sent at the same time.
 //!
 //! ```text
 //!  polled:    bad   bad   bad   good
 //!  letters:   ^     ^     ^     |
-//!             |     under way   `--> kept until the letters in front of it are delivered: the run ends here
-//!             first: the only one whose answer is looked at; delivered, its message joins the range, and the next one is first
+//!             |     under way   `--> kept until the letters in front of it are acknowledged: the run ends here
+//!             first: only its answer is checked; when it arrives, the message joins the range, and the next letter is first
 //! ```
 //!
-//! A letter at a time would make a topic of nothing but such messages as slow as the brokers' acknowledgements. What they wait for stays
-//! as it was: messages join their range one by one, each after its letter's acknowledgement, in the order of the log. Letters go to the
-//! brokers in that order, too; one that these refuse stands behind those that they took meanwhile, once it is taken.
+//! With one letter at a time, a topic of only bad messages would be as slow as the brokers' acknowledgements. The order stays the same:
+//! messages join their range one by one, each after its letter's acknowledgement, in the order of the log. Letters are sent in that order
+//! too. If the brokers refuse one and accept it later, it stands behind the letters that they accepted meanwhile.
 //!
-//! Nobody knows that the next message is a bad one before it is polled, and a good one cannot be given back without a seek. So there are
-//! as many ahead as there were bad ones in a row before: a single bad message among good ones costs nothing more.
+//! The worker knows only after polling whether the next message is bad, and a good message cannot be returned without a seek. So the number
+//! of letters ahead is the number of bad messages in a row so far: a single bad message among good ones costs nothing more.
 //!
-//! Owner: the worker thread. Limits: [`LETTERS_AHEAD_MAX`] letters a partition, which leave [`ROOM_LEFT_BYTES`] of all letters' room; one
-//! message that ends a run a worker, other ones are read again.
+//! Owner: the worker thread. Limits: [`LETTERS_AHEAD_MAX`] letters a partition, which leave [`ROOM_LEFT_BYTES`] of the room for all
+//! letters; one kept message that ends a run per worker, others are read again.
 
 use super::{PendingLetter, Reading, Stage, State, Taken, Worker};
 use crate::reading::reject::{Reason, Rejected};
@@ -25,11 +25,11 @@ use sluice_kafka::{
 };
 use std::collections::VecDeque;
 
-/// Letters of a partition under way beside its first. Chosen: acknowledgements that take 5 ms let 6,000 a second pass; eight partitions have
-/// half of the letters that there may be.
+/// Letters under way for a partition, besides the first. Chosen: with acknowledgements that take 5 ms, 6,000 messages pass per second;
+/// eight partitions use half of the letters that there may be.
 pub(in super::super) const LETTERS_AHEAD_MAX: usize = 31;
 
-/// Room that is left to partitions which have no letter under way.
+/// Room that is left for partitions without a letter under way.
 const ROOM_LEFT_BYTES: u64 = LETTER_QUEUE_BYTES / 2;
 
 const _: () =
@@ -40,7 +40,7 @@ const _: () =
 pub(super) struct LetterRun {
     /// Messages that cannot be read either, with their letters.
     letters: VecDeque<PendingLetter>,
-    /// What came behind them, and is to be done with once they are passed over.
+    /// What came behind them and is handled once they are skipped.
     next: Option<Next>,
 }
 
@@ -48,16 +48,16 @@ pub(super) struct LetterRun {
 enum Next {
     /// A message that can be read, or for whose letter there is no room.
     Message(OwnedMessage),
-    /// The same, which was not kept.
+    /// The same, but the message was not kept.
     ReadAgain,
-    /// The broker has no more, up to there.
+    /// The broker had no more messages up to this offset.
     End(Option<i64>),
-    /// The queue reports this.
+    /// An error of the queue.
     Problem(KafkaError),
 }
 
 impl LetterRun {
-    /// Lets the message go, to be read again. `false` when it has none.
+    /// Drops the kept message; it is read again. `false` when there is none.
     pub fn let_go(&mut self) -> bool {
         let has_message = matches!(self.next, Some(Next::Message(_)));
         if has_message {
@@ -74,7 +74,7 @@ impl PendingLetter {
 }
 
 impl Worker {
-    /// Whether a partition whose letter is under way is polled on.
+    /// Whether the worker polls a partition further while its letter is under way.
     pub(in super::super) fn reads_ahead(&self, reading: &Reading) -> bool {
         let State::PendingLetter(first) = &reading.state else { return false };
         let most = reading.rejected_in_a_row.min(LETTERS_AHEAD_MAX);
@@ -85,7 +85,7 @@ impl Worker {
             && self.parts.dead_letters.has_room(ROOM_LEFT_BYTES)
     }
 
-    /// Takes a message that was polled behind one whose letter is under way.
+    /// Takes a message that was polled while a letter is under way.
     pub(in super::super) fn take_ahead(
         &mut self,
         reading: &mut Reading,
@@ -108,7 +108,7 @@ impl Worker {
         first.ahead.next = Some(if keeps { Next::Message(detach()) } else { Next::ReadAgain });
     }
 
-    /// Why a message cannot be read, as far as that is known without making rows of it.
+    /// The error of a message, as far as it can be found without encoding rows.
     fn malformed(&mut self, message: &impl Message) -> Option<Reason> {
         match self.parts.reader.wire(message.payload().unwrap_or_default()) {
             Ok(wire) => sluice_otlp::validate(wire).err().map(Reason::Malformed),
@@ -116,10 +116,10 @@ impl Worker {
         }
     }
 
-    /// Goes on behind a message that was passed over: with the next letter, or with what came behind the last.
+    /// Continues behind a skipped message: with the next letter, or with what came after the last one.
     pub(super) fn go_on_behind(&mut self, reading: &mut Reading, mut ahead: LetterRun) {
         if !matches!(reading.state, State::Polling) {
-            // The partition begins anew; those letters may be there twice.
+            // The partition restarts; those letters may be in the topic twice.
             self.letters.holds_message &= !ahead.let_go();
             return;
         }
@@ -153,8 +153,8 @@ impl Worker {
 }
 
 impl Reading {
-    /// Takes down that the broker has no more; behind letters that are under way once they are delivered. An end without them is not the
-    /// end of what was read.
+    /// Records that the broker has no more messages. If letters are under way, this is recorded once they are acknowledged. If the
+    /// messages of these letters are missing, the end is not the end of what was read.
     pub(in super::super) fn ends(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
         match &mut self.state {
             State::PendingLetter(first) => first.ahead.next = Some(Next::End(polled_up_to())),
@@ -162,7 +162,7 @@ impl Reading {
         }
     }
 
-    /// Keeps a problem for later, where letters are under way in front of it. `Err` gives it back.
+    /// Keeps an error for later if letters are under way in front of it. `Err` returns it.
     pub(in super::super) fn keep_problem(&mut self, error: KafkaError) -> Result<(), KafkaError> {
         match &mut self.state {
             State::PendingLetter(first) => {

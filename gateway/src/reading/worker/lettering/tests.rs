@@ -1,4 +1,4 @@
-//! A worker and its letters against librdkafka's cluster of mocks, which refuses on demand.
+//! A worker and its letters with librdkafka's mock cluster, which refuses on demand.
 
 use super::*;
 use crate::{
@@ -29,10 +29,10 @@ use sluice_ranges::{
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// A mock takes milliseconds; a letter that was refused waits ten seconds.
+/// A mock answers within milliseconds; a refused letter waits ten seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A span of its ids alone.
+/// A span with only its ids.
 #[rustfmt::skip]
 const GOOD: &[u8] = &[
     0x0a, 32, 0x12, 30, 0x12, 28,
@@ -53,7 +53,7 @@ fn config(broker: &str) -> CheckedConfig {
     parse::from_yaml(&text).unwrap().check().unwrap()
 }
 
-/// A worker, and what is on the other sides of it.
+/// A worker and the other ends of its channels.
 struct Bench {
     worker: Worker,
     mock: MockCluster<'static, DefaultProducerContext>,
@@ -103,7 +103,7 @@ impl Bench {
         Self { worker, mock, letters, reports: reports_in, blocks: blocks_in, account, metrics, config }
     }
 
-    /// A partition from offset 0 on; below `horizon` an owner before may have sent ranges.
+    /// A partition from offset 0 on; below `horizon` an earlier owner may have sent ranges.
     fn reading(&self, partition: i32, horizon: Option<i64>) -> Reading {
         let rule = Rule::of(&self.config.config().sink.clickhouse.insert);
         let settings = Settings { rule, routing_epoch: 0, topic_id: None, instance: 1 };
@@ -156,7 +156,7 @@ impl Bench {
         )
     }
 
-    /// Takes a message behind one whose letter is under way. `false` when none would be polled.
+    /// Takes a message behind one whose letter is under way. `false` if none would be polled.
     fn take_ahead(&mut self, reading: &mut Reading, offset: i64, value: &[u8]) -> bool {
         let reads = self.worker.reads_ahead(reading);
         if reads {
@@ -175,7 +175,7 @@ impl Bench {
         }
     }
 
-    /// Looks at the letter until something holds.
+    /// Checks the letter until a condition holds.
     fn tend_until(&mut self, reading: &mut Reading, holds: impl Fn(&Reading) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(reading) {

@@ -1,4 +1,4 @@
-//! Verdicts that outlive what Kafka says, on a real directory.
+//! Results that stay when Kafka's answers change, with a real directory.
 
 use super::*;
 use crate::{
@@ -22,18 +22,18 @@ fn id() -> PartitionId {
     PartitionId { topic: "spans".into(), partition: 3 }
 }
 
-/// What Kafka says of a log of which retention has left the offsets from 40.
+/// Kafka's answers about a log in which retention has left the offsets from 40.
 fn logs(committed: i64) -> Logs {
     Logs::of_one(id(), OffsetRange { first: 40, next: 90 }, committed)
 }
 
-/// The partition is about to begin, at 40 too.
+/// The partition is about to start, also at 40.
 fn beginning(committed: i64, metadata: String) -> Beginning {
     let log = Log { start: 40, end: 90 };
     Beginning { commit: Some((committed, metadata)), log, cluster: "c".into(), topic_id: None, is_new: false }
 }
 
-/// The plan of an owner that has nothing in flight.
+/// The plan of an owner without ranges in flight.
 fn plan(offset: i64) -> Plan {
     Plan {
         offset,
@@ -49,7 +49,7 @@ fn plan(offset: i64) -> Plan {
     }
 }
 
-/// What is true of all that is left, by offsets: of settled blocks, of those in Kafka, of only copies.
+/// The results for all blocks, by offsets: settled ones, those in Kafka, only copies.
 async fn firsts(spool: &Spool, committed: i64) -> [Vec<i64>; 3] {
     let Judged { settled, in_kafka, only_copies } =
         judge(spool.left().take_all(), &logs(committed), spool).await;
@@ -78,7 +78,7 @@ async fn an_only_copy_stays_one_for_the_next_run_whoever_commits_behind_it() {
     assert_eq!(firsts(&spool, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
 }
 
-/// Another gateway has taken the partition over while this one was away, and has committed behind the gap.
+/// Another gateway has taken over the partition while this one was away, and has committed beyond the gap.
 #[tokio::test(flavor = "current_thread")]
 async fn what_another_owner_has_committed_behind_is_found_in_its_plan() {
     let volume = Volume::new("behind");
@@ -110,7 +110,7 @@ async fn what_a_partition_leaves_out_is_written_down_before_it_begins() {
     assert_eq!(firsts(&left, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
     let lost = before.open(64 << 20);
     assert_eq!(firsts(&lost, 60).await, [vec![10, 20, 30, 40], vec![], vec![]], "what it is there for");
-    // Here the partition does not go on with them either.
+    // The partition does not take them over here either.
     let orphans = spool.left().orphans(false);
     let in_writing: Vec<_> =
         orphans.iter().map(|block| block.in_writing().map(|found| found.is_new)).collect();
@@ -178,7 +178,7 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
     let blocks = spool.left().orphans(false);
     let written: Vec<u64> =
         blocks.iter().filter_map(|block| Some(block.in_writing()?.rows_elsewhere)).collect();
-    // What is kept with the blocks of these tests names no message that is alone.
+    // According to the metadata of these blocks, none of their rows are only in them.
     assert_eq!(written, [0, rows], "the owner reads from 40 on");
     assert_eq!(spool.noted(token, range).await, Written::Whole(parts));
 }
