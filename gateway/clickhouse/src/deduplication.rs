@@ -175,13 +175,16 @@ fn depends_on_zone(partition_key: &str) -> bool {
     calls > quoted.filter(is_zone).count()
 }
 
+/// A view below a table; only its name when the user may not see it.
 #[derive(Debug, Row, Deserialize)]
-struct DependentRow {
-    database: String,
-    name: String,
+pub(crate) struct DependentRow {
+    pub(crate) database: String,
+    pub(crate) name: String,
     target_database: String,
     target_table: String,
-    as_select: String,
+    pub(crate) as_select: String,
+    /// Empty when it reads inserted rows with the rights of the user that inserts.
+    pub(crate) definer: String,
     target_partition_key: String,
 }
 
@@ -265,11 +268,15 @@ impl Probe {
         Ok(views)
     }
 
-    async fn dependents(&self, database: &str, table: &str) -> Result<Vec<DependentRow>, ProbeError> {
+    pub(crate) async fn dependents(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<DependentRow>, ProbeError> {
         let action = format!("looking for views below {database}.{table}");
         // A table names all views below it, also those that the user may not see; these come without anything else.
         let question = "SELECT dependent.1 AS database, dependent.2 AS name, target_database, target_table, \
-                        view.as_select AS as_select, target.partition_key AS target_partition_key \
+                        view.as_select AS as_select, view.definer AS definer, target.partition_key AS target_partition_key \
                         FROM (SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table)) AS dependent \
                         FROM system.tables WHERE database = ? AND name = ?) AS below \
                         LEFT JOIN system.tables AS view ON view.database = dependent.1 AND view.name = dependent.2 \

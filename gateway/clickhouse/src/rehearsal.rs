@@ -87,6 +87,29 @@ impl Probe {
         Ok(self.within(PROBE_TIMEOUT, &format!("asking for the grant to insert into {name}"), answer).await?
             == 1)
     }
+
+    /// Why INSERTs fail at materialized views that read the inserted rows with the rights of the user that inserts: one answer of the server for
+    /// each such view. Views with a definer, and views that the user may not see, are left out.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when nobody answers, or the server does not know the question.
+    pub async fn refused_views(&self, table: &str) -> Result<Vec<ProbeError>, ProbeError> {
+        let mut refused = Vec::new();
+        for view in self.dependents(&self.database, table).await? {
+            if view.as_select.is_empty() || !view.definer.is_empty() {
+                continue;
+            }
+            // It checks the same grants as the INSERT does, and reads nothing.
+            let answer = self.client.query_raw(&format!("EXPLAIN {}", view.as_select)).fetch_all::<String>();
+            let action =
+                format!("reading inserted rows for the materialized view {}.{}", view.database, view.name);
+            match self.within(PROBE_TIMEOUT, &action, answer).await {
+                Err(error @ ProbeError::Refused { .. }) => refused.push(error),
+                answer => drop(answer?),
+            }
+        }
+        Ok(refused)
+    }
 }
 
 fn pinned() -> impl Iterator<Item = &'static (&'static str, &'static str)> {

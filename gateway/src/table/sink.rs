@@ -306,6 +306,10 @@ impl Sink {
                 Ok(false) => obstacles.push(self.no_grant(probe)),
                 Err(error) => obstacles.push(Error::Probe(error)),
             }
+            match probe.refused_views(&self.table).await {
+                Ok(refused) => obstacles.extend(refused.into_iter().map(Error::Probe)),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
         }
         obstacles
     }

@@ -75,6 +75,22 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
         panic!("the profile has a limit of 10 s, and an INSERT asks for more");
     };
     assert!(limit.to_string().contains("max_execution_time"), "{limit}");
+    // As Sluice creates views: they read inserted rows with the rights of the user that inserts.
+    let name = &database.name;
+    database
+        .execute(&format!("CREATE TABLE {name}.seen (TraceId String) ENGINE = MergeTree ORDER BY TraceId"))
+        .await;
+    database
+        .execute(&format!(
+            "CREATE MATERIALIZED VIEW {name}.view TO {name}.seen AS SELECT TraceId FROM {name}.otel_traces"
+        ))
+        .await;
+    let [view] = &sink(&database, Duration::secs(5)).obstacles(&columns).await[..] else {
+        panic!("the view reads rows as the writer, which may not");
+    };
+    let text = view.to_string();
+    assert!(text.contains(&format!("{name}.view")) && text.contains("SELECT(TraceId)"), "{text}");
+    assert!(all_rights.obstacles(&columns).await.is_empty());
     database.drop().await;
     let others = Database::new("no_rights").await;
     others.with_table().await;
