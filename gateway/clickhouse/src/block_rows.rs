@@ -58,7 +58,9 @@ pub enum BlockError {
         source: FrameError,
     },
     /// A frame is larger than any that is written.
-    #[error("reading frame {number} of a block: it takes {bytes} bytes, more than one that is written here")]
+    #[error(
+        "reading frame {number} of a block: its {bytes} bytes are more than the gateway writes into a frame"
+    )]
     FrameTooLarge {
         /// Which one, from 0.
         number: usize,
@@ -86,7 +88,7 @@ pub enum BlockError {
         row: u64,
     },
     /// The block has fewer rows than were asked for.
-    #[error("the block has {rows} rows; rows up to {wanted} were asked for")]
+    #[error("the block has {rows} rows, fewer than the {wanted} requested")]
     TooFew {
         /// Rows that it has.
         rows: u64,

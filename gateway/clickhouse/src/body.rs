@@ -32,7 +32,7 @@ pub trait BodyPieces: Send {
 
 /// A body ends before it should: the attempt is broken off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the body of an INSERT cannot be read to its end: {0}")]
+#[error("the body of an INSERT cannot be read completely: {0}")]
 pub struct Broken(pub String);
 
 /// The frames of one block. Cloning shares them.
@@ -188,7 +188,7 @@ impl BodyStream {
     fn sent(&mut self, piece: Bytes) -> Result<Frame<Bytes>, Broken> {
         self.begun.0.store(true, Ordering::Release);
         let left = self.bytes_left.checked_sub(piece.len() as u64);
-        self.bytes_left = left.ok_or_else(|| Broken("there is more of it than was promised".to_owned()))?;
+        self.bytes_left = left.ok_or_else(|| Broken("it is longer than its Content-Length".to_owned()))?;
         Ok(Frame::data(piece))
     }
 }
@@ -205,7 +205,7 @@ impl Body for BodyStream {
             return Poll::Ready(None);
         }
         let Poll::Ready(next) = self.poll_next(context) else { return Poll::Pending };
-        let piece = next.unwrap_or_else(|| Err(Broken("it has ended".to_owned())));
+        let piece = next.unwrap_or_else(|| Err(Broken("it ended early".to_owned())));
         Poll::Ready(Some(piece.and_then(|piece| self.sent(piece))))
     }
 

@@ -176,7 +176,7 @@ impl Read {
 impl Failure {
     /// A success of an INSERT of nothing.
     fn no_body() -> Self {
-        let message = "the server has read no rows: the body was lost on the way".to_owned();
+        let message = "the server read no rows: the body of the INSERT was lost on the way".to_owned();
         Self { class: Class::Retry, code: None, http_status: Some(200), message }
     }
 
@@ -184,7 +184,7 @@ impl Failure {
     fn claimed(text: &str, http_status: u16) -> String {
         let said = if text.is_empty() { "nothing" } else { text };
         let whole = format!(
-            "HTTP status {http_status} without {SUMMARY}, so that it is not ClickHouse's; it says {said}"
+            "HTTP status {http_status} without {SUMMARY}, so it is not from ClickHouse; it says {said}"
         );
         message(&whole, http_status)
     }

@@ -189,7 +189,7 @@ async fn a_success_without_a_summary_is_none_and_says_whose_answer_it_is_not() {
         let error = failure(answer(status, headers, body)).await;
         assert_eq!((error.class, error.code), (Class::InDoubt, Some(NOT_THE_SERVERS)), "{status} {headers}");
         assert!(
-            error.message.contains("X-ClickHouse-Summary, so that it is not ClickHouse's; it says "),
+            error.message.contains("X-ClickHouse-Summary, so it is not from ClickHouse; it says "),
             "{error}"
         );
         assert!(error.message.contains(body), "{error}");

@@ -52,6 +52,6 @@ impl Probe {
             .bind(table)
             .bind(query_id_part)
             .fetch_one::<Deduplicated>();
-        self.within(PROBE_TIMEOUT, "reading system.part_log for rows that were dropped", answer).await
+        self.within(PROBE_TIMEOUT, "reading system.part_log for dropped rows", answer).await
     }
 }

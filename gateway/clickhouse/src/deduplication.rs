@@ -223,7 +223,7 @@ impl Probe {
                         WHERE database = ? AND name = ?";
         let answer =
             self.client.query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
-        let action = format!("asking for the partition key of {}.{table}", self.database);
+        let action = format!("reading the partition key of {}.{table}", self.database);
         let row = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await?;
         Ok(row.filter(|row| depends_on_zone(&row.partition_key)).map(|row| row.server_zone))
     }
@@ -266,7 +266,7 @@ impl Probe {
     }
 
     async fn dependents(&self, database: &str, table: &str) -> Result<Vec<DependentRow>, ProbeError> {
-        let action = format!("looking for views below {database}.{table}");
+        let action = format!("looking for views of {database}.{table}");
         // A table names all views below it, also those that the user may not see; these come without anything else.
         let question = "SELECT dependent.1 AS database, dependent.2 AS name, target_database, target_table, \
                         view.as_select AS as_select, target.partition_key AS target_partition_key \

@@ -59,7 +59,7 @@ impl Probe {
     }
 
     async fn definition(&self, table: &str) -> Result<Option<DefinitionRow>, ProbeError> {
-        let action = format!("asking for the definition of {table}");
+        let action = format!("reading the definition of {table}");
         let question =
             "SELECT engine, engine_full, sorting_key FROM system.tables WHERE database = ? AND name = ?";
         let answer = self.client.query(question).bind(&self.database).bind(table);

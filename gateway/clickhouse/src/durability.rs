@@ -53,7 +53,7 @@ impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Process => {
-                "process: rows survive the end of the ClickHouse process; a power failure of its host can lose the last inserted ones"
+                "process: rows survive the end of the ClickHouse process; a power failure of its host can lose the latest ones"
             }
             Self::Fsync => "fsync: rows survive a power failure of ClickHouse's host",
             Self::Quorum => "quorum: rows are on a majority of the replicas, or on as many as insert_quorum says",

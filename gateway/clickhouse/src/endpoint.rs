@@ -104,7 +104,7 @@ impl fmt::Display for Endpoint {
 /// Why credentials cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the user {user:?} has a colon in its name, where HTTP Basic authentication ends it; name another user"
+    "the user name {user:?} contains a colon, which HTTP Basic authentication does not allow; use another user"
 )]
 pub struct UserError {
     /// The user's name.

@@ -164,14 +164,14 @@ impl Probe {
     async fn write_logs(&self) -> bool {
         let statement = "SYSTEM FLUSH LOGS query_log, part_log";
         let answer = self.client.query_raw(statement).execute();
-        self.within(crate::probe::PROBE_TIMEOUT, "writing the logs", answer).await.is_ok()
+        self.within(crate::probe::PROBE_TIMEOUT, "flushing the system logs", answer).await.is_ok()
     }
 
     async fn server_row(&self, lost: &Lost<'_>) -> Result<ServerRow, ProbeError> {
         let question = "SELECT toUInt64(toUnixTimestamp(now())) AS now_seconds, toUInt64(uptime()) AS up_seconds, \
                         ifNull((SELECT count() FROM system.processes WHERE startsWith(query_id, ?)), 0) AS running";
         let answer = self.client.query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
-        self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
+        self.within(crate::probe::PROBE_TIMEOUT, "looking for running INSERT attempts", answer).await
     }
 
     /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) are none that failed: their parts are kept, and may be in the table. Nor are

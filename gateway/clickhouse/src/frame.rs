@@ -49,7 +49,7 @@ const RAW_BYTES_AT: Range<usize> = 21..25;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The bytes end before the frame does.
-    #[error("reading a frame: it needs {needed} bytes and has {found}")]
+    #[error("reading a frame: it needs {needed} bytes but has {found}")]
     Truncated {
         /// Bytes that the frame needs, as far as its header could be read.
         needed: usize,
@@ -69,7 +69,7 @@ pub enum FrameError {
         method: u8,
     },
     /// The sizes in the header cannot be.
-    #[error("reading a frame: sizes of {compressed} compressed and {raw} raw bytes cannot be")]
+    #[error("reading a frame: sizes of {compressed} compressed and {raw} raw bytes are impossible")]
     Sizes {
         /// Compressed bytes that the header names, its own nine included.
         compressed: usize,

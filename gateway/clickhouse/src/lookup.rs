@@ -84,7 +84,7 @@ pub enum LookupError {
         reason: String,
     },
     /// The server refuses.
-    #[error("counting rows at {endpoint}: the server refuses{}: {reason}", code.map(|code| format!(" (code {code})")).unwrap_or_default())]
+    #[error("counting rows at {endpoint}: the server refused the query{}: {reason}", code.map(|code| format!(" (code {code})")).unwrap_or_default())]
     Refused {
         /// The server.
         endpoint: String,
@@ -345,7 +345,7 @@ fn counts(bytes: &[u8], keys: usize) -> Result<Vec<u64>, &'static str> {
         let (number, count) = pair.split_at(4);
         let number = u32::from_le_bytes(number.try_into().expect("four bytes of twelve"));
         let count = u64::from_le_bytes(count.try_into().expect("eight bytes of twelve"));
-        *counts.get_mut(number as usize).ok_or("it counts a key that was not asked for")? = count;
+        *counts.get_mut(number as usize).ok_or("it counts a key that was not in the request")? = count;
     }
     Ok(counts)
 }

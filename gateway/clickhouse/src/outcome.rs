@@ -305,16 +305,14 @@ impl Actor {
     /// What to do, in words.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Access => "give the gateway's user its rights: user, password, grants, address",
-            Self::Table => "look at the table: it is missing, has other columns, or takes no rows",
+            Self::Access => "check the gateway's user: name, password, grants and allowed addresses",
+            Self::Table => "check the table: it is missing, has other columns, or accepts no rows",
             Self::Settings => "change the settings of the server or of the gateway user's profile",
-            Self::Server => "look after the server: its disk, its parts, its replicas",
+            Self::Server => "check the server: its disks, parts and replicas",
             Self::Network => {
-                "look at the proxy between the gateway and ClickHouse: the answer is not ClickHouse's"
+                "check the proxy between the gateway and ClickHouse: ClickHouse did not send the answer"
             }
-            Self::Program => {
-                "report a defect of sluice-gateway: the server does not understand what it sends"
-            }
+            Self::Program => "report a bug of sluice-gateway: the server does not understand its request",
         }
     }
 }

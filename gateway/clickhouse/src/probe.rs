@@ -98,10 +98,10 @@ impl TableEngine {
     pub fn unfit(&self) -> Option<&'static str> {
         match &*self.name {
             "Buffer" => Some(
-                "it acknowledges rows that it has in memory alone, and loses them with its server; name the table behind it",
+                "it acknowledges rows that are only in memory and loses them when its server ends; name its target table",
             ),
             "View" | "LiveView" | "WindowView" | "Merge" | "Dictionary" => {
-                Some("it takes no rows; name a table that stores them")
+                Some("it accepts no rows; name a table that stores them")
             }
             _ => None,
         }
@@ -152,7 +152,7 @@ impl Probe {
 
     /// The server's version.
     pub async fn server_version(&self) -> Result<ServerVersion, ProbeError> {
-        let action = "asking for the version";
+        let action = "reading the version";
         let answer = self.client.query_raw("SELECT version()").fetch_one::<String>();
         let text = self.within(PROBE_TIMEOUT, action, answer).await?;
         match release(&text) {
@@ -203,7 +203,7 @@ impl Probe {
 
     pub(crate) async fn engine_row(&self, table: &str) -> Result<EngineRow, ProbeError> {
         let name = table_name(&self.database, table);
-        let action = format!("asking for the engine of {name}");
+        let action = format!("reading the engine of {name}");
         let answer = self
             .client
             .query("SELECT engine, engine_full FROM system.tables WHERE database = ? AND name = ?")
@@ -214,7 +214,7 @@ impl Probe {
         let missing = || ProbeError::UnknownTable {
             action: action.clone(),
             endpoint,
-            reason: "not in system.tables".into(),
+            reason: "it is not in system.tables".into(),
         };
         self.within(PROBE_TIMEOUT, &action, answer).await?.ok_or_else(missing)
     }
@@ -229,7 +229,7 @@ impl Probe {
 
     /// The server-wide value of a table setting; for replicated tables it may be another one than for the rest.
     async fn merge_tree_setting(&self, setting: &str, of_replicated: bool) -> Result<u64, ProbeError> {
-        let action = format!("asking for the setting {setting}");
+        let action = format!("reading the setting {setting}");
         let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
         let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
         let answer = self.client.query(&question).bind(setting).fetch_one::<u64>();
@@ -431,7 +431,7 @@ mod tests {
         let error = sorted("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>");
         assert!(error.is_unanswered(), "a proxy knows nothing of the server behind it: {error}");
         let words =
-            "what answers is not ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
+            "the answer is not from ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
         assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");

@@ -16,7 +16,7 @@ pub enum ProbeError {
         reason: String,
     },
     /// Something in between answered for the server, as a proxy does that cannot reach it: ask again later.
-    #[error("{action} at {endpoint}: what answers is not ClickHouse: {reason}")]
+    #[error("{action} at {endpoint}: the answer is not from ClickHouse: {reason}")]
     Foreign {
         /// What was asked.
         action: String,

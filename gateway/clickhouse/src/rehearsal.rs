@@ -49,7 +49,7 @@ impl Probe {
             question = question.with_setting(*name, *value);
         }
         let answer = question.fetch_one::<u8>();
-        self.within(PROBE_TIMEOUT, "trying the settings of an INSERT", answer).await.map(drop)
+        self.within(PROBE_TIMEOUT, "testing the settings of an INSERT", answer).await.map(drop)
     }
 
     /// Settings on which deduplication rests, the token among them, that do not reach the server as they are sent: something on the way, a
@@ -84,7 +84,7 @@ impl Probe {
         let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
         let question = format!("CHECK GRANT INSERT({}) ON {name}", columns.join(", "));
         let answer = self.client.query_raw(&question).fetch_one::<u8>();
-        Ok(self.within(PROBE_TIMEOUT, &format!("asking for the grant to insert into {name}"), answer).await?
+        Ok(self.within(PROBE_TIMEOUT, &format!("checking the grant to insert into {name}"), answer).await?
             == 1)
     }
 }

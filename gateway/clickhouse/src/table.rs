@@ -107,7 +107,7 @@ pub enum Mismatch {
     },
     /// The column's JSON type declares a path of a type that is not supported.
     #[error(
-        "column {column} declares path {path} as {found}; expected one of {supported}: declare it so, or not at all",
+        "column {column} declares path {path} as {found}; expected one of {supported}: declare one of them, or remove the path",
         supported = typed_value::SUPPORTED
     )]
     PathType {
@@ -120,7 +120,7 @@ pub enum Mismatch {
     },
     /// The column's JSON type declares a path that the gateway writes itself.
     #[error(
-        "column {column} declares path {path}; expected it undeclared, since the gateway writes it with its type"
+        "column {column} declares path {path}; remove it: the gateway writes this path with its own type"
     )]
     PathReserved {
         /// The column's name.
@@ -321,7 +321,7 @@ fn expected(wanted: &Column) -> String {
 fn notes(columns: &TableColumns) -> Vec<String> {
     let note = |set: AttributeSet| match columns.of(set) {
         AttributeColumns::Json(json) if !json.patterns().is_empty() => Some(format!(
-            "column {} has SKIP REGEXP {}, which ClickHouse does not apply to rows that come in binary: such paths are stored",
+            "column {} has SKIP REGEXP {}, which ClickHouse ignores for binary formats: matching paths are stored",
             set.name(),
             json.patterns().join(", ")
         )),

@@ -41,7 +41,7 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// A file holds no certificate.
-    #[error("reading the {what} from {}: there is no certificate in it", file.display())]
+    #[error("reading the {what} from {}: it contains no certificate", file.display())]
     Empty {
         /// What should be in it.
         what: &'static str,
@@ -59,9 +59,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The system trusts nobody.
-    #[error(
-        "this system has no authorities to trust a server's certificate by ({reason}); name a file with tls.caFile"
-    )]
+    #[error("this system has no trusted certificate authorities ({reason}); set tls.caFile")]
     NoAuthorities {
         /// What was looked for in vain.
         reason: String,
@@ -188,20 +186,22 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
     use rustls::Error;
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "the server's certificate is signed by nobody that is trusted: look at tls.caFile, which must hold the \
-             authority that signed it"
+            "no trusted authority signed the server's certificate: check tls.caFile, which must contain the \
+             signing authority"
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "the server's certificate is made out to other names than the endpoint's host",
+        ) => "the server's certificate is not valid for the endpoint's host",
         Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
-        ) => "the server's certificate is not valid at this time: renew it, or look at this machine's clock",
+        ) => {
+            "the server's certificate is expired or not yet valid: renew it, or check the clock of the gateway's node"
+        }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server asks for a client certificate: set tls.certificateFile and tls.keyFile"
+            "the server requires a client certificate: set tls.certificateFile and tls.keyFile"
         }
         Error::AlertReceived(
             AlertDescription::UnknownCA
@@ -211,9 +211,9 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
             | AlertDescription::DecryptError,
         ) => "the server does not trust the client certificate of tls.certificateFile",
         Error::InvalidMessage(_) => {
-            "the server does not speak TLS on this port: look at the endpoint's port, or write it as http://"
+            "the server does not speak TLS on this port: check the endpoint's port, or write it as http://"
         }
-        _ => "look at tls, and at the server's TLS settings",
+        _ => "check tls and the server's TLS settings",
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
                 TlsFiles { ca: Some(nowhere.clone()), client: None },
                 "reading the authorities from /nowhere/ca.crt",
             ),
-            (TlsFiles { ca: Some(file.clone()), client: None }, "there is no certificate in it"),
+            (TlsFiles { ca: Some(file.clone()), client: None }, "it contains no certificate"),
         ] {
             let error = Tls::load(&files).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -38,7 +38,7 @@ impl Probe {
         let client = self.client.clone().with_header("Connection", "close");
         let (action, question) = if engine.is_replicated() {
             let of_table = "SELECT zookeeper_path FROM system.replicas WHERE database = ? AND table = ?";
-            ("asking for the table's path in Keeper", client.query(of_table).bind(&self.database).bind(table))
+            ("reading the table's path in Keeper", client.query(of_table).bind(&self.database).bind(table))
         } else {
             ("asking which server it is", client.query("SELECT toString(serverUUID())"))
         };

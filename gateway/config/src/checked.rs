@@ -65,7 +65,7 @@ impl GatewayConfig {
         let mut found = Violations::default();
         found.add_if(self.contract_version != CONTRACT_VERSION, "contractVersion", || {
             format!(
-                "this program knows version {CONTRACT_VERSION}, the config is of version {}",
+                "this gateway reads version {CONTRACT_VERSION}, the config has version {}",
                 self.contract_version
             )
         });
@@ -131,7 +131,7 @@ impl GatewayConfig {
         let has_shards = !clickhouse.shards.is_empty();
         found.add_if(clickhouse.endpoints.is_empty() && !has_shards, at, || "at least one endpoint".into());
         found.add_if(!clickhouse.endpoints.is_empty() && has_shards, at_shards, || {
-            "is set beside endpoints, which are those of a single shard: leave one of them out".into()
+            "is set together with endpoints, which are those of a single shard: remove one of them".into()
         });
         found.add_if(clickhouse.shards.len() > SHARDS_MAX, at_shards, || {
             format!("at most {SHARDS_MAX} shards")
@@ -150,7 +150,7 @@ impl GatewayConfig {
                 )
             });
             found.add_if(!seen.insert(endpoint) && has_shards, at, || {
-                format!("{endpoint:?} is there twice: a server belongs to one shard")
+                format!("{endpoint:?} is listed twice: a server belongs to one shard")
             });
         }
     }
@@ -162,7 +162,7 @@ impl GatewayConfig {
         let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
         let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
         found.add_if(some && !all, "sink.clickhouse.endpoints", || {
-            "some are https and some are http: use one of them for all".into()
+            "some are https and some are http: use one scheme for all".into()
         });
         let Some(tls) = &clickhouse.tls else { return };
         found.add_if(!some, "sink.clickhouse.tls", || {
@@ -197,7 +197,7 @@ impl GatewayConfig {
                 for topic in topics {
                     let letters = format!("{topic}{DEAD_LETTER_SUFFIX}");
                     found.add_if(is_topic(topic) && !is_topic(&letters), at, || {
-                        format!("{letters:?} would be too long for a topic; name another")
+                        format!("{letters:?} is too long for a topic name; set delivery.deadLetter.topic")
                     });
                     found.add_if(topics.contains(&letters), at, || {
                         format!(
@@ -221,7 +221,7 @@ impl GatewayConfig {
             "AfterEnqueue commits what is on the queue volume, and queue.mode Disabled has none; use Spill".into()
         });
         found.add_if(!self.memory.limit.get().is_multiple_of(1 << 20), "memory.limit", || {
-            "must be whole MiB".into()
+            "must be a whole number of MiB".into()
         });
         in_range(
             found,

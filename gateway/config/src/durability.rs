@@ -42,7 +42,7 @@ pub(crate) fn check(sink: &ClickHouse, at: &str, found: &mut Violations) {
     let replicas = sink.insert.settings.get(QUORUM_SETTING);
     let is_none = replicas.is_some_and(|replicas| matches!(replicas.as_str(), "" | "0" | "1"));
     found.add_if(is_none, &format!("{at}.insert.settings.{QUORUM_SETTING}"), || {
-        "is no quorum, which schema.durability asks for: leave it out for a majority, or set it to 2 or more".into()
+        "is not a quorum, which schema.durability requires: remove it for a majority, or set it to 2 or more".into()
     });
 }
 
@@ -80,7 +80,7 @@ mod tests {
             (
                 "durability: Quorum",
                 "insert_quorum: '1'",
-                "sink.clickhouse.insert.settings.insert_quorum: is no quorum",
+                "sink.clickhouse.insert.settings.insert_quorum: is not a quorum",
             ),
         ] {
             let found = found(schema, settings);

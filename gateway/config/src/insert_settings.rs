@@ -15,7 +15,7 @@ pub const SETTING_BYTES_MAX: usize = 256;
 const BLOCK: &str = "one INSERT is one block, stored whole or not at all";
 const ONCE: &str = "a retry must be recognised and dropped";
 const FORMAT: &str = "the gateway decides how rows are written";
-const REQUEST: &str = "the gateway decides how the server is asked";
+const REQUEST: &str = "the gateway decides how it sends requests";
 
 /// Names, or beginnings of names that end in `_`, and what decides them. The CRD has the same list.
 pub const OWNED: [(&str, &str); 39] = [
@@ -31,7 +31,7 @@ pub const OWNED: [(&str, &str); 39] = [
     ("insert_deduplicate", ONCE),
     ("insert_deduplication_", ONCE),
     ("update_insert_deduplication_token_in_dependent_materialized_views", ONCE),
-    ("materialized_views_ignore_errors", "a view that fails must be heard of"),
+    ("materialized_views_ignore_errors", "the gateway must see the error of a failed view"),
     ("throw_if_deduplication_in_dependent_materialized_views_enabled_with_async_insert", ONCE),
     ("input_format_", FORMAT),
     ("format_", FORMAT),

@@ -21,7 +21,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is too large to be a config.
-    #[error("the config {path} has {bytes} bytes; at most {CONFIG_BYTES_MAX} are read")]
+    #[error("the config {path} has {bytes} bytes; the maximum is {CONFIG_BYTES_MAX}")]
     TooLarge {
         /// The file.
         path: String,
@@ -40,9 +40,7 @@ pub enum Error {
         message: String,
     },
     /// The config is of a contract that this program does not know.
-    #[error(
-        "contractVersion: this program knows version {CONTRACT_VERSION}, the config is of version {found}"
-    )]
+    #[error("contractVersion: this gateway reads version {CONTRACT_VERSION}, the config has version {found}")]
     ContractVersion {
         /// The version in the config.
         found: u32,

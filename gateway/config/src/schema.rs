@@ -269,9 +269,9 @@ impl Schema {
         for column in &self.columns {
             let at = format!("{at}.{}", column.name);
             found.add_if(!is_name(&column.name), &at, || not_a_name(&column.name));
-            found.add_if(!names.insert(&column.name), &at, || "is named twice".into());
+            found.add_if(!names.insert(&column.name), &at, || "is listed twice".into());
             found.add_if(COLUMNS_OWNED.contains(&column.name.as_str()), &at, || {
-                "is a column that the gateway fills; give yours another name".into()
+                "the gateway fills this column; use another name".into()
             });
             found.add_if(!is_type(&column.r#type), &format!("{at}.type"), || {
                 format!("{:?} is not a type, such as String or LowCardinality(String)", column.r#type)
@@ -424,7 +424,7 @@ mod tests {
             ("typedPaths: {span: {sluice.a: String}}", "typedPaths.span.sluice.a: begins with sluice."),
             ("typedPaths: {resource: {'': String}}", "typedPaths.resource.: \"\" is not a path"),
             ("columns: [{name: 1a, type: String}]", "columns.1a: \"1a\" is not a name"),
-            ("columns: [{name: a, type: String}, {name: a, type: Int8}]", "columns.a: is named twice"),
+            ("columns: [{name: a, type: String}, {name: a, type: Int8}]", "columns.a: is listed twice"),
             (
                 "columns: [{name: a, type: 'String, DROP COLUMN b'}]",
                 "columns.a.type: \"String, DROP COLUMN b\"",

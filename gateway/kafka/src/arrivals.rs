@@ -231,7 +231,7 @@ impl Arrivals {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
                     let (found, taken) = (kept.len(), taken.len());
-                    tracing::info!(partition = %id, found, taken, "blocks of an earlier run are taken over");
+                    tracing::info!(partition = %id, found, taken, "taking over blocks of an earlier run from the queue volume");
                 }
                 say_found(id, &found, stats);
                 let position = cutter.position();
@@ -247,7 +247,7 @@ impl Arrivals {
                 }))
             }
             Err(halt) => {
-                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
+                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to the newer version");
                 self.halted.insert(id.clone());
                 stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
                 Outcome::Halted(generation)
@@ -263,8 +263,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
         tracing::warn!(
             partition = %id,
             ?fresh,
-            "the committed offset has no plan of ranges, as after a reset of the group's offsets: rows that ClickHouse has under another token \
-             may be doubled once; rows that it has under the same token are dropped, also if they were deleted since"
+            "the committed offset has no plan of ranges, for example after an offset reset: rows that ClickHouse has under another token \
+             may be inserted twice; rows that it has under the same token are dropped, even if they were deleted since"
         );
     }
     if let Some(overtaken) = found.overtaken {
@@ -280,8 +280,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             partition = %id,
             end = cut_off.first,
             read_up_to = cut_off.next,
-            "the log is shorter than it was: brokers have lost its end, as an unclean leader election does. What was inserted stays; \
-             rows of messages in front of the end may be doubled once (doubtful_ranges_total)"
+            "the log became shorter: brokers lost its end, for example by an unclean leader election. Inserted rows stay; \
+             rows of messages before the new end may be inserted twice (doubtful_ranges_total)"
         );
     }
 }

@@ -441,7 +441,7 @@ impl Assignment {
             is_left(owned) && (owned.ranges.is_at_rest() || (owned.reads_again && !self.drains))
         };
         for (id, why) in self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, o)| (id, o.renew)) {
-            tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
+            tracing::info!(partition = %id, ?why, "restarting the partition at its committed offset");
             match why {
                 Some(Renew::OutOfRange | Renew::Batch) => unassign.push(id.clone()),
                 None | Some(Renew::Rule | Renew::Memory | Renew::Letter) => keep.push(id.clone()),

@@ -379,7 +379,7 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     }
     assignment.take_identified(identified(Ok(Some([2; 16]))));
     let made_anew = assignment.take_made_anew().expect("the id is another one");
-    assert!(made_anew.to_string().starts_with("the topic spans was deleted and made again"));
+    assert!(made_anew.to_string().starts_with("topic spans was deleted and created again"));
     assert_eq!(assignment.take_made_anew(), None, "it is said once");
 }
 

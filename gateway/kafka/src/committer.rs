@@ -122,22 +122,22 @@ impl Beginning {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unread {
     /// No broker answers which cluster it belongs to.
-    #[error("no broker says which cluster it belongs to: {0}")]
+    #[error("no broker reports the cluster id: {0}")]
     Cluster(KafkaError),
     /// The brokers do not say which topic it is.
-    #[error("no broker says which topic this is: {0}")]
+    #[error("no broker reports the topic's id: {0}")]
     Topic(KafkaError),
     /// The coordinator does not say what is committed.
-    #[error("the coordinator does not say which offset is committed: {0}")]
+    #[error("the group coordinator does not report the committed offset: {0}")]
     Coordinator(KafkaError),
     /// The leader does not say where the log begins and ends.
-    #[error("the partition's leader does not say where its log begins and ends: {0}")]
+    #[error("the partition's leader does not report where the log begins and ends: {0}")]
     Leader(KafkaError),
     /// Others took all the time.
-    #[error("the leaders of other partitions took all the time")]
+    #[error("the partition's leader was not asked: the leaders of other partitions were too slow")]
     NotAsked,
     /// [`BeforeBegin`] has not said that it may.
-    #[error("the queue volume has not written down in time what is nowhere else once the partition begins")]
+    #[error("the queue volume did not record in time which blocks are the only copy of their rows")]
     Volume,
 }
 

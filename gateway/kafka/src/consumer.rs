@@ -58,7 +58,7 @@ pub enum Error {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka consumer for group {group}: {source}")]
+    #[error("cannot create a Kafka consumer for group {group}: {source}")]
     Create {
         /// The consumer group.
         group: String,
@@ -88,14 +88,16 @@ pub enum Error {
         source: KafkaError,
     },
     /// Blocks were still in flight when the time to leave was over, and were not kept. They are read again by the next owner.
-    #[error("{partitions} partitions still had blocks in flight when the time to leave was over")]
+    #[error(
+        "{partitions} partitions still had blocks in flight at the shutdown deadline; their next owner reads them again"
+    )]
     NotDrained {
         /// How many partitions.
         partitions: usize,
     },
     /// The coordinator has not confirmed the last commit. What is in is read again by the next owner, and dropped by its tokens.
     #[error(
-        "everything is in or kept, but {offsets} offsets of what is in were not committed when the time to leave was over"
+        "all rows are inserted or on the queue volume, but {offsets} offsets of inserted rows were not committed by the shutdown deadline"
     )]
     NotCommitted {
         /// How many offsets.
@@ -215,7 +217,7 @@ impl Consumer {
         // What comes later is known as that from then on.
         committer.identify(kafka.topics.iter().map(|topic| topic.as_str().into()).collect());
         let logs = LogReader::start(Arc::downgrade(&client)).inspect_err(
-            |error| tracing::warn!(%error, "the thread that asks where logs end could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that asks Kafka where logs begin and end"),
         );
         let mut assignment = client.context().assignment();
         (assignment.committer, assignment.logs) = (Some(committer), logs.ok());
@@ -368,7 +370,7 @@ fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[
         tracing::debug!(%error, "the consumer reports a problem");
         return;
     }
-    tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem; it goes on trying");
+    tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem and retries");
     *last = code;
 }
 

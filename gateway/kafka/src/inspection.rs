@@ -84,10 +84,10 @@ impl Inspection {
     /// Nothing was looked at yet. Begins to learn the topics' limits.
     pub fn start(kafka: &Kafka) -> Self {
         let limits = LimitsReader::start(kafka.clone()).inspect_err(
-            |error| tracing::warn!(%error, "the thread that learns the topics' limits could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that reads the topics' limits"),
         );
         let past = PastReader::start(kafka.clone()).inspect_err(
-            |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that asks for the age of messages"),
         );
         Self {
             watchdog: Watchdog::default(),
@@ -144,7 +144,7 @@ impl Inspection {
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
         for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {
-            tracing::warn!("{still}; it is resumed");
+            tracing::warn!("{still}; resuming it");
         }
         self.say_still(&check.still);
         let is_anew = |id: &&PartitionId| {
@@ -180,7 +180,7 @@ impl Inspection {
                 tracing::error!(
                     partition = %id,
                     messages,
-                    "Kafka's retention has overtaken messages that were not read: they are lost"
+                    "Kafka's retention deleted messages before they were read: they are lost"
                 );
             }
         }

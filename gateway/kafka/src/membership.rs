@@ -141,22 +141,25 @@ impl Membership {
             (Phase::Away, _) => {
                 client.context().assignment().resume();
                 subscribe(client, topics)?;
-                tracing::info!(topics = topics.join(","), "joining the group");
+                tracing::info!(topics = topics.join(","), "joining the consumer group");
             }
             (_, Phase::Member) => {
                 client.context().assignment().resume();
-                tracing::info!(partitions = left.partitions, "taking part again: partitions begin anew");
+                tracing::info!(
+                    partitions = left.partitions,
+                    "drain canceled: partitions restart at their committed offsets"
+                );
             }
             (_, Phase::Draining) => {
                 client.context().assignment().drain();
-                say(&left, "draining: nothing more is read");
+                say(&left, "draining: reading has stopped");
             }
             (_, Phase::Leaving) => {
-                say(&left, "leaving the group");
+                say(&left, "leaving the consumer group");
                 client.context().assignment().has_waited = true;
                 client.unsubscribe();
             }
-            (_, Phase::Away) => tracing::info!("the group is left"),
+            (_, Phase::Away) => tracing::info!("left the consumer group"),
         }
         self.enter(next, client);
         Ok(())
@@ -191,7 +194,7 @@ impl Membership {
     fn say_again(&mut self, left: &Remaining) {
         if matches!(self.phase, Phase::Draining | Phase::Leaving) && self.said.elapsed() >= SAY_INTERVAL {
             self.said = Instant::now();
-            say(left, "the group is not left yet");
+            say(left, "still waiting to leave the consumer group");
         }
     }
 }

@@ -74,8 +74,8 @@ impl OpenTransactions {
                     first_offset,
                     messages,
                     seconds = age.as_secs(),
-                    "a transaction hangs, and nothing behind it is read; kafka-transactions.sh find-hanging --topic {topic} --partition {partition} \
-                     finds its producer; if that is gone, end it with abort --topic {topic} --partition {partition} --start-offset {first_offset}"
+                    "an open transaction hangs and blocks reading; kafka-transactions.sh find-hanging --topic {topic} --partition {partition} \
+                     finds its producer; if that is gone, run kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {first_offset}"
                 );
             }
         }

@@ -36,8 +36,8 @@ pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     };
     let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
     Some(format!(
-        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
-         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
+        "source.kafka.recordBatchBytesMax: topic {topic} allows record batches of {bytes} bytes (max.message.bytes), and one \
+         of that size {consequence}; set {enough} instead of {expected}, or more if batches are larger when decompressed"
     ))
 }
 
@@ -102,9 +102,9 @@ impl Unreceived {
 
     fn advice(&self) -> String {
         format!(
-            "a broker's answer cannot be received, and nothing of that broker's partitions is read: a record batch is larger than {} bytes, \
-             the most that is received with source.kafka.recordBatchBytesMax: {}; raise that to the topics' max.message.bytes, which \
-             `sluice-gateway check` tells, or lower max.message.bytes and have the batch deleted",
+            "cannot receive a broker's answer, so that none of its partitions is read: a record batch is larger than {} bytes, \
+             the limit with source.kafka.recordBatchBytesMax: {}; increase it to the topics' max.message.bytes, which \
+             `sluice-gateway check` prints, or lower max.message.bytes and delete the batch",
             self.received_bytes_max, self.record_batch_bytes_max
         )
     }
@@ -133,10 +133,10 @@ mod tests {
         assert_eq!(batch_warning(&kafka(1), "t", 1_048_588), None);
         let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
         let stops = warning(1, 8 << 20);
-        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
+        assert!(stops.contains("stops its partition; set 8MiB instead of 1MiB"), "{stops}");
         let breaks = warning(1, (16 << 20) + 12);
         assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
-        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
+        assert!(breaks.contains("; set 16MiB instead of 1MiB"), "{breaks}");
         assert_eq!(batch_warning(&kafka(16), "t", (16 << 20) + 12), None, "what would do does");
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let mut warned = Warned::default();
         assert_eq!(warned.due(&kafka(1), &learned(None)).len(), 0);
         let due = warned.due(&kafka(1), &learned(Some(8 << 20)));
-        assert!(due.len() == 1 && due[0].contains("the topic large"), "{due:?}");
+        assert!(due.len() == 1 && due[0].contains("topic large"), "{due:?}");
         assert_eq!(warned.due(&kafka(1), &learned(Some(8 << 20))).len(), 0);
         assert_eq!(warned.due(&kafka(1), &learned(Some(9 << 20))).len(), 1);
     }

@@ -144,7 +144,7 @@ impl PastReader {
                 if let Err(error) = round(&open, wanted, goes_on, &mut said)
                     && !std::mem::replace(&mut is_told, true)
                 {
-                    tracing::warn!(%error, "how old messages are that wait is not known; asking again");
+                    tracing::warn!(%error, "cannot find out the age of waiting messages; retrying");
                 }
                 #[expect(
                     clippy::disallowed_methods,

@@ -43,7 +43,7 @@ pub enum ProbeError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings: a certificate that is none, a file that is not there.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Settings {
         /// Brokers of the config.
         brokers: String,

@@ -127,7 +127,7 @@ impl Rebalancing {
         }
         self.may_have_answered.store(true, Ordering::Relaxed);
         if let Err(error) = consumer.incremental_unassign(&list(ids)) {
-            tracing::error!(%error, "partitions that begin anew were not unassigned");
+            tracing::error!(%error, "cannot unassign partitions that restart at their committed offsets");
         }
     }
 
@@ -152,14 +152,14 @@ impl Rebalancing {
         let mut refused = seek(consumer, kept);
         self.unassign(consumer, &refused);
         if let Err(error) = consumer.incremental_assign(&new) {
-            tracing::error!(%error, "partitions were not assigned");
+            tracing::error!(%error, "cannot assign partitions");
             refused.extend(ids(&new));
         }
         let mut assignment = self.assignment();
         let mut given = Vec::new();
         for (id, begun, queue) in gained {
             let Some(mut queue) = queue.filter(|_| !refused.contains(&id)) else {
-                tracing::error!(partition = %id, "the partition was not assigned; it is tried again");
+                tracing::error!(partition = %id, "the partition was not assigned; retrying");
                 assignment.retry_arrival(id);
                 continue;
             };
@@ -247,7 +247,7 @@ pub fn carry_out(consumer: &BaseConsumer<Rebalancing>, change: &Change) {
         let done = if resume { consumer.resume(&list) } else { consumer.pause(&list) };
         match done {
             Ok(()) => consumer.context().assignment().was_paused(ids, !resume),
-            Err(error) => tracing::warn!(%error, resume, "partitions were not paused or resumed"),
+            Err(error) => tracing::warn!(%error, resume, "cannot pause or resume partitions"),
         }
     }
 }
@@ -265,7 +265,7 @@ fn seek(consumer: &BaseConsumer<Rebalancing>, list: TopicPartitionList) -> Vec<P
             refused.map(|(_, id)| id).collect()
         }
         Err(error) => {
-            tracing::error!(%error, "partitions that begin anew were not sought to where they do");
+            tracing::error!(%error, "cannot seek partitions that restart at their committed offsets");
             all
         }
     }
@@ -304,7 +304,7 @@ impl ConsumerContext for Rebalancing {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.gain(consumer, partitions),
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => self.give_up(consumer, &partitions),
             error => {
-                tracing::warn!(error = %RDKafkaErrorCode::from(error), "the group could not rebalance");
+                tracing::warn!(error = %RDKafkaErrorCode::from(error), "the consumer group could not rebalance");
                 let owned = self.assignment().owned();
                 self.give_up(consumer, &owned);
             }
@@ -333,7 +333,7 @@ impl ClientContext for Rebalancing {
         let away = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
             || ConnectionProblem::of(&error).is_some();
         if away && self.reachable.swap(false, Ordering::Relaxed) {
-            tracing::warn!(reason, "no broker can be reached; reading goes on once one can");
+            tracing::warn!(reason, "no Kafka broker can be reached; reading continues once one can");
         } else {
             tracing::debug!(%error, reason, "librdkafka reports an error");
         }
@@ -342,7 +342,7 @@ impl ClientContext for Rebalancing {
     fn stats(&self, statistics: Statistics) {
         let up = statistics.brokers.values().any(|broker| broker.nodeid >= 0 && broker.state == "UP");
         if up && !self.reachable.swap(true, Ordering::Relaxed) {
-            tracing::info!("a broker can be reached again");
+            tracing::info!("a Kafka broker can be reached again");
         }
         if let Some(group) = statistics.cgrp.as_ref().filter(|_| self.stats.phase() == Phase::Member) {
             self.stats.see_group(&group.state, &group.join_state, Instant::now());

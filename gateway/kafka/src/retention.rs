@@ -263,13 +263,13 @@ pub enum LimitsError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka client to read the configs of topics: {source}")]
+    #[error("cannot create a Kafka client to read topic configs: {source}")]
     Settings {
         /// What librdkafka said.
         source: KafkaError,
     },
     /// The brokers do not tell: they are away, or the user has no right to describe configs.
-    #[error("cannot read the configs of {topics}: {source}")]
+    #[error("cannot read the configs of topics {topics}: {source}")]
     Describe {
         /// The topics.
         topics: String,

@@ -85,19 +85,19 @@ impl ConnectionProblem {
             Self::Tls => tls_advice(kafka.tls.as_ref()),
             Self::Credentials => match &kafka.sasl {
                 Some(sasl) => format!(
-                    "look at source.kafka.sasl: the broker must know the user in {} with the password in {} for {}",
+                    "check source.kafka.sasl: the broker must accept the user in {} with the password in {} for {}",
                     sasl.username_file,
                     sasl.password_file,
                     sasl.mechanism.name()
                 ),
-                None => "the broker asks for user and password: set source.kafka.sasl".into(),
+                None => "the broker requires a user and a password: set source.kafka.sasl".into(),
             },
         }
     }
 }
 
 fn tls_advice(tls: Option<&Tls>) -> String {
-    let Some(tls) = tls else { return "the broker speaks TLS: set source.kafka.tls".into() };
+    let Some(tls) = tls else { return "the broker requires TLS: set source.kafka.tls".into() };
     let authority = match &tls.ca_file {
         Some(file) => format!("the broker's certificate is signed by an authority in {file}"),
         None => "the broker's certificate is signed by an authority that this system trusts (else set \
@@ -106,11 +106,11 @@ fn tls_advice(tls: Option<&Tls>) -> String {
     };
     let client = match tls.client_certificate() {
         Some((file, _)) => format!("the broker trusts the client certificate in {file}"),
-        None => "the broker asks for no client certificate (else set source.kafka.tls.certificateFile and keyFile)".into(),
+        None => "the broker requires no client certificate (else set source.kafka.tls.certificateFile and keyFile)".into(),
     };
     format!(
-        "look whether the port of source.kafka.bootstrapServers is one for TLS; {authority} and made out to the host in \
-         source.kafka.bootstrapServers; {client}"
+        "check that the port of source.kafka.bootstrapServers is one for TLS; that {authority} and made out to the host in \
+         source.kafka.bootstrapServers; and that {client}"
     )
 }
 

@@ -69,7 +69,7 @@ impl LimitsReader {
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut is_said, true) {
-                            tracing::warn!(%error, "how long retention leaves is told without the topics' limits");
+                            tracing::warn!(%error, "cannot read the topics' retention limits; retention estimates do without them");
                         }
                         LEARN_RETRY
                     }

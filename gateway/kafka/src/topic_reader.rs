@@ -50,7 +50,7 @@ pub enum ReadError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create {
         /// Brokers of the config.
         brokers: String,
@@ -66,7 +66,7 @@ pub enum ReadError {
         partition: Option<i32>,
     },
     /// No broker answers which cluster it belongs to.
-    #[error("none of the brokers {brokers} says which cluster it belongs to: {source}")]
+    #[error("no broker of {brokers} reports the cluster id: {source}")]
     Cluster {
         /// Brokers of the config.
         brokers: String,
@@ -84,7 +84,7 @@ pub enum ReadError {
         source: Box<KafkaError>,
     },
     /// Nothing came.
-    #[error("reading {topic}/{partition}: nothing came for {seconds} s, at offset {offset}")]
+    #[error("reading {topic}/{partition}: no message arrived within {seconds} s at offset {offset}")]
     Silence {
         /// The topic.
         topic: String,
@@ -96,7 +96,7 @@ pub enum ReadError {
         seconds: u64,
     },
     /// Kafka does not have the next offset any more.
-    #[error("reading {topic}/{partition}: Kafka does not have offset {offset} any more")]
+    #[error("reading {topic}/{partition}: Kafka no longer has offset {offset}")]
     Gone {
         /// The topic.
         topic: String,
@@ -106,7 +106,7 @@ pub enum ReadError {
         offset: i64,
     },
     /// The next batch cannot be read: a gateway would stop in front of it, or the brokers refuse.
-    #[error("reading {topic}/{partition}: what is behind offset {offset} cannot be read: {source}")]
+    #[error("reading {topic}/{partition}: cannot read on from offset {offset}: {source}")]
     Unreadable {
         /// The topic.
         topic: String,
@@ -263,7 +263,7 @@ impl TopicReader {
             return Ok(range.first);
         }
         self.assign(topic, partition, range.first)
-            .map_err(|source| ask("begin to read a partition", topic, source))?;
+            .map_err(|source| ask("start to read a partition", topic, source))?;
         let mut next = range.first;
         let mut heard = Instant::now();
         while next < range.next {
@@ -304,7 +304,7 @@ impl TopicReader {
             found = (message.offset() == offset).then(|| message.detach());
             Ok(ControlFlow::Break(()))
         });
-        self.consumer.unassign().map_err(|source| ask("end to read a partition", &id.topic, source))?;
+        self.consumer.unassign().map_err(|source| ask("stop reading a partition", &id.topic, source))?;
         match read {
             Err(ReadError::Gone { .. }) => Ok(None),
             read => read.map(|_| found),

@@ -134,22 +134,20 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::PausedThoughActive => "it is paused though it has its turn",
-            Self::NeverRead => "it was assigned and never read",
-            Self::NoFetch => "nothing is fetched of it",
-            Self::NoTurn => "it does not get its turn",
-            Self::Buffers => "its worker has no memory, though nothing is in flight",
-            Self::StoppedByMessage => "a record batch that cannot be read is next",
-            Self::DeadLetter => "a message that cannot be read is next, and its dead letter is not delivered",
-            Self::RefusedRows => {
-                "ClickHouse refuses rows of it, and someone must act on the table or their dead letters"
-            }
-            Self::Plan => "rows may not be sent before their plan is committed",
-            Self::Commit => "inserted rows are not committed",
-            Self::Sink => "rows wait for the sink",
-            Self::EndUnknown => "where it ends is not known",
-            Self::BeginningUnknown => "where it begins is not known",
-            Self::NewerPlan => "it was read by a newer version, and must not be by this one",
+            Self::PausedThoughActive => "it is paused although it has its turn",
+            Self::NeverRead => "it was assigned but never fetched",
+            Self::NoFetch => "no message is fetched from it",
+            Self::NoTurn => "it does not get its turn to be read",
+            Self::Buffers => "its worker has no free memory, although no block is in flight",
+            Self::StoppedByMessage => "its next record batch cannot be read",
+            Self::DeadLetter => "its next message is malformed, and the dead letter is not delivered",
+            Self::RefusedRows => "ClickHouse refuses rows of it; fix the table or the dead-letter topic",
+            Self::Plan => "its rows wait until Kafka stores the commit with their plan",
+            Self::Commit => "the offsets of inserted rows are not committed",
+            Self::Sink => "its rows wait for ClickHouse",
+            Self::EndUnknown => "the end of its log is unknown",
+            Self::BeginningUnknown => "its start offset is unknown",
+            Self::NewerPlan => "a newer version planned its ranges; roll forward to that version",
         })
     }
 }
@@ -225,7 +223,13 @@ pub struct Still {
 
 impl fmt::Display for Still {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "partition {} stands still for {} s: {}", self.id, self.since.as_secs(), self.reason)
+        write!(
+            f,
+            "partition {} has made no progress for {} s: {}",
+            self.id,
+            self.since.as_secs(),
+            self.reason
+        )
     }
 }
 

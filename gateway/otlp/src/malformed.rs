@@ -107,24 +107,24 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Truncated => "runs past the end of what holds it",
+            Self::Truncated => "runs past the end of the enclosing message",
             Self::VarintTooLong => "a varint is longer than 64 bits",
             Self::KeyTooLong => "a key is longer than 32 bits",
             Self::FieldNumberZero => "the field number is 0",
             Self::WireTypeUnknown => "the wire type is unknown",
-            Self::WireTypeWrong => "the wire type is not the field's",
-            Self::GroupNotOpen => "a group ends that is not open",
+            Self::WireTypeWrong => "the wire type does not match the field",
+            Self::GroupNotOpen => "the end of a group that was not started",
             Self::NestedTooDeep => "messages are nested too deep",
-            Self::IdMissing => "a span needs this id; metrics and logs that are read as spans have none",
+            Self::IdMissing => "a span needs this id; it is missing when metrics or logs are read as spans",
             Self::IdLengthWrong => {
-                "an id is 16 bytes of a trace and 8 of a span; metrics and logs that are read as spans have others"
+                "a trace id has 16 bytes and a span id 8; other lengths occur when metrics or logs are read as spans"
             }
-            Self::IdIsText => "an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span",
+            Self::IdIsText => "an id is hex or base64 text; protobuf needs raw bytes, 16 for a trace and 8 for a span",
             Self::IdDecodedWrongly => {
-                "an id is its hex digits decoded as base64; a producer that reads OTLP/JSON decodes ids as hex"
+                "an id is hex digits decoded as base64; a producer that reads OTLP/JSON must decode ids as hex"
             }
-            Self::NotTraces => "the message has other fields only, so it is no trace message",
-            Self::Superseded => "OTLP has given this field up; spans are read from scope_spans",
+            Self::NotTraces => "the message has only other fields, so it is not a trace message",
+            Self::Superseded => "OTLP removed this field; spans are read from scope_spans",
         })
     }
 }
@@ -162,9 +162,15 @@ mod tests {
     #[test]
     fn it_says_where_and_why() {
         let told = |field| Malformed::new(7, Reason::Truncated, OtlpMessage::Span, field).to_string();
-        assert_eq!(told(5), "malformed OTLP at byte 7, Span.name: runs past the end of what holds it");
-        assert_eq!(told(99), "malformed OTLP at byte 7, Span field 99: runs past the end of what holds it");
-        assert_eq!(told(0), "malformed OTLP at byte 7, Span: runs past the end of what holds it");
+        assert_eq!(
+            told(5),
+            "malformed OTLP at byte 7, Span.name: runs past the end of the enclosing message"
+        );
+        assert_eq!(
+            told(99),
+            "malformed OTLP at byte 7, Span field 99: runs past the end of the enclosing message"
+        );
+        assert_eq!(told(0), "malformed OTLP at byte 7, Span: runs past the end of the enclosing message");
     }
 
     #[test]
@@ -172,7 +178,7 @@ mod tests {
         let told = Malformed::new(9, Reason::IdIsText, OtlpMessage::Span, 1).to_string();
         assert_eq!(
             told,
-            "malformed OTLP at byte 9, Span.trace_id: an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span"
+            "malformed OTLP at byte 9, Span.trace_id: an id is hex or base64 text; protobuf needs raw bytes, 16 for a trace and 8 for a span"
         );
     }
 

@@ -32,13 +32,13 @@ impl Malformed {
 #[non_exhaustive]
 pub enum Reason {
     /// It is longer than the rewriter was made for.
-    #[error("the message is longer than the largest that is read")]
+    #[error("the message exceeds the maximum size")]
     TooLong,
     /// Bytes that are not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
     /// A control character in a string that is not escaped.
-    #[error("a control character in a string, which JSON wants escaped")]
+    #[error("an unescaped control character in a string")]
     ControlCharacter,
     /// Not JSON, or something behind it.
     #[error("not JSON")]
@@ -50,27 +50,27 @@ pub enum Reason {
     #[error("a value of the wrong type")]
     TypeWrong,
     /// A string where a number is wanted, and it is none.
-    #[error("a string that is no number")]
+    #[error("a string that is not a number")]
     NotANumber,
     /// An integer that does not fit the field, or is not whole.
     #[error("a number that does not fit the field")]
     NumberDoesNotFit,
     /// The name of no value of the enumeration.
-    #[error("a name that the enumeration does not have")]
+    #[error("an unknown name of the enumeration")]
     NameUnknown,
     /// An id that is not hex of the right length.
-    #[error("an id that is not hex of its length")]
+    #[error("an id that is not hex or has the wrong length")]
     IdWrong,
     /// A span without a trace id or without a span id.
     #[error("a span without traceId or spanId")]
     IdMissing,
     /// An object that has members, but no `resourceSpans`.
     #[error(
-        "an object without resourceSpans is no trace message; metrics, logs and parts of a message are none"
+        "an object without resourceSpans is not a trace message; metrics, logs and parts of messages are rejected"
     )]
     NotTraces,
     /// Spans in a member that OTLP has given up.
-    #[error("OTLP has given instrumentationLibrarySpans up; spans are read from scopeSpans")]
+    #[error("OTLP removed instrumentationLibrarySpans; spans are read from scopeSpans")]
     Superseded,
     /// Bytes that are not base64.
     #[error("bytes that are not base64")]
@@ -87,6 +87,6 @@ mod tests {
     #[test]
     fn it_says_where_and_why() {
         let told = Malformed::new(7, Reason::IdWrong).to_string();
-        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex of its length");
+        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex or has the wrong length");
     }
 }

@@ -49,12 +49,12 @@ pub struct Found {
 pub enum Halt {
     /// Its plan has a newer format.
     #[error(
-        "a newer version of this program planned ranges of this partition in a format that this one cannot read"
+        "a newer version of the gateway planned ranges of this partition in a format that this version cannot read"
     )]
     NewerFormat,
     /// Its plan has a rule that this program does not know.
     #[error(
-        "a newer version of this program planned ranges of this partition by size rule {version}, unknown to this one"
+        "a newer version of the gateway planned ranges of this partition by size rule {version}, unknown to this version"
     )]
     UnknownRule {
         /// The rule's version.

@@ -105,13 +105,13 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
     /// It has not our magic: another program committed this.
-    #[error("the committed metadata is not ours")]
+    #[error("another program wrote the committed metadata")]
     Foreign,
     /// It has our magic and format, and cannot be read, or belongs to another offset.
     #[error("the committed metadata is damaged, or does not belong to the committed offset")]
     Damaged,
     /// A newer program wrote it, in a format or with a rule that this one does not know.
-    #[error("a newer version of this program has planned ranges of this partition ({0})")]
+    #[error("a newer version of the gateway planned ranges of this partition ({0})")]
     Newer(Newer),
 }
 

@@ -23,10 +23,10 @@ pub enum BodyError {
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// Its file ends within it.
-    #[error("a block's body is cut off")]
+    #[error("a block's body is truncated")]
     Short,
     /// Its checksum is another one.
-    #[error("a block's body is not what was written (checksum {found:08x}, expected {expected:08x})")]
+    #[error("a block's body is damaged (checksum {found:08x}, expected {expected:08x})")]
     Checksum {
         /// Of what was read.
         found: u32,

@@ -20,7 +20,9 @@ pub enum OpenError {
     #[error(transparent)]
     Fatal(#[from] Fatal),
     /// A newer program has written it.
-    #[error("{file} on the queue volume is of version {version}; this program knows up to {VERSION}")]
+    #[error(
+        "{file} on the queue volume has format version {version}; this program reads up to {VERSION}: use a newer image"
+    )]
     Newer {
         /// The segment's file.
         file: String,
@@ -28,7 +30,7 @@ pub enum OpenError {
         version: u32,
     },
     /// Two files have the number of one segment.
-    #[error("{file} on the queue volume is there as a segment and as a damaged one; keep one of them")]
+    #[error("{file} exists twice on the queue volume, once marked as damaged; remove one of the two files")]
     Twice {
         /// The segment's file.
         file: String,
@@ -94,7 +96,7 @@ impl<F: Files> Queue<F> {
         }
         let (from, file) = (name(sequence, kind), name(sequence, Kind::Damaged));
         self.files.rename(&from, &file).map_err(Fatal::of("rename", &from))?;
-        let reason = "it belongs to another queue, or had another name".to_owned();
+        let reason = "it belongs to another queue, or was renamed".to_owned();
         report.set_aside.push(SetAside { file, reason, before: false, lost: Vec::new() });
         Ok(())
     }

@@ -77,13 +77,13 @@ impl Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// Its files have the bytes that they may have.
-    #[error("the queue has reached its size")]
+    #[error("the queue has reached its maximum size (queue.maxBytes)")]
     Bytes,
     /// The index is full.
-    #[error("the queue holds as many blocks as it can")]
+    #[error("the queue has reached its maximum number of blocks")]
     Blocks,
     /// There are as many segments as may be open.
-    #[error("the queue has as many segments as it can")]
+    #[error("the queue has reached its maximum number of segments")]
     Segments,
     /// The device has no room.
     #[error("the queue volume's file system is full")]
@@ -94,16 +94,16 @@ pub enum Full {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The topic's name is empty or too long.
-    #[error("the topic's name has not 1 to {TOPIC_BYTES_MAX} bytes")]
+    #[error("the topic's name must have 1 to {TOPIC_BYTES_MAX} bytes")]
     Topic,
     /// The token is too long.
     #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
     Token,
     /// It has more metadata than a block may have, or than its body has bytes.
-    #[error("the block has {0} bytes of metadata, more than the queue takes")]
+    #[error("the block has {0} bytes of metadata, more than the queue accepts")]
     Metadata(u32),
     /// It is larger than a block or than the whole queue may be.
-    #[error("the block has {0} bytes, more than the queue takes")]
+    #[error("the block has {0} bytes, more than the queue accepts")]
     Bytes(u64),
 }
 

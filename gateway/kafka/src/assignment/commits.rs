@@ -111,7 +111,7 @@ impl Assignment {
                     match beginning {
                         Ok(beginning) => self.begin(id, &beginning, stats),
                         Err(error) => {
-                            tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                            tracing::warn!(partition = %id, %error, "cannot find out where to start reading the partition; retrying");
                             if matches!(error, Unread::Leader(_)) {
                                 self.arrivals.postpone(&id);
                             }
@@ -153,7 +153,7 @@ impl Assignment {
                 tracing::warn!(
                     %error,
                     partitions = %listed(partitions),
-                    "offsets were not committed; they are with the next commit"
+                    "offsets were not committed; the next commit includes them"
                 );
             }
         } else {

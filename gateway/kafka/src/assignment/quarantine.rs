@@ -27,7 +27,7 @@ impl Assignment {
             owned.quarantine = Quarantine::Yes;
             tracing::info!(
                 partition = %id,
-                "the partition is not read further: a block of it waits for someone to act"
+                "pausing the partition: one of its blocks has refused rows and needs manual action"
             );
             self.stopped.push((id.clone(), owned.generation));
             quarantine.push(id.clone());

@@ -25,7 +25,7 @@ const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
 /// A topic was deleted and made again under its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the topic {topic} was deleted and made again: a new start reads it from its beginning, and what was read of it until now may be doubled"
+    "topic {topic} was deleted and created again: the next start reads it from its beginning; rows read from it until now may be inserted twice"
 )]
 pub struct TopicMadeAnew {
     topic: Arc<str>,

@@ -87,7 +87,7 @@ pub enum NotALetter {
     #[error("it has no header {LETTER}")]
     Unmarked,
     /// It is of a later version.
-    #[error("it is a letter of version {0:?}, and this program reads version {VERSION}")]
+    #[error("it is a dead letter of format version {0:?}; this program reads version {VERSION}")]
     Version(String),
     /// A header that every letter has is missing, or is not what it should be.
     #[error("its header {0} is missing or cannot be read")]

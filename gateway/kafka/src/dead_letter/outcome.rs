@@ -19,7 +19,7 @@ pub struct Delivered {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// There is no such topic, and the cluster does not make it.
-    #[error("the dead-letter topic {topic} does not exist, and making it was refused: {why}")]
+    #[error("the dead-letter topic {topic} does not exist, and Kafka refused to create it: {why}")]
     Missing {
         /// The topic.
         topic: String,
@@ -27,7 +27,7 @@ pub enum Refused {
         why: String,
     },
     /// The brokers do not let us look at it or write to it.
-    #[error("the dead-letter topic {topic} may not be written to: {why}")]
+    #[error("Kafka does not authorize the gateway for the dead-letter topic {topic}: {why}")]
     NotAuthorized {
         /// The topic.
         topic: String,
@@ -36,14 +36,14 @@ pub enum Refused {
     },
     /// It does not even take a letter without a value.
     #[error(
-        "the dead-letter topic {topic} takes no letter, not even one without a value: its max.message.bytes is too small"
+        "the dead-letter topic {topic} rejects even a letter without a value: increase its max.message.bytes"
     )]
     TooLarge {
         /// The topic.
         topic: String,
     },
     /// It takes no letters for another reason that lies in how it is configured.
-    #[error("the dead-letter topic {topic} takes no letters: {why}")]
+    #[error("the dead-letter topic {topic} rejects letters: {why}")]
     Unfit {
         /// The topic.
         topic: String,
@@ -51,7 +51,7 @@ pub enum Refused {
         why: String,
     },
     /// The process is ending.
-    #[error("the letter was not sent, since the process is ending")]
+    #[error("the dead letter was not sent: the process is ending")]
     Ended,
 }
 

@@ -31,7 +31,7 @@ pub enum StartError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka producer for dead letters: {source}")]
+    #[error("cannot create a Kafka producer for dead letters: {source}")]
     Settings {
         /// What librdkafka said.
         source: KafkaError,
@@ -46,7 +46,7 @@ pub enum StartError {
 
 /// The letters under way are as many as there may be: send this one again after a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many dead letters are under way")]
+#[error("too many dead letters wait for Kafka")]
 pub struct Full;
 
 /// Sends dead letters; cheap to clone. Its thread ends once all clones are gone and every letter has its answer.

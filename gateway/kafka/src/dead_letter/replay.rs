@@ -31,7 +31,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka producer for replayed messages: {0}")]
+    #[error("cannot create a Kafka producer for replayed messages: {0}")]
     Create(Box<KafkaError>),
     /// The brokers refused it, or did not answer in time.
     #[error("cannot produce to topic {topic}, partition {partition}: {source}")]

@@ -239,7 +239,7 @@ impl Sender {
                 self.refuse(pending, refused);
             }
         } else {
-            tracing::warn!(%code, why, "the producer of dead letters is replaced after an error that ends it");
+            tracing::warn!(%code, why, "replacing the dead-letter producer after a fatal error");
         }
     }
 
@@ -287,7 +287,7 @@ impl Sender {
     /// Puts a letter back, to be sent after a while.
     fn retry(&mut self, pending: Box<Pending>, error: &KafkaError) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(topic = pending.topic, %error, "dead letters are not delivered; they are tried again");
+            tracing::warn!(topic = pending.topic, %error, "cannot deliver dead letters; retrying");
         }
         self.put_back(pending);
         self.not_before = Some(Instant::now() + RETRY_WAIT);

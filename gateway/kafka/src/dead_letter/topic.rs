@@ -139,7 +139,7 @@ fn make<C: ProducerContext>(
     let replicas = i32::try_from(replicas).ok().filter(|replicas| *replicas > 0).unwrap_or(-1);
     match make_topic(client, topic, partitions, replicas, ASK_TIMEOUT) {
         Ok(()) => {
-            tracing::info!(topic, partitions, "the dead-letter topic was made");
+            tracing::info!(topic, partitions, "created the dead-letter topic");
             Ok(())
         }
         Err(KafkaError::AdminOp(Code::TopicAlreadyExists)) => Ok(()),
