@@ -1,6 +1,7 @@
-//! Partitions that the group has given us and that have not begun: first it is read where.
+//! Partitions that the group assigned to this process and that are not read yet: the commit thread first finds out
+//! where they start.
 //!
-//! Owner: the poll thread, as a part of [`crate::assignment`]. No worker has them, and librdkafka does not either.
+//! Owner: the poll thread, as a part of [`crate::assignment`]. Neither a worker nor librdkafka has these partitions.
 //!
 //! ```text
 //!  assigned by the group --> arriving --(beginning is read)--> ready --> owned
@@ -8,9 +9,10 @@
 //!                               `--(a plan of a newer version)--> halted
 //! ```
 //!
-//! One that begins anew arrives again; librdkafka keeps it meanwhile, paused, unless Kafka does not have its next offset.
+//! A partition that restarts arrives again. Meanwhile librdkafka keeps it, paused, unless Kafka does not have its
+//! next offset.
 //!
-//! Limits: beginnings are asked for at the most every [`READ_INTERVAL_MIN`].
+//! Limits: start offsets are requested at most every [`READ_INTERVAL_MIN`].
 
 use crate::{clock, committer::Beginning, stats::ConsumerStats};
 use sluice_gateway_config::InitialOffset;
@@ -23,84 +25,86 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least time between two attempts to read where partitions begin.
+/// The least time between two requests for start offsets.
 const READ_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// A partition whose beginning is known: to be assigned in librdkafka there, and given to a worker.
+/// A partition whose start offset is known. It is assigned in librdkafka at that offset, and given to a worker.
 pub struct Ready {
     /// Which one.
     pub id: PartitionId,
-    /// Where it is read from.
+    /// The offset from which it is read.
     pub position: i64,
-    /// Whether librdkafka has it, paused, and need only be told where to go on.
+    /// Whether librdkafka has it, paused, and only needs the start offset.
     pub is_kept: bool,
-    /// What the worker needs.
+    /// What the worker receives.
     pub begun: Begun,
 }
 
-/// The worker's part of a generation that begins.
+/// What a worker receives of a generation that begins.
 pub struct Begun {
-    /// Under which it is read.
+    /// The generation under which it is read.
     pub generation: Generation,
-    /// Says where its ranges end.
+    /// Decides where its ranges end.
     pub cutter: Cutter,
-    /// Where the log ended when its beginning was read.
+    /// The end of the log when the start offset was read.
     pub log_end: i64,
     /// The Kafka cluster's id.
     pub cluster: Arc<str>,
 }
 
-/// The poll thread's part.
+/// What the poll thread keeps of a generation that begins.
 pub struct Begins {
-    /// Under which it is read.
+    /// The generation under which it is read.
     pub generation: Generation,
     /// Its ranges.
     pub ranges: Ranges,
-    /// Those that an earlier run has kept and that are taken over, in the order of the log.
+    /// Ranges of an earlier run whose blocks are on the queue volume and that are taken over, in the order of the
+    /// log.
     pub taken: Vec<OffsetRange>,
-    /// What Kafka no longer had, to be counted once a commit has passed it: until then the next owner finds it too.
+    /// Offsets that Kafka no longer had. They are counted as lost once a commit has passed them: until then the next
+    /// owner finds them too.
     pub lost: Option<OffsetRange>,
 }
 
-/// What becomes of a partition whose beginning is known.
+/// What happens to a partition once its start offset is known.
 pub enum Outcome {
-    /// It is ready, and its ranges are the poll thread's.
+    /// It is ready; the poll thread keeps its ranges.
     Begins(Box<Begins>),
-    /// It is not to be read. The generation is over that it would have begun with, and may have been told of ranges.
+    /// It must not be read. Its new generation is over; spooled ranges may already be reserved for it.
     Halted(Generation),
-    /// Nothing: it was taken away while its beginning was read.
+    /// Nothing: the group revoked it while its start offset was read.
     Gone,
 }
 
 /// How partitions are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// How ranges are made.
+    /// How ranges are cut.
     pub settings: Settings,
-    /// Where a partition begins of which nothing is committed.
+    /// Where a partition without a committed offset starts.
     pub initial_offset: InitialOffset,
-    /// Partitions that may be read at the same time.
+    /// Maximum number of partitions that are read at the same time.
     pub active_max: usize,
 }
 
-/// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log. They
-/// wait for the generation that begins.
+/// Returns the ranges of a partition that an earlier run left on the queue volume, in the order of the log of the
+/// cluster with this id. They wait for the generation that begins.
 pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
 
-/// The partitions that have not begun.
+/// Partitions whose start offset is not known or not used yet.
 pub struct Arrivals {
     policy: Policy,
     generations: u64,
-    /// Their beginning is not known yet. Those whose leader did not answer are behind the others.
+    /// Partitions whose start offset is not known. Those whose leader did not answer are at the back.
     arriving: Vec<PartitionId>,
-    /// Those of them that librdkafka has.
+    /// Those of them that librdkafka has assigned, paused.
     kept: BTreeSet<PartitionId>,
-    /// This program must not read them.
+    /// Partitions that this version must not read.
     halted: BTreeSet<PartitionId>,
-    /// Partitions that begin with the next step.
+    /// Partitions that start with the next step.
     ready: Vec<Ready>,
     last_read: Option<Instant>,
-    /// Whether none begins.
+    /// Whether no more partitions may start.
     is_over: bool,
     kept_ranges: Option<KeptRanges>,
 }

@@ -13,7 +13,7 @@ fn id(partition: i32) -> PartitionId {
     PartitionId { topic: "spans".into(), partition }
 }
 
-/// One worker, and where it reports to.
+/// One worker, and the sender of its reports.
 fn assignment() -> (Assignment, Sender<Report>, Shortage) {
     let (ownership, wake, shortage) = (bounded(1).0, bounded(1).0, Shortage::default());
     let (reports, reports_in) = bounded(16);
@@ -28,7 +28,7 @@ fn beginning(commit: Option<(i64, String)>) -> Beginning {
     Beginning { commit, log, cluster, topic_id: Some([1; 16]), is_new: false }
 }
 
-/// A range without messages that time has ended.
+/// A range without messages that ended by time.
 fn closed(range: OffsetRange) -> Closed {
     let (fill, content) = (Fill::default(), Content::default());
     Closed { range, cut: Cut::Time, decided: range.next, fill, content, doubtful: false, rule: RULE }
@@ -184,7 +184,7 @@ fn a_range_without_rows_is_settled_and_never_released() {
     assert_eq!(assignment.left().ranges, 1);
 }
 
-/// Owned, and at rest where it was committed first; its worker has let it go.
+/// An owned partition at rest at its first committed offset; its worker has released it.
 fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> PartitionId {
     released_told(assignment, number, renew, &ConsumerStats::default())
 }
@@ -383,8 +383,8 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     assert_eq!(assignment.take_made_anew(), None, "it is said once");
 }
 
-/// A worker that hangs at a block takes messages out of the queue before it hears that the partition is gone: it is the same queue for the
-/// next generation.
+/// A worker that hangs at a block takes messages out of the partition's queue before it learns that the partition is
+/// lost. The next generation uses the same queue.
 #[test]
 fn a_partition_does_not_begin_before_the_worker_that_had_it_has_let_it_go() {
     let (mut assignment, reports, _) = assignment();
@@ -417,7 +417,8 @@ fn what_no_worker_was_given_is_waited_for_from_none() {
     assert!(assignment.unreleased.is_empty());
 }
 
-/// The coordinator forgets what is committed of a topic that is deleted: a start that finds nothing begins where `initialOffset` says.
+/// The coordinator deletes the committed offsets of a topic that is deleted. A start that finds none begins where
+/// `initialOffset` says.
 #[test]
 fn what_rests_of_a_topic_that_was_made_anew_is_committed_once_more() {
     let (mut assignment, _reports, _) = assignment();

@@ -1,4 +1,4 @@
-//! Makes a topic through a client that is there already.
+//! Creates a topic through a client that exists already.
 //!
 //! Why here is unsafe code: as in [`crate::admin_call`].
 

@@ -1,10 +1,9 @@
-//! Record batches that are larger than what is received, or than what is kept: said before one comes, and when one has.
+//! Record batches that are larger than the gateway receives or keeps: warns before one arrives, and logs when one has arrived.
 //!
-//! Place in the flow: [`crate::topic_limits`] learns what the topics take (`max.message.bytes`) and warns of what is too much; the poll
-//! thread says that an answer could not be received, which librdkafka ends the connection for, again and again. Owner: the thread that
-//! calls.
+//! Place in the flow: [`crate::topic_limits`] reads the topics' limits (`max.message.bytes`) and warns if they are too large. The poll
+//! thread logs that an answer could not be received; librdkafka then closes the connection, again and again. Owner: the calling thread.
 //!
-//! Limits: one line for each size that a topic comes to take; one line each [`TELL_INTERVAL`] for answers.
+//! Limits: one warning per topic and size; one line per [`TELL_INTERVAL`] for answers.
 
 use crate::{retention::TopicLimits, settings::received_bytes_max};
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
@@ -15,15 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
+/// Bytes that brokers count for a batch beside its records: offset and length. The brokers' default limit is 1 MiB plus this.
 const BATCH_OVERHEAD_BYTES: u64 = 12;
 
-/// Between two lines of an answer that cannot be received. Chosen: librdkafka tries again every 10 s at the least, and whoever looks at
-/// the log of the last minutes is to find it.
+/// Time between two log lines about an answer that cannot be received. Chosen: librdkafka retries at least every 10 s, and the line must
+/// be in the log of the last minutes.
 const TELL_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
-/// when it is decompressed, of which the limit says nothing.
+/// The warning for a topic whose limit for record batches is above `recordBatchBytesMax`. The limit counts compressed bytes; it says
+/// nothing about the decompressed size.
 pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     let expected = kafka.record_batch_bytes_max;
     if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
@@ -41,12 +40,12 @@ pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     ))
 }
 
-/// What was said of the topics' limits.
+/// The topic limits that were warned of.
 #[derive(Debug, Default)]
 pub(crate) struct Warned(BTreeMap<Arc<str>, u64>);
 
 impl Warned {
-    /// The warnings that are due now: of each topic that takes too large batches, once for each size.
+    /// The warnings that are due now: one per topic and size.
     pub fn due<'a>(
         &mut self,
         kafka: &Kafka,
@@ -61,17 +60,17 @@ impl Warned {
     }
 }
 
-/// Answers of brokers that could not be received.
+/// Broker answers that could not be received.
 #[derive(Debug)]
 pub(crate) struct Unreceived {
     received_bytes_max: u64,
     record_batch_bytes_max: ByteSize,
-    /// When it was said last.
+    /// When the last one was logged.
     told: Option<Instant>,
 }
 
 impl Unreceived {
-    /// None were seen yet.
+    /// Without any answer yet.
     pub fn of(kafka: &Kafka) -> Self {
         Self {
             received_bytes_max: received_bytes_max(kafka),
@@ -80,12 +79,12 @@ impl Unreceived {
         }
     }
 
-    /// Whether an error of the consumer as a whole is of this kind. That of a batch which was received comes by its partition's queue.
+    /// Whether a consumer error is of this kind. Errors of a batch that was received arrive in its partition's queue instead.
     pub fn is(error: &KafkaError) -> bool {
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage)
     }
 
-    /// Says it, unless it was said a moment ago.
+    /// Logs it, unless that was done a moment ago.
     pub fn tell(&mut self, now: Instant) {
         if self.is_due(now) {
             tracing::error!(received_bytes_max = self.received_bytes_max, "{}", self.advice());

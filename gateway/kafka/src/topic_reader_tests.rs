@@ -1,4 +1,4 @@
-//! Against librdkafka's cluster of mocks: what is read, and that reading ends.
+//! Against librdkafka's mock cluster: what is read, and that reading ends.
 
 use super::*;
 use crate::settings::tests::kafka;
@@ -39,7 +39,7 @@ impl Topic {
         TopicReader::new(&self.kafka(), "test", PATIENCE).unwrap()
     }
 
-    /// The values of a partition from an offset on, up to where it ended when the reading began.
+    /// The values of a partition from an offset on, up to the end of the log when the reading began.
     fn read(&self, partition: i32, first: i64) -> Vec<String> {
         let reader = self.reader();
         let next = reader.bounds("spans", partition).unwrap().next;

@@ -1,4 +1,4 @@
-//! Against librdkafka's own cluster of mocks, which can refuse what a real broker does not refuse on demand.
+//! Against librdkafka's mock cluster, which can refuse what a real broker does not refuse on demand.
 
 use super::*;
 use crate::dead_letter::{Answers, DeadLetters, Letter, LetterValue, Receipt};
@@ -151,7 +151,7 @@ fn letters_under_way_are_answered_after_the_last_sender_is_gone() {
     assert!(answer(receipt).is_ok());
 }
 
-/// The next answer to a letter that is watched.
+/// The next answer to a watched letter.
 fn heard(answers: &Answers, woken: &Receiver<()>) -> Result<Delivered, Refused> {
     loop {
         if let Some(answer) = answers.next() {
