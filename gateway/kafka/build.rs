@@ -28,7 +28,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/foreign_text.c");
     println!("cargo::rerun-if-changed=src/own_fence.c");
     println!("cargo::rerun-if-changed=src/steady_wait.c");
-    // Whole: nothing refers to it before the linker wraps, and by then its turn is over.
+    // As a whole archive: no code refers to it before the linker wraps, and then the archive is no longer searched.
     cc::Build::new()
         .file("src/batch_limit.c")
         .file("src/foreign_text.c")

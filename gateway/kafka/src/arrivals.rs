@@ -110,7 +110,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Nothing was assigned yet.
+    /// Without partitions.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -125,12 +125,12 @@ impl Arrivals {
         }
     }
 
-    /// Ranges that an earlier run has kept are taken over.
+    /// Sets which ranges of an earlier run are taken over.
     pub fn keeps(&mut self, kept_ranges: KeptRanges) {
         self.kept_ranges = Some(kept_ranges);
     }
 
-    /// The group has given us partitions. They begin once it is known where.
+    /// Adds partitions that the group assigned. They start once their start offset is known.
     pub fn arrive(&mut self, ids: Vec<PartitionId>) {
         if !ids.is_empty() {
             self.last_read = None;
@@ -140,24 +140,24 @@ impl Arrivals {
         }
     }
 
-    /// Partitions begin anew, and librdkafka keeps them paused until they do.
+    /// Adds partitions that restart; librdkafka keeps them paused until then.
     pub fn arrive_anew(&mut self, ids: Vec<PartitionId>) {
         self.kept.extend(ids.iter().cloned());
         self.arrive(ids);
     }
 
-    /// None begins: this process leaves the group.
+    /// Starts no more partitions: this process leaves the group.
     pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// It does not, or is back.
+    /// Starts partitions again, after leaving was canceled or completed.
     pub fn go_on(&mut self) {
         self.is_over = false;
         self.last_read = None;
     }
 
-    /// Nobody said where a partition begins: the others are asked first.
+    /// Moves a partition to the back, because its leader did not answer: the others are asked first.
     pub fn postpone(&mut self, id: &PartitionId) {
         if self.remove(id) {
             self.arriving.push(id.clone());
@@ -169,8 +169,8 @@ impl Arrivals {
         place.map(|place| self.arriving.remove(place)).is_some()
     }
 
-    /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
-    /// not have.
+    /// Removes partitions that the group revoked before they started, or that must not be read. Returns those that librdkafka does not
+    /// have.
     pub fn cancel_arrival(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
         let mut missing = Vec::new();
         for id in ids {
@@ -184,24 +184,24 @@ impl Arrivals {
         missing
     }
 
-    /// A partition that could not be assigned arrives again; librdkafka does not have it.
+    /// Adds a partition that could not be assigned; librdkafka does not have it.
     pub fn retry_arrival(&mut self, id: PartitionId) {
         if !self.arriving.contains(&id) {
             self.arriving.push(id);
         }
     }
 
-    /// Partitions whose beginning is not known yet.
+    /// Partitions whose start offset is not known yet.
     pub fn arriving(&self) -> impl Iterator<Item = &PartitionId> {
         self.arriving.iter()
     }
 
-    /// Partitions that this program must not read.
+    /// Partitions that this version must not read.
     pub fn halted(&self) -> impl Iterator<Item = &PartitionId> {
         self.halted.iter()
     }
 
-    /// The partitions whose beginnings are to be read now, of those that may begin; the attempt is taken down.
+    /// The partitions whose start offsets are to be read now, among those that may start; records the attempt.
     pub fn due(&mut self, may_begin: impl Fn(&PartitionId) -> bool) -> Option<Vec<PartitionId>> {
         let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);
         let due: Vec<_> = self.arriving.iter().filter(|id| may_begin(id)).cloned().collect();
@@ -212,12 +212,12 @@ impl Arrivals {
         Some(due)
     }
 
-    /// What begins with the next step.
+    /// Partitions that start with the next step.
     pub fn take_ready(&mut self) -> Vec<Ready> {
         std::mem::take(&mut self.ready)
     }
 
-    /// A partition's beginning is known.
+    /// Handles the start offset of a partition.
     pub fn begin(&mut self, id: &PartitionId, beginning: &Beginning, stats: &ConsumerStats) -> Outcome {
         if self.is_over || !self.remove(id) {
             return Outcome::Gone;
@@ -260,7 +260,7 @@ impl Arrivals {
     }
 }
 
-/// What an owner before left, in the log and in the numbers.
+/// Logs and counts what an earlier owner left.
 fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
     if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
         stats.fresh_starts.fetch_add(1, Ordering::Relaxed);

@@ -169,7 +169,7 @@ fn a_range_without_rows_is_settled_and_never_released() {
         let range = OffsetRange { first, next: first + 2 };
         let closed = Closed { cut: Cut::Size, ..closed(range) };
         reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows }).unwrap();
-        // What is told of it next comes later.
+        // The next report comes later.
         assignment.tend(&stats);
     }
     let owned = assignment.owned.get_mut(&id(0)).unwrap();

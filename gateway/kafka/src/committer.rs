@@ -195,7 +195,7 @@ impl Committer {
         Ok(Self { requests, outcomes, in_flight: false })
     }
 
-    /// One whose commits the coordinator answers with these, one after another.
+    /// A committer whose commits get these answers, one after another.
     #[cfg(test)]
     pub(crate) fn of_answers(answers: Vec<KafkaResult<()>>) -> Self {
         let mut answers = answers.into_iter();
@@ -207,7 +207,7 @@ impl Committer {
         Self::answering(answer).unwrap()
     }
 
-    /// One that answers a request once it hears from here.
+    /// A committer that answers each request after a token from `may_answer`.
     #[cfg(test)]
     pub(crate) fn answering_after(may_answer: Receiver<()>) -> Self {
         let answer = move |_| may_answer.recv().ok().map(|()| Outcome::Read(Vec::new()));
@@ -424,7 +424,7 @@ mod tests {
         assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
     }
 
-    /// What comes of commits of so many partitions, of which these are refused with this code, and the requests that it took.
+    /// The result of commits of so many partitions, of which these are refused with this code, and the number of requests.
     fn committed(
         count: i32,
         refused: &[i32],

@@ -71,7 +71,7 @@ mod tests {
         atomic::{AtomicU32, Ordering},
     };
 
-    /// A partition of which a range is not settled. Its worker lets it go if `lets_go`.
+    /// A partition with an unsettled range. Its worker releases it if `lets_go`.
     fn assignment(lets_go: bool) -> Assignment {
         let (ownership, wake) = (bounded(8).0, bounded(1).0);
         let (reports, reports_in) = bounded(16);
@@ -102,7 +102,7 @@ mod tests {
         cutter.flush().expect("a range with a message ends when it is asked to")
     }
 
-    /// Whether the rest is kept that needs to be asked for so often, and how often it was.
+    /// Whether the rest is stored after so many requests, and how often it was requested.
     fn kept(lets_go: bool, times: u32) -> (bool, u32) {
         let asked = Arc::new(AtomicU32::new(0));
         let (keeps, looks) = (asked.clone(), asked.clone());

@@ -43,7 +43,7 @@ impl Topic {
     fn read(&self, partition: i32, first: i64) -> Vec<String> {
         let reader = self.reader();
         let next = reader.bounds("spans", partition).unwrap().next;
-        // What comes later is not waited for, nor read.
+        // Messages that arrive later are neither waited for nor read.
         self.produce(partition, "later");
         let mut values = Vec::new();
         let end = reader.read(("spans", partition), OffsetRange { first, next }, |message| {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// Played against the set of partitions that are not paused: never more than allowed, and every one in its turn.
+        /// Played against the set of unpaused partitions: never more than allowed, and each one in its turn.
         #[test]
         fn every_partition_has_its_turn_and_never_too_many(count in 1i32..80, active_max in 1usize..16) {
             let mut turns = Turns::new(active_max);

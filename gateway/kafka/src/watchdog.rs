@@ -15,7 +15,7 @@
 //! [`RECOVERY_WAIT`]. After [`RECOVERY_WAIT`] more, the stage is stuck and the pod is not ready: nothing halts in silence.
 //!
 //! Waiting for ClickHouse is not a halt: readiness does not depend on ClickHouse, and the waiting rows are safe. Once it accepts rows
-//! again, reading that waited for it gets its full time anew, so that no partition counts as stuck.
+//! again, reading that waited for it gets its full time again, so that no partition counts as stuck.
 //!
 //! Limits: an entry per owned partition.
 

@@ -61,7 +61,7 @@
 //!
 //! **Why `serde_json`.** The text comes from outside. With these same visitors, taking turns in one process (9 rounds,
 //! the median): `serde_json` 1.0.154 1,149 ns a `rich` span and 417 ns a `loadgen` span, `sonic-rs` 0.5 1,179 ns and
-//! 439 ns; it has the smaller part in `unsafe` code (16 lines with the word against 250), is fuzzed, and passes over what is
+//! 439 ns; it has the smaller part in `unsafe` code (16 lines with the word against 250), is fuzzed, and skips what is
 //! unknown without recursion. `simd-json` was not measured: it writes into its input, which here is the broker
 //! client's, and builds a tape of the whole message, beyond the budget for a large one. Its feature `float_roundtrip` is
 //! on, because without it some doubles are off by a bit (the property test found one); `unbounded_depth`, because its own

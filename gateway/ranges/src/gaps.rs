@@ -1,8 +1,8 @@
 //! Gaps: offsets of a partition that no owner has read, because Kafka no longer had them.
 //!
 //! An offset is committed once every row below it is accounted for; gaps are the exception. The block of such offsets may be on the queue
-//! volume of a gateway that was away meanwhile, as the only copy of its rows. So gaps stay in every later plan, whoever owns the
-//! partition. The gateway with that block can tell from them how late it may ask Kafka.
+//! volume of a gateway that was away meanwhile, as the only copy of its rows. So gaps stay in every later plan, for every owner of the
+//! partition. However late the gateway with that block asks, it finds the gap there.
 //!
 //! Owner: [`super::Ranges`]. Limits: [`GAPS_MAX`]; the lowest gap is dropped first.
 

@@ -14,7 +14,7 @@
 use crate::OffsetRange;
 
 /// Parts into which a refused part is divided. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts. With 2 it would
-/// take 17 commits and as many inserts; with 16, 5 commits and 80 inserts, each of which makes a part in the table.
+/// take 17 commits and as many inserts; with 16, 5 commits and 80 inserts, and each insert makes a part in the table.
 pub const FAN_OUT: u64 = 4;
 
 /// Maximum number of levels: 4^10 rows are more than the 1,048,449 that one INSERT may have.

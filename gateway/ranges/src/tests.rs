@@ -308,7 +308,7 @@ fn another_rule_replaces_a_plan_of_which_nothing_is_in_flight_with_the_first_com
     assert_eq!(released(&mut ranges, 0), [range(10, 12)]);
 }
 
-/// A block of unread offsets may be on the volume of a gateway that is away: its owner must know how late it may ask Kafka.
+/// A block of unread offsets may be on the volume of a gateway that is away: it finds the gap however late it asks.
 #[test]
 fn what_kafka_no_longer_had_is_in_every_plan_from_then_on() {
     let metadata = plan(10, 40, &[15, 30]).encode();

@@ -12,7 +12,7 @@
 //!
 //! One thread. MB are 10^6 bytes of bodies. CPU is the process's own, user and system: it includes the copies into and out of the
 //! system's cache, but not the disk. `drain` and `open` read what `append` has just written: from the cache, if it fits there. The lines
-//! are the median of the rounds. Each round writes and removes everything anew.
+//! are the median of the rounds. Each round writes and removes everything again.
 
 use rustix::time::{ClockId, clock_gettime};
 use sluice_spool::{BlockHead, BlockId, Directory, Options, Queue};

@@ -127,7 +127,7 @@ fn a_topic_that_may_not_be_written_to_is_refused_and_remembered() {
     let refused = answer(letters.send(&letter(0)).unwrap()).unwrap_err();
     assert!(matches!(refused, Refused::NotAuthorized { .. }), "{refused}");
     assert!(refused.to_string().contains(LETTERS), "{refused}");
-    // The brokers would take it now, but are not asked for every letter.
+    // The brokers would accept it now, but are not asked for every letter.
     assert_eq!(answer(letters.send(&letter(1)).unwrap()), Err(refused));
 }
 
