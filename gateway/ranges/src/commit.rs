@@ -35,7 +35,7 @@ pub enum CommitOutcome {
     Stored,
     /// It was refused, or the outcome is unknown. Another commit is made.
     Unknown,
-    /// Another member has replaced this one.
+    /// The group has continued without this member.
     Fenced,
 }
 
@@ -72,7 +72,7 @@ impl Ranges {
         if !self.is_planned || waits || self.can_switch() || self.partings.wait(self.offset()) {
             return Urgency::Now;
         }
-        // Progress that only covers ranges behind an unsettled one goes into the regular commit.
+        // No range waits for a commit now: changes go into the regular one.
         let moved = self.kept != Some(self.offset());
         let promises_more = self.log_end > self.horizon && !self.switches() && self.worker == Worker::Reads;
         let runs_out = promises_more && self.pace.runs_out(self.horizon - self.tail);

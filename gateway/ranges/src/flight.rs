@@ -72,7 +72,7 @@ impl InFlight {
         }
     }
 
-    /// Whether a stored plan allows sending it: a plan that lists its end, or that has this horizon.
+    /// Whether a stored plan allows sending it: it covers the range, or the end is derivable and decided below this horizon.
     pub fn is_planned(&self, horizon: i64) -> bool {
         self.standing == PlanState::Planned || (self.derivable && self.decided <= horizon)
     }

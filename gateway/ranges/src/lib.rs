@@ -119,7 +119,7 @@ pub struct Ranges {
     /// The end of the last range.
     tail: i64,
     log_end: i64,
-    /// Whether a plan of this generation is stored.
+    /// Whether the stored plan allows sending ranges: it was found valid, or this generation committed it.
     is_planned: bool,
     /// The horizon of the stored plan.
     horizon: i64,
@@ -412,7 +412,7 @@ impl Ranges {
         self.flight.first().unwrap_or(self.tail)
     }
 
-    /// The last confirmed offset that was committed with a plan of this generation.
+    /// The last offset that the broker has confirmed together with a valid plan.
     pub fn committed_offset(&self) -> Option<i64> {
         self.committed
     }

@@ -34,7 +34,7 @@ pub struct BlockHead {
     /// The number of the routing of partitions to shards by which the block is sent. `None` if it is unknown, as for every block of an
     /// older program. Below [`u32::MAX`].
     pub routing_epoch: Option<u32>,
-    /// Fingerprint of the column list and encoding of the frames.
+    /// Fingerprint of the column list and encoding of the frames: they fit no other.
     pub columns: u64,
     /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: the caller's metadata of the block.
     pub metadata_bytes: u32,
