@@ -1,9 +1,9 @@
-//! Compiles what stands between this program and librdkafka, and has this package's own tests linked with it: `src/batch_limit.c`,
-//! the limit of what it keeps of a batch; `src/foreign_text.c`, what others wrote as text; `src/own_fence.c`,
-//! requests of a member that has no id; `src/steady_wait.c`, waits that no jump of the machine's clock prolongs. They copy signatures and
-//! layouts of librdkafka, which `src/librdkafka_layouts.c` compares with its headers.
+//! Compiles the C files between this program and librdkafka, and links this package's own tests with them: `src/batch_limit.c` limits the
+//! memory of a batch; `src/foreign_text.c` converts bytes of other programs to text; `src/own_fence.c` changes requests of a member
+//! without an id; `src/steady_wait.c` protects waits from jumps of the machine's clock. They copy signatures and layouts of librdkafka,
+//! which `src/librdkafka_layouts.c` compares with its headers.
 
-/// Functions of librdkafka, and one that it calls, whose calls arrive in these files. The packages that link a program ask for this list.
+/// Functions of librdkafka, and one that it calls, that these files replace. The packages that link a program ask for this list.
 const WRAPPED: [&str; 16] = [
     "rd_gz_decompress",
     "rd_kafka_lz4_decompress",
@@ -28,7 +28,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/foreign_text.c");
     println!("cargo::rerun-if-changed=src/own_fence.c");
     println!("cargo::rerun-if-changed=src/steady_wait.c");
-    // Whole: nothing refers to it before the linker wraps, and by then its turn is over.
+    // As a whole archive: no code refers to it before the linker wraps, and then the archive is no longer searched.
     cc::Build::new()
         .file("src/batch_limit.c")
         .file("src/foreign_text.c")

@@ -1,20 +1,21 @@
 //! The rows of a sealed block, and the body of some of them.
 //!
-//! Job: find every row in a block's frames, and make the body of an INSERT of the rows from one number to another. Place in the flow:
-//! delivery bisects a block that the server refuses. Owner: whoever delivers the block.
+//! Job: finds every row in a block's frames, and builds the body of an INSERT of a window of rows. Place in the flow: delivery bisects a
+//! block that the server refuses. Owner: the delivering thread.
 //!
-//! Frames that lie wholly within the wanted rows are sent as they are, from the memory they are in; the first and the last are
-//! cut and compressed anew. So every frame of the body but the last ends inside a row, as those of the block do.
+//! Frames that lie completely within the window are sent from the memory they are in. The first and the last are cut and compressed
+//! again. So every frame of the body except the last ends inside a row, like those of the block.
 //!
 //! ```text
 //! rows    |-- 0 --|---- 1 ----|-- 2 --|---- 3 ----|-- 4 --|---- 5 ----|
 //! frames  |===== A =====|======= B =======|====== C ======|==== D ====|
 //! body of rows 1 to 4:
-//!                 |= A' =|======= B =======|====== C =====|              A' is made anew; B and C are the block's own
+//!                 |= A' =|======= B =======|====== C =====|              A' is compressed again; B and C are the block's own
 //! ```
 //!
-//! Limits: one frame and the row that goes past it are decompressed at a time: [`FRAME_RAW_BYTES`] and [`ROW_BYTES_MAX`]. A body takes
-//! two frames of memory of its own: [`MEMORY_BYTES_MAX`] in all. Each call reads the block from its start to the last wanted row.
+//! Limits: one frame and the row that crosses its end are decompressed at a time: [`FRAME_RAW_BYTES`] and [`ROW_BYTES_MAX`]. A body needs
+//! memory for two frames of its own: [`MEMORY_BYTES_MAX`] in total. Each call reads the block from its start to the last row of the
+//! window.
 
 use bytes::Bytes;
 use std::ops::Range;
@@ -23,26 +24,27 @@ use crate::frame::{self, FRAME_HEADER_BYTES, FrameEncoder, FrameError, frame_byt
 use crate::row_ends::{NoRow, NotARow, RowShape, names_and_types_bytes};
 use crate::row_frames::FRAME_RAW_BYTES;
 
-/// The longest row that is looked for. Specified: the gateway's limit for a row, which the config crate names, too.
+/// Maximum length of a row. Specified: the gateway's limit for a row, which the config crate defines too.
 pub const ROW_BYTES_MAX: usize = 4 << 20;
 
-/// The largest block. Specified as the row is.
+/// Maximum size of a block. Specified like that of a row.
 pub const BLOCK_BYTES_MAX: usize = 24 << 20;
 
-/// The longest header before the rows. Chosen: names and types of the gateway's columns take 2 KiB, each declared path its name.
+/// Maximum length of the header before the rows. Chosen: names and types of the gateway's columns take 2 KiB, each declared path its
+/// name.
 const HEADER_BYTES_MAX: usize = FRAME_RAW_BYTES;
 
-/// The longest frame, in raw bytes: one with the header has that before the rows.
+/// Maximum raw bytes of a frame; one with the header has the header before the rows.
 const FRAME_RAW_BYTES_MAX: usize = FRAME_RAW_BYTES + HEADER_BYTES_MAX;
 
-/// Raw bytes that are decompressed at a time: what is there of a row, and the next frame.
+/// Raw bytes that are decompressed at a time: the beginning of a row, and the next frame.
 pub(crate) const RAW_BYTES_MAX: usize = ROW_BYTES_MAX + FRAME_RAW_BYTES_MAX;
 
-/// Frames of the largest block. Specified: LZ4 makes 255 bytes of one at the most, so that a full frame takes more than 1 KiB.
+/// Maximum number of frames of a block. Specified: LZ4 compresses at most 255 bytes to one, so a full frame takes more than 1 KiB.
 const FRAMES_MAX: usize = BLOCK_BYTES_MAX >> 10;
 
-/// Memory beside the block while rows of it are found and a body is made of them, for a block without a header: raw bytes, the places of
-/// the frames, and five frames: the one that is read, and, of a part's first and last, what they are made from, the encoder's and both results.
+/// Memory besides the block while rows are found and a body is built, for a block without a header: raw bytes, the positions of the
+/// frames, and five frames: the one being read, the sources of a part's first and last frame, the encoder's buffer, and both results.
 pub const MEMORY_BYTES_MAX: usize =
     RAW_BYTES_MAX + FRAMES_MAX * size_of::<FrameAt>() + 5 * frame_bytes_max(FRAME_RAW_BYTES + 1);
 
@@ -57,15 +59,17 @@ pub enum BlockError {
         /// What is wrong with it.
         source: FrameError,
     },
-    /// A frame is larger than any that is written.
-    #[error("reading frame {number} of a block: it takes {bytes} bytes, more than one that is written here")]
+    /// A frame is larger than the gateway writes.
+    #[error(
+        "reading frame {number} of a block: its {bytes} bytes are more than the gateway writes into a frame"
+    )]
     FrameTooLarge {
         /// Which one, from 0.
         number: usize,
         /// Its bytes.
         bytes: usize,
     },
-    /// Bytes are no row of the block's columns.
+    /// Bytes are not a row of the block's columns.
     #[error("reading row {row} of a block: {source}")]
     Row {
         /// Which one, from 0.
@@ -85,8 +89,8 @@ pub enum BlockError {
         /// Which one, from 0.
         row: u64,
     },
-    /// The block has fewer rows than were asked for.
-    #[error("the block has {rows} rows; rows up to {wanted} were asked for")]
+    /// The block has fewer rows than requested.
+    #[error("the block has {rows} rows, fewer than the {wanted} requested")]
     TooFew {
         /// Rows that it has.
         rows: u64,
@@ -95,7 +99,7 @@ pub enum BlockError {
     },
 }
 
-/// What stands before the rows.
+/// The header before the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// Nothing: `RowBinary`.
@@ -108,7 +112,7 @@ pub enum Header {
 pub struct BlockRows<'a> {
     shape: &'a RowShape,
     frames: Frames<'a>,
-    /// Decompressed bytes; those before `consumed` belong to rows that were given.
+    /// Decompressed bytes; those before `consumed` belong to rows that were returned.
     raw: Vec<u8>,
     consumed: usize,
     /// Raw bytes of the block before those in `raw`.
@@ -120,13 +124,13 @@ pub struct BlockRows<'a> {
 /// A frame of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FrameAt {
-    /// Where it is in the block.
+    /// Its position in the block.
     bytes: Range<usize>,
-    /// Which of the block's raw bytes it holds.
+    /// The raw bytes of the block that it holds.
     raw: Range<u64>,
 }
 
-/// The frames of a block, whose memory is in chunks that begin and end anywhere.
+/// The frames of a block. The memory is in chunks that need not match frames.
 pub(crate) struct Frames<'a> {
     chunks: &'a [Bytes],
     len: usize,
@@ -140,7 +144,7 @@ impl<'a> Frames<'a> {
         Self { chunks, len, found: Vec::new(), scratch: Vec::new() }
     }
 
-    /// Appends the raw bytes of the next frame. `false` when there is none.
+    /// Appends the raw bytes of the next frame. `false` if there is none.
     pub(crate) fn next(&mut self, raw: &mut Vec<u8>) -> Result<bool, BlockError> {
         let start = self.found.last().map_or(0, |frame| frame.bytes.end);
         if start == self.len {
@@ -167,7 +171,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The bytes of `range`, copied over what `out` holds.
+/// Copies the bytes of `range` to `out`, replacing its content.
 fn copy(chunks: &[Bytes], range: Range<usize>, out: &mut Vec<u8>) {
     out.clear();
     for part in slices(chunks, range) {
@@ -175,7 +179,7 @@ fn copy(chunks: &[Bytes], range: Range<usize>, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of `range`, where they are.
+/// The bytes of `range`, without copying.
 fn slices(chunks: &[Bytes], range: Range<usize>) -> impl Iterator<Item = Bytes> {
     let mut start = 0;
     chunks.iter().filter_map(move |chunk| {
@@ -190,12 +194,12 @@ impl<'a> BlockRows<'a> {
     /// The rows of a block of this shape.
     ///
     /// # Errors
-    /// [`BlockError`] when the header cannot be read.
+    /// If the header cannot be read.
     pub fn new(shape: &'a RowShape, chunks: &'a [Bytes], header: Header) -> Result<Self, BlockError> {
         let mut rows = Self {
             shape,
             frames: Frames::new(chunks),
-            // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
+            // It never grows, since growing would need twice the memory for a moment; unused pages are never touched.
             raw: Vec::with_capacity(RAW_BYTES_MAX),
             consumed: 0,
             raw_before: 0,
@@ -209,10 +213,10 @@ impl<'a> BlockRows<'a> {
         Ok(rows)
     }
 
-    /// The next row; none behind the last.
+    /// The next row; none after the last.
     ///
     /// # Errors
-    /// [`BlockError`] when there are bytes left that are no row.
+    /// [`BlockError`] if the remaining bytes are not a row.
     pub fn next_row(&mut self) -> Result<Option<&[u8]>, BlockError> {
         let shape = self.shape;
         let Some(piece) = self.next_piece(ROW_BYTES_MAX, |bytes| shape.row_bytes(bytes))? else {
@@ -222,7 +226,7 @@ impl<'a> BlockRows<'a> {
         Ok(Some(&self.raw[piece]))
     }
 
-    /// Rows given so far.
+    /// Number of rows returned so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -234,12 +238,12 @@ impl<'a> BlockRows<'a> {
         self.raw.capacity() + found.capacity() * size_of::<FrameAt>() + scratch.capacity()
     }
 
-    /// Where the block's raw bytes of the last row end.
+    /// The end of the last row in the block's raw bytes.
     fn raw_end(&self) -> u64 {
         self.raw_before + self.consumed as u64
     }
 
-    /// The next piece of raw bytes whose length `measure` knows; more frames are read as it needs them.
+    /// The next piece of raw bytes whose length `measure` returns; reads more frames as needed.
     fn next_piece(
         &mut self,
         bytes_max: usize,
@@ -271,7 +275,7 @@ impl<'a> BlockRows<'a> {
 /// The number of rows in a block.
 ///
 /// # Errors
-/// [`BlockError`] when it is not made of rows.
+/// [`BlockError`] if it does not consist of rows.
 pub fn count(shape: &RowShape, chunks: &[Bytes], header: Header) -> Result<u64, BlockError> {
     let mut rows = BlockRows::new(shape, chunks, header)?;
     while rows.next_row()?.is_some() {}
@@ -281,10 +285,10 @@ pub fn count(shape: &RowShape, chunks: &[Bytes], header: Header) -> Result<u64, 
 /// The body of an INSERT of the rows `window` of a block, numbered from 0; chunks of frames, in order.
 ///
 /// # Errors
-/// [`BlockError`] when the block is not made of rows up to there, or has fewer.
+/// [`BlockError`] if the block does not consist of rows up to there, or has fewer.
 ///
 /// # Panics
-/// When the window is empty.
+/// If the window is empty.
 pub fn window(
     shape: &RowShape,
     chunks: &[Bytes],
@@ -307,7 +311,7 @@ pub fn window(
     Cut { frames: rows.frames, header_bytes }.body(from..to)
 }
 
-/// Makes a body of some of a block's raw bytes.
+/// Builds a body from some of a block's raw bytes.
 struct Cut<'a> {
     frames: Frames<'a>,
     header_bytes: usize,

@@ -1,11 +1,11 @@
-//! The body of an INSERT: frames, shared and never copied, or read from elsewhere while they are sent.
+//! The body of an INSERT: frames that are shared and never copied, or that are read from elsewhere while they are sent.
 //!
-//! Job: bytes as an HTTP body of known length. Place in the flow: a sealed block's frames become an [`InsertBody`] once, or
-//! whoever keeps them gives a [`BodySource`]; every attempt streams the same bytes (`BodyStream`) behind its target's header, so
-//! that a retry sends the same. Turned into columns ([`crate::native`]), they are a body of their own.
-//! Owner: shared by reference count. Limits: memory is the chunks', or the source's; a stream adds less than 100 bytes.
+//! Job: bytes as an HTTP body of known length. Place in the flow: the frames of a sealed block become an [`InsertBody`] once; for a block
+//! elsewhere, a [`BodySource`] supplies them. Every attempt streams the same bytes (`BodyStream`) after its target's header, so a retry
+//! sends the same. Columns ([`crate::native`]) are a body of their own. Owner: shared by reference count. Limits: the memory is that of
+//! the chunks or the source; a stream adds less than 100 bytes.
 //!
-//! A source that cannot give what it promised breaks the attempt off: the server has less than the Content-Length, and stores
+//! If a source cannot supply the announced bytes, the attempt is aborted: the server receives less than the Content-Length, and stores
 //! nothing.
 
 use std::fmt;
@@ -18,21 +18,21 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// Where the bytes of a body come from that are not in memory. They are the same whenever they are read.
+/// The source of a body that is not in memory. It supplies the same bytes each time it is read.
 pub trait BodySource: Send + Sync {
-    /// Begins to read them, for one attempt.
+    /// Starts to read the bytes for one attempt.
     fn open(&self) -> Box<dyn BodyPieces>;
 }
 
 /// A body that is being read.
 pub trait BodyPieces: Send {
-    /// The next piece, none of them empty; `None` at the end.
+    /// The next piece, which is never empty; `None` at the end.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>>;
 }
 
-/// A body ends before it should: the attempt is broken off.
+/// A body ended early: the attempt is aborted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the body of an INSERT cannot be read to its end: {0}")]
+#[error("the body of an INSERT cannot be read completely: {0}")]
 pub struct Broken(pub String);
 
 /// The frames of one block. Cloning shares them.
@@ -43,13 +43,13 @@ pub struct InsertBody {
     bytes: u64,
 }
 
-/// How the bytes of a body are to be read.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WireFormat {
-    /// Rows, behind the target's header ([`crate::header`]).
+    /// Rows, after the target's header ([`crate::header`]).
     #[default]
     RowBinary,
-    /// Columns, with names and types of their own ([`crate::native`]).
+    /// Columns, with their own names and types ([`crate::native`]).
     Native,
 }
 
@@ -66,24 +66,24 @@ impl fmt::Debug for InsertBody {
 }
 
 impl InsertBody {
-    /// The body that is `chunks` one after another; chunks need not be frames.
+    /// The body of these chunks, one after another; chunks need not be frames.
     pub fn new(chunks: Vec<Bytes>) -> Self {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let chunks = chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect();
         Self { format: WireFormat::RowBinary, content: Content::Chunks(chunks), bytes }
     }
 
-    /// The body that is the frames of a [`crate::native`] block.
+    /// The body of the frames of a [`crate::native`] block.
     pub fn native(frames: Vec<Bytes>) -> Self {
         Self { format: WireFormat::Native, ..Self::new(frames) }
     }
 
-    /// How it is to be read.
+    /// Its format.
     pub fn format(&self) -> WireFormat {
         self.format
     }
 
-    /// The body of so many bytes that are read from this source.
+    /// The body of so many bytes from this source.
     pub fn read_from(source: Arc<dyn BodySource>, bytes: u64) -> Self {
         Self { format: WireFormat::RowBinary, content: Content::Source(source), bytes }
     }
@@ -96,10 +96,10 @@ impl InsertBody {
         }
     }
 
-    /// All of it in memory, for whoever must look into it.
+    /// Reads the whole body into memory.
     ///
     /// # Errors
-    /// When it cannot be read to its end.
+    /// If it cannot be read completely.
     pub async fn read(&self) -> Result<Vec<Bytes>, Broken> {
         if let Some(chunks) = self.chunks() {
             return Ok(chunks.to_vec());
@@ -117,12 +117,12 @@ impl InsertBody {
         self.bytes
     }
 
-    /// Whether it has no bytes. Behind a header such a body is a valid INSERT of no rows.
+    /// Whether it has no bytes. With a header, such a body is a valid INSERT of no rows.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// A stream of it behind `header`, for one attempt, and whether that has begun.
+    /// A stream of the body after `header`, for one attempt, and whether sending has started.
     pub(crate) fn stream(&self, header: &Bytes) -> (BodyStream, Begun) {
         let begun = Begun::default();
         let stream = BodyStream {
@@ -138,7 +138,7 @@ impl InsertBody {
     }
 }
 
-/// Whether the connection has taken a byte of the body. Before that the server cannot have stored anything.
+/// Whether the connection has taken a byte of the body. Before that the server cannot have stored any row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Begun(Arc<AtomicBool>);
 
@@ -150,14 +150,14 @@ impl Begun {
 
 /// The HTTP body of one attempt.
 pub(crate) struct BodyStream {
-    /// What goes first; taken when it is sent.
+    /// Sent first, and then taken.
     header: Option<Bytes>,
     rest: Rest,
     bytes_left: u64,
     begun: Begun,
 }
 
-/// What is behind the header.
+/// What follows the header.
 enum Rest {
     Chunks { chunks: Arc<[Bytes]>, next: usize },
     Pieces(Box<dyn BodyPieces>),
@@ -184,11 +184,11 @@ impl BodyStream {
         }
     }
 
-    /// A piece is sent as long as no more was sent than was promised.
+    /// Counts a piece, unless more bytes were sent than announced.
     fn sent(&mut self, piece: Bytes) -> Result<Frame<Bytes>, Broken> {
         self.begun.0.store(true, Ordering::Release);
         let left = self.bytes_left.checked_sub(piece.len() as u64);
-        self.bytes_left = left.ok_or_else(|| Broken("there is more of it than was promised".to_owned()))?;
+        self.bytes_left = left.ok_or_else(|| Broken("it is longer than its Content-Length".to_owned()))?;
         Ok(Frame::data(piece))
     }
 }
@@ -205,7 +205,7 @@ impl Body for BodyStream {
             return Poll::Ready(None);
         }
         let Poll::Ready(next) = self.poll_next(context) else { return Poll::Pending };
-        let piece = next.unwrap_or_else(|| Err(Broken("it has ended".to_owned())));
+        let piece = next.unwrap_or_else(|| Err(Broken("it ended early".to_owned())));
         Poll::Ready(Some(piece.and_then(|piece| self.sent(piece))))
     }
 
@@ -213,7 +213,7 @@ impl Body for BodyStream {
         self.bytes_left == 0
     }
 
-    /// Exact, which makes the request have a Content-Length: a body that ends early is then an error for the server.
+    /// Exact, so that the request has a Content-Length: the server then treats a body that ends early as an error.
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes_left)
     }

@@ -1,13 +1,13 @@
 //! An error's text with its causes.
 //!
-//! Job: HTTP libraries say only "client error (Connect)" themselves; the reason is in what caused it. Place in the
-//! flow: the insert client and the probe, when a connection fails.
+//! Job: HTTP libraries only say "client error (Connect)" themselves; the reason is in the causes. Place in the flow: the insert client
+//! and the probe, when a connection fails.
 
 use std::error::Error;
 
 use crate::tls::{advice, tls_error};
 
-/// The error and each cause below it, joined by colons; where TLS failed, with what to look at.
+/// The error and all its causes, joined by colons; after a TLS failure with advice.
 pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -17,7 +17,7 @@ pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
         cause = error.source();
     }
     if let Some(tls) = tls_error(error) {
-        // An I/O error shows what it carries, so that rustls' own words stand in the text already.
+        // An I/O error displays the error inside it, so rustls' own words are already in the text.
         text.push_str("; ");
         text.push_str(advice(tls));
     }

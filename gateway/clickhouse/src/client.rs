@@ -1,11 +1,11 @@
 //! Sends INSERTs over HTTP/1.1.
 //!
-//! Job: one attempt, from a target and a body to "stored" or a classed error. Place in the flow: delivery's I/O
-//! threads; the client holds the connections of all its users and is cheap to clone. Whether and when to try again is
-//! delivery's business, so nothing is retried here but a request that a closing connection never began to read.
+//! Job: one attempt, from a target and a body to "stored" or a classified error. Place in the flow: delivery's I/O threads; the client
+//! holds the connections of all its users and is cheap to clone. Delivery decides whether and when to retry. The client only retries a
+//! request that a closing connection never started to read.
 //!
-//! Limits: [`CONNECT_TIMEOUT`] to connect (a TLS handshake not counted), the target's timeout for the whole, [`ANSWER_BYTES_MAX`] of an answer are
-//! read, idle connections go after [`IDLE_TIMEOUT`].
+//! Limits: [`CONNECT_TIMEOUT`] to connect (without the TLS handshake), the target's timeout for the whole attempt. At most
+//! [`ANSWER_BYTES_MAX`] of an answer are read. Idle connections are closed after [`IDLE_TIMEOUT`].
 
 use std::time::{Duration, Instant};
 
@@ -30,18 +30,18 @@ use crate::tls::Tls;
 /// packets take seven seconds, and every one of a dead server's addresses is tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may be idle. Chosen: below the server's `keep_alive_timeout` (10 s, 3 s on older ones), so
-/// that we close it first: an INSERT sent on a connection that the server is closing is in doubt.
+/// How long a connection may be idle. Chosen: below the server's `keep_alive_timeout` (10 s, 3 s on older ones), so that the client
+/// closes it first: an INSERT on a connection that the server is closing would be in doubt.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Idle connections kept per server. Chosen: the INSERTs one gateway has in flight are fewer.
 pub const IDLE_CONNECTIONS_MAX: usize = 16;
 
-/// TCP keep-alive: a server that vanished is noticed while it is supposed to store rows.
+/// TCP keep-alive: detects a server that disappeared while it should store rows.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The most of an answer that is read, in bytes. Chosen: an answer to an INSERT is empty or one exception of a few
-/// KiB; the rest of a longer one is not worth memory.
+/// Maximum bytes of an answer that are read. Chosen: an answer to an INSERT is empty or one exception of a few KiB; the rest of a longer
+/// one is not worth the memory.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number.
@@ -49,12 +49,12 @@ pub const MESSAGE_CHARS_MAX: usize = 500;
 
 const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
 
-/// What the server says at the end of every INSERT, and nobody else does: settled is what comes with it alone. It is final, since the
-/// status line waits for the commit (`wait_end_of_query`, [`crate::settings`]). That the answer names our query id is no condition:
-/// chproxy gives queries ids of its own.
+/// The header that only the server sends, at the end of every INSERT: a block settles only with it. It is final, since the status line
+/// waits for the commit (`wait_end_of_query`, [`crate::settings`]). The query id in the answer is not checked: chproxy gives queries ids
+/// of its own.
 const SUMMARY: &str = "X-ClickHouse-Summary";
 
-/// How the summary says how many rows were read, and that none were; measured on 26.7.
+/// The summary's field with the number of rows read; measured on 26.7.
 const READ_ROWS: &str = "\"read_rows\":\"";
 const NO_ROWS: &str = "0\"";
 
@@ -70,7 +70,7 @@ impl Default for InsertClient {
     }
 }
 
-/// An attempt that failed, before it is known for which target.
+/// A failed attempt, before its target is added.
 #[derive(Debug)]
 struct Failure {
     class: Class,
@@ -80,7 +80,7 @@ struct Failure {
 }
 
 impl InsertClient {
-    /// A client for `http` endpoints, without connections yet. Must be used on a tokio runtime with time and I/O.
+    /// A client for `http` endpoints, without connections. Must be used on a tokio runtime with time and I/O.
     pub fn new() -> Self {
         Self::secured(&Tls::unused())
     }
@@ -90,7 +90,7 @@ impl InsertClient {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_keepalive(Some(TCP_KEEPALIVE));
-        // The body is written in large pieces: waiting to fill packets only delays the last one.
+        // The body is written in large pieces: waiting to fill packets would only delay the last one.
         connector.set_nodelay(true);
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -100,7 +100,7 @@ impl InsertClient {
         Self { http }
     }
 
-    /// Makes one attempt to insert `body`. Dropping the future abandons it: the rows are then in doubt.
+    /// Makes one attempt to insert `body`. If the future is dropped, the rows are in doubt.
     ///
     /// # Errors
     /// [`InsertError`], whose class says what to do next.
@@ -114,7 +114,7 @@ impl InsertClient {
         let (stream, begun) = body.stream(&target.header_of(body.format()));
         let attempt = self.attempt(request(target, body.format(), stream, &id), &begun);
         let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
-            // Nobody sends a block without rows.
+            // The gateway never sends a block without rows.
             Ok(Ok(Read::Nothing)) => Err(Failure::no_body()),
             Ok(outcome) => outcome.map(drop),
             Err(_) => Err(Failure::connection(&begun, format!("no answer within {:?}", target.timeout()))),
@@ -135,8 +135,8 @@ impl InsertClient {
         let header_code = exception_code(answer.headers());
         let read = Read::of(answer.headers());
         let text = text_of(answer).await.map_err(|reason| Failure::connection(begun, reason))?;
-        // Since the status comes after the commit, an exception after a 200 is not expected; but a 200 with one is
-        // still no success.
+        // Since the status comes after the commit, an exception after a 200 is not expected; if there is one, the answer is not a
+        // success.
         let said = header_code.or_else(|| code_of(&text));
         let is_claimed = said.is_none() && (200..300).contains(&http_status);
         let code = if is_claimed && read.is_none() { Some(NOT_THE_SERVERS) } else { said };
@@ -155,18 +155,18 @@ impl InsertClient {
     }
 }
 
-/// What the server says that it has read of a body.
+/// What the server says it has read of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Read {
-    /// Not a row. A body that was lost on the way as a whole, or behind the frame of its types, is a valid INSERT of no rows, which
-    /// one cut elsewhere never is.
+    /// No rows. If the whole body is lost on its way, or everything behind the header, it is a valid INSERT of no rows. A body cut
+    /// elsewhere is not.
     Nothing,
-    /// Rows. How many is no proof of anything: views' rows may be among them.
+    /// Rows. The number proves nothing: it may include rows of views.
     Something,
 }
 
 impl Read {
-    /// None: the answer is not the server's.
+    /// `None`: the answer is not from the server.
     fn of(headers: &HeaderMap) -> Option<Self> {
         let (_, rows) = headers.get(SUMMARY)?.to_str().ok()?.split_once(READ_ROWS)?;
         Some(if rows.starts_with(NO_ROWS) { Self::Nothing } else { Self::Something })
@@ -174,22 +174,22 @@ impl Read {
 }
 
 impl Failure {
-    /// A success of an INSERT of nothing.
+    /// The server reports success for an INSERT of no rows.
     fn no_body() -> Self {
-        let message = "the server has read no rows: the body was lost on the way".to_owned();
+        let message = "the server read no rows: the body of the INSERT was lost on the way".to_owned();
         Self { class: Class::Retry, code: None, http_status: Some(200), message }
     }
 
-    /// What is wrong with a success that nobody but a proxy can have said.
+    /// The error for a success that only a proxy can have sent.
     fn claimed(text: &str, http_status: u16) -> String {
         let said = if text.is_empty() { "nothing" } else { text };
         let whole = format!(
-            "HTTP status {http_status} without {SUMMARY}, so that it is not ClickHouse's; it says {said}"
+            "HTTP status {http_status} without {SUMMARY}, so it is not from ClickHouse; it says {said}"
         );
         message(&whole, http_status)
     }
 
-    /// No whole answer.
+    /// The answer is missing or incomplete.
     fn connection(begun: &Begun, message: String) -> Self {
         Self { class: no_answer(begun.get()), code: None, http_status: None, message }
     }
@@ -225,7 +225,7 @@ fn exception_code(headers: &HeaderMap) -> Option<u32> {
     headers.get(EXCEPTION_CODE)?.to_str().ok()?.parse().ok()
 }
 
-/// The first [`ANSWER_BYTES_MAX`] bytes of an answer as text. A longer one costs its connection.
+/// The first [`ANSWER_BYTES_MAX`] bytes of an answer as text. After a longer answer the connection is closed.
 async fn text_of(answer: Response<Incoming>) -> Result<String, String> {
     let mut body = answer.into_body();
     let mut text: Vec<u8> = Vec::new();

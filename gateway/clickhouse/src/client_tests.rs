@@ -1,4 +1,4 @@
-//! The client against a scripted server, for answers and faults that a real one does not give on demand.
+//! The client against a scripted server, for answers and faults that a real server does not give on demand.
 
 use super::*;
 use crate::column::TableColumns;
@@ -19,7 +19,7 @@ enum Reply {
     Silence,
 }
 
-/// A server that gives each connection's requests the same replies, and keeps what it read.
+/// A server that gives the requests of each connection the same replies, and keeps what it read.
 struct Server {
     target: InsertTarget,
     requests: tokio::task::JoinHandle<Vec<(String, Vec<u8>)>>,
@@ -50,7 +50,7 @@ async fn serve(replies: Vec<Reply>) -> Server {
             }
         }
         drop(listener);
-        // Kept open until the client is done with it.
+        // Kept open until the client is done.
         if let Some(mut stream) = connection {
             let _at_end = stream.read(&mut [0; 1]).await;
         }
@@ -101,12 +101,12 @@ fn body() -> InsertBody {
     InsertBody::new(vec![Bytes::from_static(b"frame-1"), Bytes::from_static(b"frame-2")])
 }
 
-/// What the server says of an INSERT of which it has read so many rows.
+/// The server's summary of an INSERT of which it has read so many rows.
 fn summary(rows: u32) -> String {
     format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"{rows}\"}}\r\n")
 }
 
-/// How it says that the rows are in.
+/// The server's answer when the rows are stored.
 fn stored() -> Reply {
     answer("200 OK", &summary(10), "")
 }
@@ -189,7 +189,7 @@ async fn a_success_without_a_summary_is_none_and_says_whose_answer_it_is_not() {
         let error = failure(answer(status, headers, body)).await;
         assert_eq!((error.class, error.code), (Class::InDoubt, Some(NOT_THE_SERVERS)), "{status} {headers}");
         assert!(
-            error.message.contains("X-ClickHouse-Summary, so that it is not ClickHouse's; it says "),
+            error.message.contains("X-ClickHouse-Summary, so it is not from ClickHouse; it says "),
             "{error}"
         );
         assert!(error.message.contains(body), "{error}");

@@ -1,8 +1,8 @@
 //! Columns that the gateway fills: their names, types, and order.
 //!
-//! Job: name the columns of `otel_traces` once, for the row encoder, the INSERT, the DDL and the check. Place in the flow:
-//! [`crate::table::check`] finds out which layout each set of attributes has; the encoder writes the columns of
-//! [`TableColumns::columns`] in that order. Pure.
+//! Job: defines the columns of `otel_traces` once, for the row encoder, the INSERT, the DDL and the check. Place in the flow:
+//! [`crate::table::check`] determines the layout of each set of attributes; the encoder writes the columns of [`TableColumns::columns`]
+//! in that order. Pure.
 //!
 //! Names and order are those of the OpenTelemetry exporters' table, so that existing queries and dashboards work. `Events`
 //! and `Links` are one array per field, all of the same length within a row.
@@ -13,13 +13,13 @@
 //! | Map | `SpanAttributes Map(LowCardinality(String), String)` | `Events.Attributes Array(Map(…))` |
 //! | Nested | `SpanAttributesBool.Key Array(LowCardinality(String))`, `SpanAttributesBool.Value Array(Bool)`, and so on for `Double`, `Int`, `String`, `Complex` | `Events.AttributesBool Array(Nested(Key LowCardinality(String), Value Bool))`, and so on |
 //!
-//! Each set of attributes has a layout of its own: a table may have a map of resource attributes beside JSON span attributes.
+//! Each set of attributes has its own layout: a table may have a map of resource attributes and JSON span attributes.
 
 use std::fmt;
 
 use crate::json_type::JsonType;
 
-/// How a set of attributes lies in a table.
+/// How a set of attributes is stored in a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Layout {
     /// One `JSON` column.
@@ -55,11 +55,11 @@ pub enum Group {
     Int,
     /// Text.
     String,
-    /// Bytes, arrays and lists, as text; the key says which: [`Group::BYTES_PREFIX`] and its like.
+    /// Bytes, arrays and lists, as text; a prefix of the key says which: [`Group::BYTES_PREFIX`] and so on.
     Complex,
 }
 
-/// What a column holds, hence which bytes are written for it.
+/// What a column holds, and so the bytes that are written for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
     /// `DateTime64(9)`
@@ -110,7 +110,7 @@ pub enum AttributeColumns {
     Nested,
 }
 
-/// How every set of attributes is written, hence all columns of a row; and what their types are called.
+/// How every set of attributes is written, and so all columns of a row, with the server's names of their types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableColumns {
     /// `ResourceAttributes`
@@ -121,8 +121,8 @@ pub struct TableColumns {
     pub event: AttributeColumns,
     /// `Links.Attributes`
     pub link: AttributeColumns,
-    /// Name and type of each column as the server prints them, which rows are inserted as ([`crate::header`]). Empty for
-    /// columns that no server has described: their types are then those of [`ColumnType`].
+    /// Name and type of each column as the server prints them, for the header of rows ([`crate::header`]). Empty for columns that no
+    /// server has described: their types are those of [`ColumnType`].
     pub described: Vec<(String, String)>,
 }
 
@@ -161,11 +161,11 @@ const SLOTS: [Slot; 22] = [
 impl Group {
     /// All groups, in the order of a row.
     pub const ALL: [Self; 5] = [Self::Bool, Self::Double, Self::Int, Self::String, Self::Complex];
-    /// What the key of bytes in [`Group::Complex`] begins with, as in Jaeger's tables; the value is base64.
+    /// The key prefix of bytes in [`Group::Complex`], as in Jaeger's tables; the value is base64.
     pub const BYTES_PREFIX: &[u8] = b"@bytes@";
-    /// What the key of an array begins with; the value is JSON text.
+    /// The key prefix of an array; the value is JSON text.
     pub const SLICE_PREFIX: &[u8] = b"@slice@";
-    /// What the key of a list of attributes begins with; the value is JSON text.
+    /// The key prefix of a list of attributes; the value is JSON text.
     pub const MAP_PREFIX: &[u8] = b"@map@";
 
     /// The group's part of a column name.
@@ -204,7 +204,7 @@ impl AttributeSet {
         }
     }
 
-    /// Whether a row has many of them, side by side in arrays.
+    /// Whether a row has many of them, in parallel arrays.
     pub fn is_repeated(self) -> bool {
         matches!(self, Self::Event | Self::Link)
     }
@@ -254,7 +254,7 @@ impl AttributeColumns {
         }
     }
 
-    /// How it lies in the table.
+    /// Its layout in the table.
     pub fn layout(&self) -> Layout {
         match self {
             Self::Json(_) => Layout::Json,
@@ -281,7 +281,7 @@ impl TableColumns {
         }
     }
 
-    /// How a set of attributes is written, to be changed.
+    /// How a set of attributes is written, mutable.
     pub(crate) fn of_mut(&mut self, set: AttributeSet) -> &mut AttributeColumns {
         match set {
             AttributeSet::Resource => &mut self.resource,
@@ -302,13 +302,13 @@ impl TableColumns {
         SLOTS.iter().flat_map(columns).collect()
     }
 
-    /// The type of one of them as the server prints it.
+    /// The type of a column as the server prints it.
     pub fn type_name(&self, column: &Column) -> String {
         let described = self.described.iter().find(|(name, _)| *name == column.name);
         described.map_or_else(|| column.column_type.to_string(), |(_, type_name)| type_name.clone())
     }
 
-    /// Name and type of each column, in the order of a row: what [`crate::table::columns_of`] makes these columns of again.
+    /// Name and type of each column, in the order of a row. [`crate::table::columns_of`] converts them back to these columns.
     pub fn names_and_types(&self) -> Vec<(String, String)> {
         let columns = self.columns();
         columns.iter().map(|column| (column.name.clone(), self.type_name(column))).collect()

@@ -1,19 +1,19 @@
-//! Times in writing, for declared paths of type `DateTime64`.
+//! Textual times, for declared paths of type `DateTime64`.
 //!
 //! Job: RFC 3339 text to nanoseconds since 1970. Place in the flow: [`crate::typed_value`]. Pure. Limits: years 1900 to
 //! 2262-04-11, which is what `DateTime64(9)` and an `i64` of nanoseconds hold.
 //!
 //! ```text
-//! 2026-11-21T10:00:00[.123456789][Z|+01:00]      t and z, a space instead of T, and no zone (then UTC), are taken too
+//! 2026-11-21T10:00:00[.123456789][Z|+01:00]      also accepted: t and z, a space instead of T, and no zone (then UTC)
 //! ```
 
-/// 1900-01-01 00:00:00 UTC, the earliest that the server prints as it is (ClickHouse documentation, `DateTime64`).
+/// 1900-01-01 00:00:00 UTC, the earliest time that the server prints unchanged (ClickHouse documentation, `DateTime64`).
 pub const NANOS_MIN: i64 = -2_208_988_800 * 1_000_000_000;
 
 /// Digits of a second that are kept; further ones are cut.
 const FRACTION_DIGITS: usize = 9;
 
-/// Nanoseconds since 1970; `None` when the text is not a time or out of range.
+/// Nanoseconds since 1970; `None` if the text is not a time or is out of range.
 pub fn unix_nanos(text: &[u8]) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let (b'T' | b't' | b' ', rest) = rest.split_first()? else { return None };
@@ -26,7 +26,7 @@ pub fn unix_nanos(text: &[u8]) -> Option<i64> {
     (nanos >= NANOS_MIN).then_some(nanos)
 }
 
-/// Three numbers, the first as long as the text has room for, the others of two digits.
+/// Three numbers; the first may have any length, the others have two digits.
 fn numbers(text: &[u8], separator: u8) -> Option<[i64; 3]> {
     let first = text.len().checked_sub(6)?;
     let (a, b, c) = (&text[..first], &text[first + 1..first + 3], &text[first + 4..]);
@@ -34,7 +34,7 @@ fn numbers(text: &[u8], separator: u8) -> Option<[i64; 3]> {
     if separated { Some([number(a)?, number(b)?, number(c)?]) } else { None }
 }
 
-/// A number of at most nine digits, and of nothing else.
+/// A number of one to nine digits.
 fn number(digits: &[u8]) -> Option<i64> {
     let valid =
         !digits.is_empty() && digits.len() <= FRACTION_DIGITS && digits.iter().all(u8::is_ascii_digit);
@@ -56,12 +56,12 @@ fn days([year, month, day]: [i64; 3]) -> Option<i64> {
 }
 
 fn seconds_of_day([hour, minute, second]: [i64; 3]) -> Option<i64> {
-    // A leap second has the number 60; it is the first of the next minute.
+    // A leap second has the number 60; it becomes the first second of the next minute.
     let valid = hour < 24 && minute < 60 && second <= 60;
     valid.then_some(hour * 3_600 + minute * 60 + second)
 }
 
-/// Nanoseconds from `.123`, and what follows.
+/// Nanoseconds from `.123`, and the rest of the text.
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let Some(rest) = text.strip_prefix(b".") else { return Some((0, text)) };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

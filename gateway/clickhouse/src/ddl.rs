@@ -1,11 +1,11 @@
-//! The statements that make the table and what is filled beside it.
+//! The statements that create the table, its views and their tables.
 //!
 //! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes, engine and order; the views
-//! ([`view`]); and what a table that is there lacks of it ([`difference`]). Place in the flow: `sluice-gateway ddl` prints them or
-//! runs them through [`crate::probe`]. Pure: same input, same text.
+//! ([`view`]); and the differences of an existing table ([`difference`]). Place in the flow: `sluice-gateway ddl` prints the statements
+//! or runs them through [`crate::probe`]. Pure: same input, same text.
 //!
-//! Limits: objects are made, columns added and settings changed; nothing is ever altered otherwise, and nothing dropped. Replicated tables and
-//! `ON CLUSTER` are known by their text alone: they were not run against a server with Keeper.
+//! Limits: statements create objects, add columns and change settings; they never alter anything else, and never drop anything.
+//! Replicated tables and `ON CLUSTER` are only checked as text: they were not run against a server with Keeper.
 
 pub mod difference;
 pub mod view;
@@ -18,18 +18,17 @@ use crate::durability::{Durability, sync_settings};
 use crate::sql::{identifier, table_name};
 use view::View;
 
-/// Blocks whose tokens the server remembers. Chosen: a retry under a token is dropped only while the server still
-/// knows the token; 10,000 blocks is what replicated tables remember by default (25.9), and hours at a few inserts a
-/// second. The server's own default for tables without replicas is 0: every retry after a lost answer would be stored
-/// twice, without a word.
+/// Number of blocks whose tokens the server remembers. Chosen: a retry is dropped only while the server still knows its token; 10,000
+/// blocks is the default of replicated tables (25.9), and hours at a few inserts a second. The default of tables without replicas is 0:
+/// every retry after a lost answer would silently be stored twice.
 pub const DEDUPLICATION_WINDOW_BLOCKS: u32 = 10_000;
 
-/// A partition is a day of UTC. ClickHouse looks for a token in the partitions of a block. With days of the server's own zone, a retry after a
-/// restart in another zone goes to other partitions and is stored twice. `toDate` wraps in 2149; `toDate32` reaches 2299.
+/// A partition is a day of UTC. ClickHouse looks for a token in the partitions of a block. With days of the server's own zone, a retry
+/// after a restart in another zone would go to other partitions and be stored twice. `toDate` wraps in 2149; `toDate32` reaches 2299.
 const PARTITION_BY: &str = "toDate32(Timestamp, 'UTC')";
 
-/// The sorting key of a table for which nobody asked another. Low cardinality first: equal neighbours compress best, and most
-/// queries name a service and a time. `toDateTime` wraps in 2106; queries find later rows by `Timestamp`.
+/// The default sorting key. Low cardinality first: equal neighbours compress best, and most queries name a service and a time.
+/// `toDateTime` wraps in 2106; queries find later rows by `Timestamp`.
 pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestamp)", "Timestamp"];
 
 /// Paths of `ResourceAttributes` and `SpanAttributes` that get a column of their own; further ones share one. Chosen:
@@ -37,14 +36,13 @@ pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestam
 /// developers advise small numbers (#103558).
 pub const DYNAMIC_PATHS_MAX: u32 = 64;
 
-/// As [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
+/// Like [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
 pub const NESTED_DYNAMIC_PATHS_MAX: u32 = 16;
 
-/// Paths of `ResourceAttributes` that are declared: what SDKs and Kubernetes say of nearly every resource (OpenTelemetry semantic
-/// conventions, resource). A declared path needs no look at its type for every row: the server's CPU for a million spans
-/// with 14 of them fell from 7.9 s to 6.6 s (`cargo throughput --shape rich --sink clickhouse`, 21 November 2026, two virtual
-/// cores). `Nullable`, so that an absent one is NULL, as an undeclared one is; it costs the same as `String`. In the order of
-/// their names, as the server shows them.
+/// Declared paths of `ResourceAttributes`: those that SDKs and Kubernetes set on nearly every resource (OpenTelemetry semantic
+/// conventions, resource). The server need not determine the type of a declared path for every row: its CPU for a million spans with 14
+/// of them fell from 7.9 s to 6.6 s (`cargo throughput --shape rich --sink clickhouse`, 21 November 2026, two virtual cores). `Nullable`,
+/// so that an absent path is NULL, like an undeclared one; it costs the same as `String`. Sorted by name, as the server shows them.
 pub const RESOURCE_PATHS: [&str; 14] = [
     "cloud.provider",
     "cloud.region",
@@ -62,14 +60,14 @@ pub const RESOURCE_PATHS: [&str; 14] = [
     "telemetry.sdk.version",
 ];
 
-/// Bytes, before compression, from which a part has a file for every column. Chosen: four blocks of the usual size, so that
-/// what an insert makes is one file, and what a merge of several makes is read column by column. With the server's own 10 MiB
-/// every block of a `JSON` table makes hundreds of files, one for every path.
+/// Uncompressed bytes from which a part has a file per column. Chosen: four blocks of the usual size, so that an insert writes one file,
+/// and the result of merging several parts is read column by column. With the server's own 10 MiB, every block of a `JSON` table writes
+/// hundreds of files, one for every path.
 pub const WIDE_PART_BYTES_MIN: u64 = 128 << 20;
 
-/// The table wanted. What is left open (`None`, empty) is as the table has it, and takes its usual value in one that is made.
+/// The wanted table. Open fields (`None`, empty) stay as the table has them, and have their default in a new table.
 ///
-/// Names go into statements in quotes. Types and expressions go as they are: whoever makes a spec from a config has looked at them.
+/// Names are quoted in statements. Types and expressions are not: the code that creates a spec from a config has checked them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
     /// The database.
@@ -78,9 +76,9 @@ pub struct TableSpec {
     pub create_database: bool,
     /// The table.
     pub table: String,
-    /// How attributes lie in it.
+    /// The layout of its attributes.
     pub layout: Option<Layout>,
-    /// What stores it.
+    /// Its engine.
     pub engine: Option<Engine>,
     /// The cluster on which statements are run.
     pub cluster: Option<String>,
@@ -94,30 +92,30 @@ pub struct TableSpec {
     pub typed_paths: Vec<TypedPath>,
     /// Columns that the gateway does not fill.
     pub columns: Vec<ExtraColumn>,
-    /// What is filled beside the table.
+    /// Views and their tables.
     pub views: Vec<View>,
     /// Tokens remembered, usually [`DEDUPLICATION_WINDOW_BLOCKS`].
     pub deduplication_window_blocks: u32,
-    /// What acknowledged rows survive, at the least.
+    /// The minimum durability of acknowledged rows.
     pub durability: Durability,
 }
 
-/// What stores a table.
+/// The engine of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// One server.
+    /// Rows on one server.
     #[default]
     MergeTree,
     /// Replicas. Path and name come from the server's own macros (`default_replica_path`).
     ReplicatedMergeTree,
-    /// Nothing; views get the rows.
+    /// No rows are stored; views get them.
     Null,
 }
 
 /// A path of a `JSON` column with a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypedPath {
-    /// Whose column.
+    /// The set of attributes of the column.
     pub set: AttributeSet,
     /// The path.
     pub path: String,
@@ -132,12 +130,12 @@ pub struct ExtraColumn {
     pub name: String,
     /// Its type.
     pub type_name: String,
-    /// What the server computes it from.
+    /// The expression from which the server computes it.
     pub default: Option<String>,
 }
 
 impl Engine {
-    /// As the server names it.
+    /// The server's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::MergeTree => "MergeTree",
@@ -155,7 +153,7 @@ impl Engine {
 }
 
 impl TableSpec {
-    /// `database.table` as it is usually wanted: the database is created too, nothing expires.
+    /// `database.table` with the usual values: the database is created too, and rows never expire.
     pub fn new(database: impl Into<String>, table: impl Into<String>) -> Self {
         Self {
             database: database.into(),
@@ -183,7 +181,7 @@ impl TableSpec {
             .unwrap_or_default()
     }
 
-    /// The engine of a table that is made. A quorum needs replicas.
+    /// The engine of a new table. A quorum needs replicas.
     fn engine(&self) -> Engine {
         let usual = if self.durability == Durability::Quorum {
             Engine::ReplicatedMergeTree
@@ -193,17 +191,17 @@ impl TableSpec {
         self.engine.unwrap_or(usual)
     }
 
-    /// `, fsync_after_insert = 1, …` where parts are to be synced, behind other settings of a table.
+    /// `, fsync_after_insert = 1, …` if parts are to be synced, to follow other settings of a table.
     fn sync_settings(&self) -> String {
         if self.durability == Durability::Fsync { format!(", {}", sync_settings()) } else { String::new() }
     }
 
-    /// `ALTER TABLE …` up to what is altered.
+    /// The beginning of an `ALTER TABLE …` statement.
     fn alter(&self) -> String {
         format!("ALTER TABLE {}{}", table_name(&self.database, &self.table), self.on_cluster())
     }
 
-    /// The types of the paths that are declared in the column of a set of attributes, by path.
+    /// The types of declared paths in the column of a set of attributes, by path.
     fn declared_paths(&self, set: AttributeSet) -> BTreeMap<&str, &str> {
         let usual = RESOURCE_PATHS.iter().filter(|_| set == AttributeSet::Resource);
         let usual = usual.map(|path| (*path, "Nullable(String)"));
@@ -212,7 +210,7 @@ impl TableSpec {
     }
 }
 
-/// The statements that make everything, in order, each of which changes nothing when run a second time.
+/// The statements that create everything, in order. Running them again changes nothing.
 pub fn create_all(spec: &TableSpec) -> Vec<String> {
     let mut statements = create_table(spec);
     for view in &spec.views {
@@ -221,7 +219,7 @@ pub fn create_all(spec: &TableSpec) -> Vec<String> {
     statements
 }
 
-/// The statements that make database and table.
+/// The statements that create database and table.
 pub fn create_table(spec: &TableSpec) -> Vec<String> {
     let mut statements = Vec::with_capacity(2);
     if spec.create_database {
@@ -250,7 +248,7 @@ fn create_table_statement(spec: &TableSpec) -> String {
     )
 }
 
-/// How rows are stored; nothing where they are not.
+/// How rows are stored; empty if they are not.
 fn stored(spec: &TableSpec) -> String {
     if spec.engine() == Engine::Null {
         return String::new();
@@ -264,14 +262,14 @@ fn stored(spec: &TableSpec) -> String {
 }
 
 fn indexes(layout: Layout) -> Vec<String> {
-    // Looking up one trace reads the few granules that may hold it; the key cannot help, since it is sorted by service.
+    // A query for one trace reads the few granules that may contain it; the sorting key cannot help, since it starts with the service.
     let mut indexes = vec!["INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned()];
     indexes.extend(attribute_indexes(layout));
     indexes.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
     indexes
 }
 
-/// Granules without a key or a value are not read. A `JSON` column needs no index: a path is a column of its own.
+/// Granules without a key or value are skipped. A `JSON` column needs no index: a path is a column of its own.
 fn attribute_indexes(layout: Layout) -> Vec<String> {
     let mut indexes = Vec::new();
     for (set, short) in [(AttributeSet::Resource, "res"), (AttributeSet::Span, "span")] {
@@ -324,7 +322,7 @@ fn codec(column_type: ColumnType) -> &'static str {
     }
 }
 
-/// Rows are dropped so long after the time in `column`. `toDateTime` has 32 bits: a sum after February 2106 wraps into the past, and
+/// Rows are dropped this long after the time in `column`. `toDateTime` has 32 bits: a sum after February 2106 wraps into the past, and
 /// ClickHouse drops the row at once. `DateTime64(9)` ends in 2262, and a larger sum fails the INSERT. `DateTime64(0)` holds every sum.
 fn ttl_line(ttl: Option<Duration>, column: &str) -> String {
     ttl.map(|ttl| format!("TTL {}\n", ttl_expression(ttl, column))).unwrap_or_default()

@@ -1,8 +1,8 @@
 //! Rows that a server dropped because it knows the token of their block.
 //!
-//! Job: one question to `system.part_log`, where such a part has the error 389 (`INSERT_WAS_DEDUPLICATED`) with its rows. Nothing else says
-//! it: the answer to an INSERT has all rows as written (tried on ClickHouse 26.7). Place in the flow: the gateway's `deduplicated` asks
-//! now and then. Limits: one question, over the log of the time since the last one.
+//! Job: one query of `system.part_log`, where such a part has the error 389 (`INSERT_WAS_DEDUPLICATED`) with its rows. No other source
+//! reports it: the answer to an INSERT counts all rows as written (tested with ClickHouse 26.7). Place in the flow: the gateway's
+//! `deduplicated` asks periodically. Limits: one query, over the log of the time since the last one.
 
 use clickhouse::Row;
 use serde::Deserialize;
@@ -10,32 +10,32 @@ use serde::Deserialize;
 use crate::probe::{PROBE_TIMEOUT, Probe};
 use crate::probe_error::ProbeError;
 
-/// After what time a server has written its log of parts, seconds. Chosen: twice the default of `part_log`'s
-/// `flush_interval_milliseconds`; a server with a longer one is counted in part.
+/// Time after which a server has written its part log, seconds. Chosen: twice the default of `part_log`'s `flush_interval_milliseconds`;
+/// a server with a longer interval is only partly counted.
 const FLUSHED_AFTER_SECONDS: u32 = 15;
 
-/// What a server has dropped in a piece of time.
+/// The rows that a server dropped in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Row, Deserialize)]
 pub struct Deduplicated {
-    /// The end of that piece, in seconds since 1970 by the server's clock: the next one begins there.
+    /// The end of the period, in seconds since 1970 by the server's clock: the next one starts there.
     pub until_seconds: u32,
     /// Rows.
     pub rows: u64,
 }
 
 impl Probe {
-    /// Rows of the table that this server dropped since then (seconds since 1970 by its clock) under query ids that hold `query_id_part`.
-    /// Without a beginning none are counted, and the answer says where to begin.
+    /// Rows of the table that this server dropped since then (seconds since 1970 by its clock) under query ids that contain
+    /// `query_id_part`. Without a start none are counted, and the answer says where to start.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, the log of parts is not there, or the user may not read it.
+    /// [`ProbeError`] if no server answers, the part log is missing, or the user may not read it.
     pub async fn deduplicated(
         &self,
         table: &str,
         query_id_part: &str,
         since_seconds: Option<u32>,
     ) -> Result<Deduplicated, ProbeError> {
-        // The log is sorted by date and time. Its dates are those of the server's zone, which may not be the user's.
+        // The log is sorted by date and time. Its dates are in the server's zone, which may differ from the user's.
         let question = "WITH toUInt32(now()) - ? AS until, if(? = 0, until, ?) AS since \
                         SELECT toUInt32(until) AS until_seconds, sum(rows) AS rows FROM system.part_log \
                         WHERE event_date >= toDate(toDateTime(since)) - 1 AND event_date <= toDate(toDateTime(until)) + 1 \
@@ -52,6 +52,6 @@ impl Probe {
             .bind(table)
             .bind(query_id_part)
             .fetch_one::<Deduplicated>();
-        self.within(PROBE_TIMEOUT, "reading system.part_log for rows that were dropped", answer).await
+        self.within(PROBE_TIMEOUT, "reading system.part_log for dropped rows", answer).await
     }
 }

@@ -1,8 +1,8 @@
-//! Whether a table drops what it has stored under a token before, for how long, and what stands in the way.
+//! Whether a table drops rows that it stored under a token before, for how long, and what prevents it.
 //!
-//! Job: questions about everything that the promise "once" rests on. Place in the flow: the gateway's `guarantee` asks at the start
-//! and now and then, and judges; `sluice-gateway check` prints the verdict. Limits: [`VIEWS_MAX`] views are looked at, each
-//! question within [`crate::probe::PROBE_TIMEOUT`].
+//! Job: queries about everything that the guarantee "once" rests on. Place in the flow: the gateway's `guarantee` asks at the start and
+//! periodically, and decides; `sluice-gateway check` prints the result. Limits: at most [`VIEWS_MAX`] views are examined, each query
+//! takes at most [`crate::probe::PROBE_TIMEOUT`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::settings::PINNED;
 use crate::sql::literal;
 use crate::ttl::RowTtl;
 
-/// Views below a table that are looked at, those below the views' own tables among them. Chosen: far above what anyone has; a
-/// loop of views ends here.
+/// Maximum number of views below a table that are examined, including views below the views' own tables. Chosen: far above any real
+/// table; it also ends a loop of views.
 pub const VIEWS_MAX: usize = 64;
 
-/// The settings of [`PINNED`] without which a retry may be stored twice, or a block in pieces or not wholly.
+/// The settings of [`PINNED`] without which a retry may be stored twice, or a block in pieces or incompletely.
 pub(crate) const DECISIVE: [&str; 11] = [
     "async_insert",
     "deduplicate_insert",
@@ -35,7 +35,7 @@ pub(crate) const DECISIVE: [&str; 11] = [
     "materialized_views_ignore_errors",
 ];
 
-/// What one server says about a table.
+/// The facts that one server reports about a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deduplication {
     /// The server's version: year, month, patch, build.
@@ -44,24 +44,24 @@ pub struct Deduplication {
     pub engine: TableEngine,
     /// How long a token is remembered; `None`: until the window is full.
     pub window_age: Option<Duration>,
-    /// Materialized views that are filled by inserts into the table.
+    /// Materialized views that inserts into the table fill.
     pub views: Vec<View>,
-    /// Settings that the user's profile forces to another value than every INSERT asks for.
+    /// Settings that the user's profile forces to another value than every INSERT sends.
     pub forced: Vec<Forced>,
-    /// Settings on which deduplication rests that get lost between here and the server.
+    /// Settings for deduplication that something between the gateway and the server removes.
     pub lost: Vec<String>,
-    /// The server's time zone, where the table's partitions depend on it: `ClickHouse` looks for a token in the partition of the rows.
+    /// The server's time zone, if the table's partitions depend on it: `ClickHouse` looks for a token in the partition of the rows.
     pub partition_zone: Option<String>,
-    /// Where the servers behind this address keep the table's tokens: several places when they do not share them, none when it is not known.
+    /// Where the servers behind this address store the table's tokens: several places if they do not share them, none if it is unknown.
     pub token_places: BTreeSet<String>,
 }
 
-/// A server's version, part by part; parts that it does not name are 0.
+/// A server's version, part by part; missing parts are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub [u32; 4]);
 
 impl Version {
-    /// Reads `26.7.2.1` and what may follow it.
+    /// Parses `26.7.2.1`, with any suffix.
     pub fn parse(text: &str) -> Self {
         let mut parts = [0; 4];
         let numbers = text.split(|char: char| !char.is_ascii_digit()).map_while(|part| part.parse().ok());
@@ -76,8 +76,8 @@ impl Version {
         (self.0[0], self.0[1])
     }
 
-    /// Whether deduplication below a materialized view that groups rows into a partitioned table works: it failed before
-    /// 26.5.7.20, 26.6.3.19 and 26.7.3.9 (ClickHouse#112649).
+    /// Whether deduplication works below a materialized view that groups rows into a partitioned table: it failed before 26.5.7.20,
+    /// 26.6.3.19 and 26.7.3.9 (ClickHouse#112649).
     pub fn groups_into_partitions(self) -> bool {
         let fixed = match self.release() {
             (26, 5) => [26, 5, 7, 20],
@@ -87,7 +87,7 @@ impl Version {
         self.0 >= fixed
     }
 
-    /// Whether a server of this version knows tokens that were written by one of `other`: 26.6 writes them another way
+    /// Whether a server of this version recognizes tokens that a server of version `other` wrote: 26.6 changed their format
     /// (`insert_deduplication_version`).
     pub fn knows_tokens_of(self, other: Self) -> bool {
         (self.release() >= (26, 6)) == (other.release() >= (26, 6))
@@ -99,9 +99,9 @@ impl Version {
 pub struct View {
     /// `database.view`.
     pub name: String,
-    /// The engine of its table; empty when the user may not see the view or its table.
+    /// The engine of its table; empty if the user may not see the view or its table.
     pub engine: String,
-    /// Blocks whose tokens its table remembers.
+    /// Number of blocks whose tokens its table remembers.
     pub window_blocks: u64,
     /// Whether it groups rows.
     pub groups: bool,
@@ -110,14 +110,14 @@ pub struct View {
 }
 
 impl View {
-    /// Whether the user may see what it does with a retry.
+    /// Whether the user may see how it handles a retry.
     pub fn is_seen(&self) -> bool {
         !self.engine.is_empty()
     }
 
-    /// Whether a retry that the table drops leaves the view as it was, on a server of this version.
+    /// Whether a retry that the table drops leaves the view unchanged, on a server of this version.
     pub fn is_once(&self, version: Version) -> bool {
-        // Equal rows become one.
+        // Equal rows are merged into one.
         let is_idempotent = self.engine.ends_with("ReplacingMergeTree");
         let deduplicates = self.window_blocks > 0
             && (version.groups_into_partitions() || !(self.groups && self.is_partitioned));
@@ -125,12 +125,12 @@ impl View {
     }
 }
 
-/// A setting that is forced to another value than the pinned one.
+/// A setting that the server forces to another value than the pinned one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forced {
     /// Its name.
     pub name: String,
-    /// The value that holds.
+    /// The value in force.
     pub value: String,
 }
 
@@ -144,7 +144,7 @@ struct SettingRow {
 }
 
 impl SettingRow {
-    /// Whether an INSERT cannot have `pinned`.
+    /// Whether an INSERT cannot set `pinned`.
     fn forces(&self, pinned: &str) -> bool {
         let beyond = |limit: &Option<String>, above: bool| {
             let number = |text: &str| text.parse::<u64>().ok();
@@ -164,8 +164,8 @@ struct PartitionRow {
     server_zone: String,
 }
 
-/// Whether a partition key depends on the server's time zone: it calls more functions than it names zones. A key over columns that have a
-/// zone of their own, or over numbers, counts as one that does; that is the safe side.
+/// Whether a partition key depends on the server's time zone: it calls more functions than it names zones. A key over columns with a zone
+/// of their own, or over numbers, counts as dependent, to be safe.
 fn depends_on_zone(partition_key: &str) -> bool {
     let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let calls =
@@ -189,30 +189,30 @@ pub(crate) struct DependentRow {
 }
 
 impl Probe {
-    /// Everything about a table that deduplication rests on.
+    /// All facts about a table that deduplication depends on.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, the table is not there, or something may not be read.
+    /// [`ProbeError`] if no server answers, the table does not exist, or a right is missing.
     pub async fn deduplication(&self, table: &str) -> Result<Deduplication, ProbeError> {
         let version = Version::parse(&self.server_version().await?.text);
         let engine = self.engine(table).await?;
         let window_age = self.window_age(table, &engine).await?;
         let views = self.views(table).await?;
         let forced = self.forced().await?;
-        // What the profile does not allow cannot be sent with a question either.
+        // Settings that the profile does not allow cannot be sent with a query either.
         let lost = if forced.is_empty() { self.lost_settings().await? } else { Vec::new() };
         let partition_zone = self.partition_zone(table).await?;
         let token_places = self.token_places(table, &engine).await;
         Ok(Deduplication { version, engine, window_age, views, forced, lost, partition_zone, token_places })
     }
 
-    /// Blocks that were ever inserted into the table, by anyone, give or take what was deduplicated: only the difference between
-    /// two moments means something.
+    /// Number of blocks ever inserted into the table by any client, except for deduplicated ones, approximately. Only the difference
+    /// between two times is meaningful.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers or `system.parts` may not be read.
+    /// [`ProbeError`] if no server answers or `system.parts` may not be read.
     pub async fn blocks_written(&self, table: &str) -> Result<u64, ProbeError> {
-        // A table without replicas numbers its blocks through, a replicated one per partition.
+        // A table without replicas numbers its blocks globally, a replicated one per partition.
         let question = "SELECT toUInt64(if(startsWith(any(engine), 'Replicated') OR startsWith(any(engine), 'Shared'), \
                         sum(last), max(last))) FROM (\
                         SELECT any(engine) AS engine, max(max_block_number) AS last FROM system.parts \
@@ -226,7 +226,7 @@ impl Probe {
                         WHERE database = ? AND name = ?";
         let answer =
             self.client.query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
-        let action = format!("asking for the partition key of {}.{table}", self.database);
+        let action = format!("reading the partition key of {}.{table}", self.database);
         let row = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await?;
         Ok(row.filter(|row| depends_on_zone(&row.partition_key)).map(|row| row.server_zone))
     }
@@ -273,8 +273,8 @@ impl Probe {
         database: &str,
         table: &str,
     ) -> Result<Vec<DependentRow>, ProbeError> {
-        let action = format!("looking for views below {database}.{table}");
-        // A table names all views below it, also those that the user may not see; these come without anything else.
+        let action = format!("looking for views of {database}.{table}");
+        // A table lists all views below it, even those that the user may not see; for these only the name is known.
         let question = "SELECT dependent.1 AS database, dependent.2 AS name, target_database, target_table, \
                         view.as_select AS as_select, view.definer AS definer, target.partition_key AS target_partition_key \
                         FROM (SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table)) AS dependent \
@@ -291,7 +291,7 @@ impl Probe {
         let target = self.of(&row.target_database).engine(&row.target_table).await;
         let engine = match target {
             Ok(engine) => engine,
-            // A table that we may not see cannot be judged.
+            // A table that the user may not see cannot be judged.
             Err(ProbeError::UnknownTable { .. }) => {
                 TableEngine { name: String::new(), deduplication_window_blocks: 0, ttl: RowTtl::None }
             }

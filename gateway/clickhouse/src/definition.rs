@@ -1,6 +1,6 @@
-//! The definition of a table that is there, and of what is filled beside it.
+//! The definition of an existing table, its views and their tables.
 //!
-//! Job: the questions behind [`crate::ddl::difference`]. Place in the flow: `sluice-gateway ddl diff` and `ddl apply`.
+//! Job: the queries for [`crate::ddl::difference`]. Place in the flow: `sluice-gateway ddl diff` and `ddl apply`.
 
 use clickhouse::Row;
 use serde::Deserialize;
@@ -20,10 +20,10 @@ struct DefinitionRow {
 }
 
 impl Probe {
-    /// What the server has of a spec.
+    /// The objects of a spec that exist on the server.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, or something may not be read. A table that is missing is no error.
+    /// [`ProbeError`] if no server answers, or a right is missing. A missing table is not an error.
     pub async fn found(&self, spec: &TableSpec) -> Result<Found, ProbeError> {
         let table = match self.definition(&spec.table).await? {
             None => None,
@@ -37,7 +37,7 @@ impl Probe {
         Ok(Found { table, others, unsynced })
     }
 
-    /// The tables of a spec that asks for synced parts, and that are there, whose parts are not.
+    /// The existing tables of a spec that asks for synced parts, whose parts are not synced.
     async fn unsynced(
         &self,
         spec: &TableSpec,
@@ -59,14 +59,14 @@ impl Probe {
     }
 
     async fn definition(&self, table: &str) -> Result<Option<DefinitionRow>, ProbeError> {
-        let action = format!("asking for the definition of {table}");
+        let action = format!("reading the definition of {table}");
         let question =
             "SELECT engine, engine_full, sorting_key FROM system.tables WHERE database = ? AND name = ?";
         let answer = self.client.query(question).bind(&self.database).bind(table);
         self.within(PROBE_TIMEOUT, &action, answer.fetch_optional::<DefinitionRow>()).await
     }
 
-    /// Those of the names that a table or view of the database has.
+    /// Those of the names that belong to a table or view of the database.
     async fn those_of(&self, names: &[String]) -> Result<Vec<String>, ProbeError> {
         if names.is_empty() {
             return Ok(Vec::new());

@@ -1,10 +1,10 @@
-//! What rows survive once the server has acknowledged them.
+//! The durability of rows that the server has acknowledged.
 //!
 //! Job: the three kinds of durability, the settings that give them, and ([`question`]) which of them a server gives a table. Place in the
-//! flow: [`crate::ddl`] writes the table's settings; the gateway sends those of INSERTs, asks now and then, and reports the answer beside
-//! the delivery guarantee. Nothing is done differently because of the answer.
+//! flow: [`crate::ddl`] writes the table's settings; the gateway sends those of INSERTs, asks periodically, and reports the answer beside
+//! the delivery guarantee. The answer changes no behaviour.
 //!
-//! | kind | what rows survive | set by |
+//! | kind | rows survive | set by |
 //! | --- | --- | --- |
 //! | [`Durability::Process`] | the end of the server's process: parts are files, in the memory of the kernel | nothing: the server's default |
 //! | [`Durability::Fsync`] | a power failure of the server's host | [`SYNC_SETTINGS`] of the table |
@@ -14,8 +14,8 @@
 //! both, 6 parts of 6 are whole; with `fsync_after_insert` alone all 6 still have their temporary names, under which the server deletes them
 //! when it starts; with `fsync_part_directory` alone all 6 have empty files; with neither there is nothing.
 //!
-//! Limits: of a table that hands rows on (`Distributed`), or that stores them in another way (`Memory`, `SharedMergeTree`), nothing is said.
-//! Quorum needs Keeper: its settings are known by ClickHouse's source, not by a test.
+//! Limits: nothing is known for a table that hands rows on (`Distributed`), or that stores them in another way (`Memory`,
+//! `SharedMergeTree`). Quorum needs Keeper: its settings follow ClickHouse's source, not a test.
 
 #[cfg(feature = "client")]
 mod question;
@@ -23,7 +23,7 @@ mod question;
 use std::fmt;
 use std::time::Duration;
 
-/// What rows survive that the server has acknowledged. In the order of what they survive: of several servers the least one counts.
+/// What acknowledged rows survive. In ascending order: of several servers the lowest counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// The end of the server's process.
@@ -53,7 +53,7 @@ impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Process => {
-                "process: rows survive the end of the ClickHouse process; a power failure of its host can lose the last inserted ones"
+                "process: rows survive the end of the ClickHouse process; a power failure of its host can lose the latest ones"
             }
             Self::Fsync => "fsync: rows survive a power failure of ClickHouse's host",
             Self::Quorum => "quorum: rows are on a majority of the replicas, or on as many as insert_quorum says",
@@ -61,31 +61,31 @@ impl fmt::Display for Durability {
     }
 }
 
-/// The label of a durability, or of one that is not known.
+/// The label of a durability, or of an unknown one.
 pub fn label(known: Option<Durability>) -> &'static str {
     known.map_or(UNKNOWN, Durability::label)
 }
 
-/// The label of a durability that is not known.
+/// The label of an unknown durability.
 pub const UNKNOWN: &str = "unknown";
 
-/// Settings of a table with which the server syncs a part, and the directory that names it, before it answers.
+/// Settings of a table with which the server syncs a part, and its directory entry, before it answers.
 pub const SYNC_SETTINGS: [&str; 2] = ["fsync_after_insert", "fsync_part_directory"];
 
-/// The setting of an INSERT that says how many replicas must have its parts before the server answers.
+/// The setting of an INSERT with the number of replicas that must have its parts before the server answers.
 pub const QUORUM_SETTING: &str = "insert_quorum";
 
-/// [`SYNC_SETTINGS`] switched on, as a statement has them.
+/// [`SYNC_SETTINGS`] switched on, as text for a statement.
 pub fn sync_settings() -> String {
     SYNC_SETTINGS.map(|name| format!("{name} = 1")).join(", ")
 }
 
 /// Settings of an INSERT with this timeout that is acknowledged once a majority of the replicas has its parts.
 ///
-/// The server waits for the other replicas after it has written the part. Its own limit for that is 10 minutes, and before 26.7 no other one
-/// ends it: an INSERT that the gateway has given up would go on beside its retries. Half of the timeout leaves the other half for writing, so
-/// that the answer (319, in doubt) comes before the gateway gives up. Without `insert_quorum_parallel`, one INSERT at a time could wait, and
-/// all others would be refused (286).
+/// The server waits for the other replicas after it has written the part. Its own limit for that is 10 minutes, and before 26.7 no other
+/// limit ends it: an INSERT that the gateway has given up would run beside its retries. Half of the timeout leaves the other half for
+/// writing, so that the answer (319, in doubt) arrives before the gateway gives up. Without `insert_quorum_parallel`, only one INSERT at
+/// a time could wait, and all others would be refused (286).
 pub fn quorum_settings(timeout: Duration) -> [(&'static str, String); 3] {
     let wait = (timeout / 2).as_millis();
     [
@@ -95,7 +95,7 @@ pub fn quorum_settings(timeout: Duration) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Whether an INSERT with this value of [`QUORUM_SETTING`] waits for another replica. The server takes 1 for none.
+/// Whether an INSERT with this value of [`QUORUM_SETTING`] waits for another replica. 1 means no.
 pub fn is_quorum(value: &str) -> bool {
     !matches!(value, "" | "0" | "1")
 }

@@ -1,7 +1,7 @@
-//! Where a ClickHouse server is and who asks.
+//! The address of a ClickHouse server, and the user.
 //!
-//! Job: addresses and credentials that cannot be wrong later. Place in the flow: parsed once from the config; the
-//! probe and the insert client take them as they are, with [`crate::tls::Tls`] beside them for `https`.
+//! Job: addresses and credentials that are checked once. Place in the flow: parsed from the config; the probe and the insert client use
+//! them, with [`crate::tls::Tls`] for `https`.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 
-/// Port of the HTTP interface when an endpoint names none. Specified: ClickHouse's `http_port`.
+/// Default port of the HTTP interface. Specified: ClickHouse's `http_port`.
 pub const HTTP_PORT: u16 = 8123;
 
-/// Port of the HTTP interface with TLS when an endpoint names none. Specified: ClickHouse's `https_port`.
+/// Default port of the HTTP interface with TLS. Specified: ClickHouse's `https_port`.
 pub const HTTPS_PORT: u16 = 8443;
 
 /// Why an endpoint cannot be used.
@@ -39,7 +39,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `http://host[:port][/]` or `https://host[:port][/]`.
+    /// Parses `http://host[:port][/]` or `https://host[:port][/]`.
     ///
     /// # Errors
     /// [`EndpointError`] for anything else: another scheme, a path, a query, a user name.
@@ -104,7 +104,7 @@ impl fmt::Display for Endpoint {
 /// Why credentials cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the user {user:?} has a colon in its name, where HTTP Basic authentication ends it; name another user"
+    "the user name {user:?} contains a colon, which HTTP Basic authentication does not allow; use another user"
 )]
 pub struct UserError {
     /// The user's name.
@@ -116,13 +116,13 @@ pub struct UserError {
 pub struct Credentials {
     /// The user's name.
     pub user: String,
-    /// Its password; empty for none.
+    /// The password; empty for none.
     pub password: String,
 }
 
 impl Credentials {
-    /// The header `Authorization` with both (RFC 7617, in UTF-8). `ClickHouse`'s own headers would lose spaces at a password's ends. Without a
-    /// name the user is `default`, as in those headers; this one `ClickHouse` would refuse.
+    /// The `Authorization` header with both (RFC 7617, in UTF-8). `ClickHouse`'s own headers would lose spaces at the ends of a password.
+    /// Without a name the user is `default`, as with those headers; `ClickHouse` would refuse an empty name here.
     ///
     /// # Errors
     /// [`UserError`] for a user with a colon in its name.
@@ -134,7 +134,7 @@ impl Credentials {
         let pair = STANDARD.encode(format!("{user}:{}", self.password));
         let mut value =
             HeaderValue::from_str(&format!("Basic {pair}")).expect("base64 is letters, digits and signs");
-        // Keeps it out of every debug text.
+        // Keeps it out of all debug output.
         value.set_sensitive(true);
         Ok(value)
     }
@@ -146,7 +146,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// `endpoint` without what stands before an `@`: an error message must not repeat a password.
+/// `endpoint` without the part before an `@`: an error message must not repeat a password.
 fn without_user(endpoint: &str) -> String {
     match (endpoint.split_once("://"), endpoint.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),

@@ -1,8 +1,8 @@
-//! ClickHouse's exception text, as far as a program may read it: its code.
+//! The exception code in ClickHouse's text.
 //!
-//! Job: the one place where a number is taken out of a server's text. Place in the flow: the insert client when the
-//! header with the code is missing, and the probe, whose library hands over text only. Limits: the texts are the
-//! server's, so that a text without a code is no error here.
+//! Job: the one place that takes a number out of a server's text. Place in the flow: the insert client when the header with the code is
+//! missing, and the probe, whose library returns only text. Limits: the texts are the server's, so a text without a code is not an error
+//! here.
 //!
 //! Forms: `Code: 60. DB::Exception: Table …`, `Poco::Exception. Code: 1000, e.code() = 111, …`,
 //! `std::exception. Code: 1001, type: …`.

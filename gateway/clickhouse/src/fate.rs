@@ -1,23 +1,22 @@
 //! Whether a block of unknown fate is in the table.
 //!
-//! Job: from what the servers wrote down about the attempts of one block, to [`Fate`]. Place in the flow: asked for a block that is
-//! in doubt, when its token may be forgotten or before it is sent in parts; never otherwise. Limits: one block at a time, each
-//! question within [`crate::probe::PROBE_TIMEOUT`]; reads the log tables of [`LOG_MARGIN`] and longer.
+//! Job: derives [`Fate`] from the servers' logs about the attempts of one block. Place in the flow: asked for a block in doubt, when its
+//! token may be forgotten or before it is sent in parts; never otherwise. Limits: one block at a time, each query takes at most
+//! [`crate::probe::PROBE_TIMEOUT`]; reads the log tables of [`LOG_MARGIN`] and longer.
 //!
-//! | seen, on any replica | so it is |
+//! | seen, on any replica | conclusion |
 //! | --- | --- |
-//! | an attempt that finished and had read all of its rows (`query_log`) | stored, in views too |
+//! | an attempt that finished and read all of its rows (`query_log`) | stored, in views too |
 //! | parts of its attempts, new or known by their token, with all of its rows (`part_log`) | in the table |
-//! | every attempt failed for certain, none runs, none made a part, and the logs are whole | absent |
-//! | anything else: logs off, not readable, cut by a restart; an attempt that they do not name | unknown |
+//! | every attempt failed certainly, none is running, none created a part, and the logs are complete | absent |
+//! | anything else: logs off, unreadable, or cut by a restart; an attempt that they do not contain | unknown |
 //!
-//! A log lags behind: its rows are written every few seconds, and a server that is killed loses what it has not written. What is
-//! seen is so; what is not seen proves something only if the server has been up since before the first attempt and has
-//! written its logs since the last one.
+//! Logs lag behind: a server writes them every few seconds, and loses unwritten rows when it is killed. What a log contains is true. What
+//! it lacks proves something only if the server has been up since before the first attempt and has written its logs since the last one.
 //!
-//! A block never has 0 rows. An attempt may have: a body that is lost on its way is a valid INSERT of none, which finishes well and
-//! stores nothing. So it is the rows that an attempt has read from its body (`read_rows`) that tell: they are the block's whether
-//! the server drops them as known or not, while `written_rows` counts what goes on to the views.
+//! A block never has 0 rows, but an attempt may: if the body is lost on its way, it is a valid INSERT of no rows, which succeeds and
+//! stores nothing. So the decisive number is the rows that an attempt has read from its body (`read_rows`): those of the block, whether
+//! the server drops them as known or not. `written_rows` counts the rows that go on to the views.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,66 +27,65 @@ use serde::Deserialize;
 use crate::probe::Probe;
 use crate::probe_error::ProbeError;
 
-/// By how much the server's clock may be off ours. Chosen: far above what machines with NTP are apart.
+/// Maximum difference between the server's clock and the gateway's. Chosen: far above the difference of machines with NTP.
 pub const LOG_MARGIN: Duration = Duration::from_mins(1);
 
-/// After what time a log is taken to be written when it cannot be told to be. Specified: the server's interval is 7.5 s, and is
-/// rarely set to more; four times that.
+/// Time after which a log counts as written if the server cannot be told to flush it. Specified: the server's interval is 7.5 s and
+/// rarely longer; four times that.
 const LOG_WRITTEN_AFTER: Duration = Duration::from_secs(30);
 
-/// What has become of a block.
+/// The fate of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is in the table and in the views below it.
     Stored,
-    /// It is in the table; views below it may lack it.
+    /// It is in the table; views below it may lack its rows.
     InTable,
-    /// It is not in the table, and no attempt goes on that could bring it there.
+    /// It is not in the table, and no running attempt could store it.
     Absent,
-    /// There is no telling.
+    /// It is unknown.
     Unknown,
 }
 
-/// The block whose fate is asked for.
+/// The block in question.
 #[derive(Debug, Clone, Copy)]
 pub struct Lost<'a> {
-    /// What the `query_id` of each of its attempts begins with, and no other query's.
+    /// The prefix of the `query_id` of each of its attempts, and of no other query.
     pub query_id_start: &'a str,
-    /// Attempts of which the server may have taken a byte; `None` when others may have made some.
+    /// Number of attempts of which the server may have taken a byte; `None` if other processes may have made some.
     pub attempts: Option<u32>,
-    /// Its rows, which are never none.
+    /// Number of its rows, never 0.
     pub rows: u64,
     /// When the first attempt began, since 1970.
     pub since: Duration,
 }
 
-/// What one server wrote down about a block's attempts.
+/// What one server logged about a block's attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The most rows that an attempt had read which finished; 0 when none did.
+    /// Most rows that a finished attempt had read; 0 if none finished.
     pub finished_rows: u64,
     /// Attempts that ended with an exception.
     pub failed: u64,
-    /// Attempts that go on.
+    /// Attempts that are still running.
     pub running: u64,
-    /// Of each table partition, the block's rows in parts that one of its attempts made, or found there; `None` when that is not
-    /// written down.
+    /// Per partition of the table, the block's rows in parts that one of its attempts created or found; `None` if that is not logged.
     pub rows: Option<BTreeMap<String, u64>>,
-    /// Whether the server has been up since before the first attempt and has written its logs since the last one.
+    /// Whether the server has been up since before the first attempt, and has written its logs since the last one.
     pub is_whole: bool,
 }
 
-/// What a server says that answers.
+/// The answer of a server.
 #[derive(Debug)]
 pub enum Said {
-    /// What it wrote down.
+    /// What it logged.
     Evidence(Evidence),
-    /// Nothing: its log of queries is off, may not be read, or takes too long to be.
+    /// No evidence: its query log is off, may not be read, or takes too long to read.
     Nothing(ProbeError),
 }
 
 impl Fate {
-    /// The fate of `lost`, from what each replica of the shard says; `None` is one that says nothing.
+    /// The fate of `lost`, from the evidence of each replica of the shard; `None` for a replica without evidence.
     pub fn of(lost: &Lost<'_>, replicas: &[Option<Evidence>]) -> Self {
         let seen = || replicas.iter().flatten();
         if lost.rows > 0 && seen().any(|evidence| evidence.finished_rows >= lost.rows) {
@@ -105,8 +103,8 @@ impl Fate {
     }
 }
 
-/// Rows of the block that are in the table, by what all replicas have written down. What one of them has, the others have too and
-/// may have been asked to store again (389): of each partition it counts once.
+/// Rows of the block in the table, according to the logs of all replicas. Replicas share rows, and each may have been asked to store them
+/// again (389): so each partition counts once.
 fn rows_in_table<'a>(seen: impl Iterator<Item = &'a Evidence>) -> u64 {
     let mut of_partitions: BTreeMap<&str, u64> = BTreeMap::new();
     for (partition, rows) in seen.filter_map(|evidence| evidence.rows.as_ref()).flatten() {
@@ -137,10 +135,10 @@ struct ServerRow {
 }
 
 impl Probe {
-    /// What this server wrote down about the block's attempts. The log of parts need not be there.
+    /// What this server logged about the block's attempts. The log of parts may be missing.
     ///
     /// # Errors
-    /// [`ProbeError`] when it does not even say what time it is.
+    /// [`ProbeError`] if the server does not even return its time.
     pub async fn evidence(&self, table: &str, lost: &Lost<'_>) -> Result<Said, ProbeError> {
         let is_written = self.write_logs().await;
         let server = self.server_row(lost).await?;
@@ -160,23 +158,23 @@ impl Probe {
         }))
     }
 
-    /// Has the server write its logs, if it lets us.
+    /// Asks the server to write its logs, if the user may do that.
     async fn write_logs(&self) -> bool {
         let statement = "SYSTEM FLUSH LOGS query_log, part_log";
         let answer = self.client.query_raw(statement).execute();
-        self.within(crate::probe::PROBE_TIMEOUT, "writing the logs", answer).await.is_ok()
+        self.within(crate::probe::PROBE_TIMEOUT, "flushing the system logs", answer).await.is_ok()
     }
 
     async fn server_row(&self, lost: &Lost<'_>) -> Result<ServerRow, ProbeError> {
         let question = "SELECT toUInt64(toUnixTimestamp(now())) AS now_seconds, toUInt64(uptime()) AS up_seconds, \
                         ifNull((SELECT count() FROM system.processes WHERE startsWith(query_id, ?)), 0) AS running";
         let answer = self.client.query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
-        self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
+        self.within(crate::probe::PROBE_TIMEOUT, "looking for running INSERT attempts", answer).await
     }
 
-    /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) are none that failed: their parts are kept, and may be in the table. Nor are
-    /// those that ended while they waited for a quorum, by their time limit (159) or because they were cancelled (394): the server has their
-    /// parts by then, and writes them into `part_log` only after the wait.
+    /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) do not count as failed: their parts are kept, and may be in the table.
+    /// Neither do those that ended during the wait for a quorum, by the time limit (159) or by cancellation (394): the server has their
+    /// parts by then, and logs them in `part_log` only after the wait.
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
         let question = "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
                         uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319 \
@@ -192,7 +190,7 @@ impl Probe {
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.query_log", answer).await
     }
 
-    /// Rows that the block has in each partition of the table: what one attempt put there or was told to be there (389).
+    /// The block's rows in each partition of the table: those that an attempt stored or that were already there (389).
     async fn part_log_rows(&self, table: &str, lost: &Lost<'_>) -> Result<BTreeMap<String, u64>, ProbeError> {
         let question = "SELECT partition_id, max(attempt_rows) AS partition_rows FROM (\
                         SELECT partition_id, sum(rows) AS attempt_rows FROM system.part_log \
@@ -214,7 +212,7 @@ impl Probe {
     }
 }
 
-/// From when the logs are read, in seconds since 1970.
+/// The start of the log range to read, in seconds since 1970.
 fn log_start(lost: &Lost<'_>) -> u64 {
     lost.since.saturating_sub(LOG_MARGIN).as_secs()
 }
@@ -226,7 +224,7 @@ mod tests {
     const LOST: Lost<'_> =
         Lost { query_id_start: "token-", attempts: Some(2), rows: 10, since: Duration::from_secs(1_000) };
 
-    /// Both attempts failed and left nothing.
+    /// Both attempts failed and left no part.
     fn failed() -> Evidence {
         Evidence { finished_rows: 0, failed: 2, running: 0, rows: Some(BTreeMap::new()), is_whole: true }
     }

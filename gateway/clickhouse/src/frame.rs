@@ -1,8 +1,8 @@
 //! One compressed frame, as ClickHouse reads them with `decompress=1`.
 //!
-//! Job: raw row bytes to a frame and back. Place in the flow: [`crate::row_frames`] encodes each full row buffer while
-//! it is still in cache; decoding is for taking rows back (a malformed message) and for tests. Owner: the worker
-//! thread. Frames follow one another without an end mark, and a row may begin in one and end in the next.
+//! Job: raw row bytes to a frame and back. Place in the flow: [`crate::row_frames`] encodes each full row buffer while it is still in
+//! cache; decoding is for removing rows (a malformed message) and for tests. Owner: the worker thread. Frames follow one another without
+//! an end mark, and a row may begin in one and end in the next.
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
@@ -30,8 +30,8 @@ use crate::lz4::{Lz4Encoder, TABLE_BYTES, block_bytes_max};
 /// Bytes before the LZ4 block.
 pub const FRAME_HEADER_BYTES: usize = CHECKSUM_BYTES + METHOD_AND_SIZES_BYTES;
 
-/// The most raw bytes one frame may hold. Chosen: 64 MiB is far above what is ever cut here (256 KiB), and a frame
-/// read back from a disk that claims more is damaged and must not make us allocate what it asks for.
+/// Maximum raw bytes of a frame. Chosen: 64 MiB is far above the frames cut here (256 KiB). A frame read from a disk that claims more is
+/// damaged, and must not cause a large allocation.
 pub const FRAME_RAW_BYTES_MAX: usize = 64 << 20;
 
 /// The most bytes one frame may take.
@@ -49,7 +49,7 @@ const RAW_BYTES_AT: Range<usize> = 21..25;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The bytes end before the frame does.
-    #[error("reading a frame: it needs {needed} bytes and has {found}")]
+    #[error("reading a frame: it needs {needed} bytes but has {found}")]
     Truncated {
         /// Bytes that the frame needs, as far as its header could be read.
         needed: usize,
@@ -68,8 +68,8 @@ pub enum FrameError {
         /// The byte found.
         method: u8,
     },
-    /// The sizes in the header cannot be.
-    #[error("reading a frame: sizes of {compressed} compressed and {raw} raw bytes cannot be")]
+    /// The sizes in the header are impossible.
+    #[error("reading a frame: sizes of {compressed} compressed and {raw} raw bytes are impossible")]
     Sizes {
         /// Compressed bytes that the header names, its own nine included.
         compressed: usize,
@@ -81,7 +81,7 @@ pub enum FrameError {
     Decompress {
         /// Raw bytes that the header names.
         raw: usize,
-        /// What the LZ4 decoder said.
+        /// The error of the LZ4 decoder.
         reason: String,
     },
 }
@@ -91,9 +91,9 @@ pub const fn frame_bytes_max(raw: usize) -> usize {
     FRAME_HEADER_BYTES + block_bytes_max(raw)
 }
 
-/// Encodes frames into one buffer, which is zero-filled when it grows and never again.
+/// Encodes frames into one buffer, which is zero-filled only when it grows.
 pub struct FrameEncoder {
-    /// Always filled to its length, so that a frame is written over what is there.
+    /// Always filled to its length, so that frames overwrite existing bytes.
     out: Vec<u8>,
     lz4: Lz4Encoder,
 }
@@ -112,7 +112,7 @@ impl FrameEncoder {
     /// The frame of `raw`, to be copied out before the next call.
     ///
     /// # Panics
-    /// When `raw` is longer than [`FRAME_RAW_BYTES_MAX`]: callers cut long before.
+    /// If `raw` is longer than [`FRAME_RAW_BYTES_MAX`]: callers cut long before.
     pub fn encode(&mut self, raw: &[u8]) -> &[u8] {
         assert!(raw.len() <= FRAME_RAW_BYTES_MAX, "a frame of {} raw bytes is above the limit", raw.len());
         let needed = frame_bytes_max(raw.len());
@@ -133,7 +133,7 @@ impl FrameEncoder {
 /// Appends the raw bytes of the frame that `bytes` begins with to `raw`; returns the bytes of that frame.
 ///
 /// # Errors
-/// [`FrameError`] for anything that [`FrameEncoder`] would not have written; `raw` is then as it was.
+/// [`FrameError`] for anything that [`FrameEncoder`] would not have written; `raw` is then unchanged.
 pub fn decode(bytes: &[u8], raw: &mut Vec<u8>) -> Result<usize, FrameError> {
     let frame_bytes = frame_bytes(bytes)?;
     let frame =
@@ -157,7 +157,7 @@ pub fn decode(bytes: &[u8], raw: &mut Vec<u8>) -> Result<usize, FrameError> {
 /// Bytes of the frame whose header `bytes` begins with, which may end before the frame does.
 ///
 /// # Errors
-/// [`FrameError`] when the header is cut, of another method, or claims sizes above the limits.
+/// [`FrameError`] if the header is incomplete, has another method, or claims sizes above the limits.
 pub fn frame_bytes(bytes: &[u8]) -> Result<usize, FrameError> {
     let header = bytes
         .get(..FRAME_HEADER_BYTES)
@@ -175,7 +175,7 @@ pub fn frame_bytes(bytes: &[u8]) -> Result<usize, FrameError> {
 
 /// The checksum as it lies in the frame.
 fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    // The hash is a pair of 64-bit words of which this library makes one number, the first word as its high half.
+    // The hash is a pair of 64-bit words; this library returns one number, with the first word as its high half.
     cityhash_102_128(bytes).rotate_left(64).to_le_bytes()
 }
 

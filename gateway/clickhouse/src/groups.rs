@@ -1,16 +1,15 @@
 //! Attributes in typed groups, in `RowBinary`.
 //!
-//! Job: collect the attributes of one set, each under a key that the set does not have yet, and write them group by group.
-//! Place in the flow: the row encoder, for sets of [`crate::column::Layout::Nested`]. Owner: the worker thread that owns
-//! the row buffer; buffers are kept from set to set.
+//! Job: collects the attributes of one set, drops repeated keys, and writes them group by group. Place in the flow: the row encoder, for
+//! sets of [`crate::column::Layout::Nested`]. Owner: the worker thread that owns the row buffer; buffers are reused for the next set.
 //!
 //! | set | bytes per group, in the order of [`Group::ALL`] |
 //! |---|---|
 //! | of a resource or span ([`Groups::put_columns`]) | varuint n, n keys; varuint n, n values |
 //! | of an event or link ([`Groups::put_pairs`]) | varuint n, then n times key and value, into the group's own buffer |
 //!
-//! Keys are strings; values are `UInt8` (bool), `Float64`, `Int64` and strings. Limits: [`ATTRIBUTES_MAX`] a set; further ones
-//! are left out, and [`Groups::is_over_limit`] says so.
+//! Keys are strings; values are `UInt8` (bool), `Float64`, `Int64` and strings. Limits: [`ATTRIBUTES_MAX`] per set; more are left out,
+//! and [`Groups::is_over_limit`] reports it.
 
 use crate::column::Group;
 use crate::json_paths::{JsonPaths, PathScope};
@@ -20,7 +19,7 @@ use crate::rowbinary::{put_f64, put_i64, put_len, put_string, put_u8, varuint_by
 /// Attributes in one set. Chosen: the same as paths in one JSON value.
 pub const ATTRIBUTES_MAX: usize = crate::json::JSON_PATHS_MAX;
 
-/// Attributes whose places are kept from set to set.
+/// Number of attributes whose positions are kept from set to set.
 const KEPT_ENTRIES_MAX: usize = KEPT_BYTES_MAX / size_of::<Entry>();
 
 /// Collects the attributes of one set.
@@ -32,11 +31,11 @@ pub struct Groups {
     counts: [usize; Group::ALL.len()],
     keys: JsonPaths,
     scope: PathScope,
-    /// An attribute was left out because there were [`ATTRIBUTES_MAX`].
+    /// Whether an attribute was left out because there were [`ATTRIBUTES_MAX`].
     is_over_limit: bool,
 }
 
-/// Where an attribute lies in the bytes: up to the next one, or to their end.
+/// The position of an attribute in the bytes; it ends where the next one begins.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     group: Group,
@@ -44,11 +43,11 @@ struct Entry {
     key_end: u32,
 }
 
-/// Memory of the places of [`ATTRIBUTES_MAX`] attributes.
+/// Memory for the positions of [`ATTRIBUTES_MAX`] attributes.
 pub const ENTRIES_BYTES_MAX: usize = (ATTRIBUTES_MAX + KEPT_ENTRIES_MAX) * size_of::<Entry>();
 
 impl Groups {
-    /// Forgets what was collected.
+    /// Removes all attributes.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -59,7 +58,7 @@ impl Groups {
         self.scope = self.keys.open();
     }
 
-    /// Forgets what was collected, and gives back what a huge set took.
+    /// Removes all attributes, and frees the extra memory of a huge set.
     pub fn let_go(&mut self) {
         self.clear();
         room::let_go(&mut self.bytes);
@@ -79,10 +78,10 @@ impl Groups {
         self.bytes.len()
     }
 
-    /// Sees to it that an attribute of so many bytes, key and value, can be added to a set of at most `limit` bytes.
+    /// Ensures that an attribute of so many bytes, key and value, can be added to a set of at most `limit` bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when the set would be larger.
+    /// [`NoRoom`] if the set would be larger.
     #[inline]
     pub fn make_room(&mut self, bytes: usize, limit: usize) -> Result<(), NoRoom> {
         room::make(&mut self.bytes, bytes, limit)
@@ -118,7 +117,7 @@ impl Groups {
         self.add(Group::String, b"", key, |out| put_string(out, value));
     }
 
-    /// Adds the text of a value that is none of these, unless the key is known; `prefix` goes before its key.
+    /// Adds the text of a value of another type, unless the key is known; `prefix` goes before its key.
     #[inline]
     pub fn complex(&mut self, prefix: &[u8], key: &[u8], text: &[u8]) {
         self.add(Group::Complex, prefix, key, |out| put_string(out, text));
@@ -133,7 +132,7 @@ impl Groups {
         let start = self.bytes.len();
         put_len(&mut self.bytes, prefix.len() + key.len());
         self.bytes.extend_from_slice(prefix);
-        // Keys are compared without their prefix, as if a length of their own stood right before them; the length of both takes at
+        // Keys are compared without their prefix, as if their own length stood right before them; the length of key and prefix takes at
         // least as many bytes.
         let key_at = self.bytes.len() - varuint_bytes(key.len() as u64);
         if !self.keys.add(&mut self.scope, &self.bytes, key, key_at) {
@@ -151,10 +150,10 @@ impl Groups {
         self.counts[group as usize] += 1;
     }
 
-    /// Appends keys and values of every group to a row that is given up beyond the length `limit`.
+    /// Appends keys and values of every group to a row, which may have at most `limit` bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when it would be longer; nothing is appended then.
+    /// [`NoRoom`] if it would be longer; nothing is appended then.
     pub fn put_columns(&self, out: &mut Vec<u8>, limit: usize) -> Result<(), NoRoom> {
         room::make(out, self.bytes.len(), limit)?;
         for (group, count) in Group::ALL.into_iter().zip(self.counts) {
@@ -175,10 +174,10 @@ impl Groups {
         Ok(())
     }
 
-    /// Appends the pairs of every group to the buffer of its column, each of which is given up beyond the length `limit`.
+    /// Appends the pairs of every group to the buffer of its column, which may have at most `limit` bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when one would be longer; the pairs of some groups are appended then.
+    /// [`NoRoom`] if one would be longer; the pairs of some groups are appended then.
     pub fn put_pairs(&self, columns: &mut [Vec<u8>; Group::ALL.len()], limit: usize) -> Result<(), NoRoom> {
         for ((group, count), out) in Group::ALL.into_iter().zip(self.counts).zip(columns) {
             room::make(out, 0, limit)?;
@@ -200,7 +199,7 @@ impl Groups {
         let of_group = self.entries.iter().enumerate().filter(move |(_, entry)| entry.group == group);
         of_group.map(|(number, entry)| {
             let (start, key_end) = (entry.start as usize, entry.key_end as usize);
-            // Asked only for those of the group: every group passes over all attributes, twice.
+            // Only for attributes of the group: every group passes over all attributes, twice.
             let end = self.entries.get(number + 1).map_or(self.bytes.len(), |next| next.start as usize);
             (&self.bytes[start..key_end], &self.bytes[key_end..end])
         })

@@ -1,22 +1,22 @@
-//! What goes before the rows of an INSERT: names and types of their columns.
+//! The header before the rows of an INSERT: names and types of their columns.
 //!
-//! Job: let the server refuse rows that were encoded for other types than the table has. `RowBinary` alone says nothing of types: an
-//! `Int64` sent for what has become a `Float64`, or for a path that a `JSON` column has declared anew, would be stored as another
-//! number, and nobody would know. Place in the flow: [`crate::insert::InsertTarget`] has one, made once; the client sends it before the
-//! frames of every block, under any token. Pure.
+//! Job: the server refuses rows that were encoded for other types than the table has. `RowBinary` alone contains no types. If a column
+//! changed from `Int64` to `Float64`, or if a `JSON` column now declares a path, the rows would silently be stored as other numbers.
+//! Place in the flow: [`crate::insert::InsertTarget`] has one header, made once; the client sends it before the frames of every block,
+//! under any token. Pure.
 //!
 //! | bytes | meaning |
 //! |---|---|
 //! | varuint | number of columns |
 //! | then per column: varuint length, bytes | its name |
-//! | then per column: varuint length, bytes | its type, letter for letter as `DESCRIBE TABLE` prints it on one line |
+//! | then per column: varuint length, bytes | its type, exactly as `DESCRIBE TABLE` prints it on one line |
 //!
-//! Measured on ClickHouse 26.7: any difference in the text of a type is code 117, `Type of 'c' must be X, not Y: (while reading
-//! header)`, before a row is read; that goes for the declared and skipped paths and the limits of `JSON` too. It costs the
-//! server 0.1 ms and the wire about 600 bytes an INSERT, and takes nothing from the rows.
+//! Measured on ClickHouse 26.7: any difference in the text of a type is code 117, `Type of 'c' must be X, not Y: (while reading header)`,
+//! before a row is read. That includes declared paths, skipped paths and limits of `JSON`. The header costs the server 0.1 ms and about
+//! 600 bytes per INSERT on the wire; the rows stay the same.
 //!
-//! The header is a frame of its own, so that blocks are the same bytes whatever the types are called. It is the one frame that does
-//! not end inside of a value: a body that ends with it has no rows, which [`crate::client`] sees in the answer.
+//! The header is a frame of its own, so that a block's bytes do not depend on type names. It is the one frame that does not end inside a
+//! value: a body that ends with it has no rows, which [`crate::client`] detects in the answer.
 //!
 //! Source: <https://clickhouse.com/docs/interfaces/formats/RowBinaryWithNamesAndTypes>.
 
@@ -29,7 +29,7 @@ use crate::rowbinary::{put_len, put_string};
 /// The format of rows behind a header.
 pub const FORMAT: &str = "RowBinaryWithNamesAndTypes";
 
-/// The frame that goes before rows of these columns.
+/// The frame before rows of these columns.
 pub fn frame(columns: &TableColumns) -> Bytes {
     let raw = raw(columns);
     Bytes::copy_from_slice(FrameEncoder::new(raw.len()).encode(&raw))

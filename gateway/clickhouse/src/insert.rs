@@ -1,8 +1,8 @@
-//! One INSERT as a request, and what came of it.
+//! One INSERT as a request, and its result.
 //!
-//! Job: everything about an INSERT that does not change between blocks is made once ([`InsertTarget`]); token and
-//! query id are added per attempt. Place in the flow: delivery makes a target per table and endpoint at start and
-//! hands it to [`crate::client::InsertClient`] with each block's body.
+//! Job: [`InsertTarget`] contains everything about an INSERT that does not change between blocks; token and query id are added per
+//! attempt. Place in the flow: delivery creates a target per table and endpoint at start, and passes it to
+//! [`crate::client::InsertClient`] with each block's body.
 //!
 //! ```text
 //! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinaryWithNamesAndTypes&decompress=1&…
@@ -11,7 +11,7 @@
 //! body: frames (crate::frame): one of names and types (crate::header), then those of the block
 //! ```
 //!
-//! With a body of columns ([`crate::native`]) the statement says `FORMAT Native`, and no header goes before it.
+//! With a body of columns ([`crate::native`]) the statement says `FORMAT Native`, and there is no header.
 //!
 //! Limits: the query string is about 2 KiB, 3 KiB with groups; the server takes 1 MiB (`http_max_uri_size`).
 
@@ -30,17 +30,17 @@ use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, percent_encoded, table_name};
 use crate::{header, native};
 
-/// The shortest time an INSERT may be given. Chosen: the server's own limit is whole seconds and must come first.
+/// The minimum timeout of an INSERT. Chosen: the server's own limit is in whole seconds and must expire first.
 pub const INSERT_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
-/// By how much the server's time limit is shorter than ours. Chosen: an INSERT that we have given up must not go on
-/// in the server beside its retry.
+/// How much shorter the server's time limit is than the gateway's. Chosen: an INSERT that the gateway has given up must not run in the
+/// server beside its retry.
 const SERVER_TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 
-/// Why a target cannot be made.
+/// Why a target cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The user cannot be sent.
+    /// The user's name is not allowed.
     #[error("preparing inserts into {table}: {reason}")]
     User {
         /// The table.
@@ -63,7 +63,7 @@ pub enum TargetError {
 pub struct TargetSpec<'a> {
     /// The server.
     pub endpoint: &'a Endpoint,
-    /// Who inserts.
+    /// The user.
     pub credentials: &'a Credentials,
     /// The database.
     pub database: &'a str,
@@ -73,20 +73,20 @@ pub struct TargetSpec<'a> {
     pub columns: &'a TableColumns,
     /// How long one attempt may take, from connecting to the last byte of the answer.
     pub timeout: Duration,
-    /// More settings, none of which is in [`PINNED`] or decides how rows are read: the config's rules see to that.
+    /// More settings, none of which is in [`PINNED`] or changes how rows are read: the config's rules ensure that.
     pub settings: &'a BTreeMap<String, String>,
 }
 
-/// A table on a server, ready to be inserted into.
+/// A table on a server, prepared for inserts.
 #[derive(Debug, Clone)]
 pub struct InsertTarget {
     endpoint: Endpoint,
     table: String,
-    /// The URI up to and without what differs between inserts, for rows and for columns.
+    /// The constant part of the URI, for rows and for columns.
     uri_start: String,
     native_uri_start: String,
     authorization: HeaderValue,
-    /// The frame that goes before those of every block.
+    /// The frame before those of every block.
     header: Bytes,
     timeout: Duration,
 }
@@ -95,7 +95,7 @@ impl InsertTarget {
     /// Prepares inserts into a table.
     ///
     /// # Errors
-    /// [`TargetError`] for credentials that cannot be sent and a timeout that is too short.
+    /// [`TargetError`] if the user's name is not allowed or the timeout is too short.
     pub fn new(spec: &TargetSpec<'_>) -> Result<Self, TargetError> {
         let table = table_name(spec.database, spec.table);
         if spec.timeout < INSERT_TIMEOUT_MIN {
@@ -129,13 +129,13 @@ impl InsertTarget {
         self.timeout
     }
 
-    /// The frame of names and types that goes before those of a block ([`crate::header`]). Blocks that were encoded for
-    /// these columns, and for no others, may be sent behind it.
+    /// The frame of names and types before those of a block ([`crate::header`]). Only blocks that were encoded for these columns may
+    /// follow it.
     pub fn header(&self) -> &Bytes {
         &self.header
     }
 
-    /// What goes before a body of this format.
+    /// The header for a body of this format.
     pub(crate) fn header_of(&self, format: WireFormat) -> Bytes {
         match format {
             WireFormat::RowBinary => self.header.clone(),
@@ -162,34 +162,34 @@ impl InsertTarget {
     }
 }
 
-/// What tells one attempt from others.
+/// The ids of one attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct InsertId<'a> {
-    /// `insert_deduplication_token`: the same for all attempts of a block, and for no other rows, ever: the server
-    /// drops whatever comes under a token it knows. None: the server compares the rows' hash instead.
+    /// `insert_deduplication_token`: the same for all attempts of a block, and for no other rows, ever: the server drops all rows under a
+    /// token that it knows. None: the server compares a hash of the rows instead.
     pub token: Option<&'a str>,
-    /// `query_id`: another one for each attempt, so that the attempts can be told apart in `system.query_log`.
+    /// `query_id`: another one for each attempt, so that attempts are distinct in `system.query_log`.
     pub query_id: &'a str,
 }
 
-/// An INSERT that was stored, now or under the same token before.
+/// An INSERT that was stored, now or earlier under the same token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
     /// From the start of the attempt to the end of the answer.
     pub elapsed: Duration,
 }
 
-/// An INSERT that was not confirmed. What to do next is its class.
+/// An INSERT that was not confirmed. Its class says what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("inserting into {table} at {endpoint}: {message}")]
 pub struct InsertError {
     /// What the caller does next.
     pub class: Class,
-    /// ClickHouse's exception code, if it said one, or [`crate::outcome::NOT_THE_SERVERS`].
+    /// ClickHouse's exception code, if there is one, or [`crate::outcome::NOT_THE_SERVERS`].
     pub code: Option<u32>,
     /// The HTTP status, if there was an answer.
     pub http_status: Option<u16>,
-    /// The first [`crate::client::MESSAGE_CHARS_MAX`] characters of what the server or the connection said.
+    /// The first [`crate::client::MESSAGE_CHARS_MAX`] characters of the server's or the connection's message.
     pub message: String,
     /// The server.
     pub endpoint: String,
@@ -197,8 +197,8 @@ pub struct InsertError {
     pub table: String,
 }
 
-/// Settings of an INSERT with this timeout, beside those that every INSERT has ([`PINNED`]): the server's own time limit, and what the config
-/// asks for.
+/// Settings of an INSERT with this timeout, besides those of every INSERT ([`PINNED`]): the server's own time limit, and the config's
+/// settings.
 pub(crate) fn settings_beside_pinned(
     timeout: Duration,
     asked: &BTreeMap<String, String>,

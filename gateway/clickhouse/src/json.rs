@@ -1,8 +1,8 @@
 //! One value of a `JSON` column in `RowBinary`.
 //!
-//! Job: write attributes as a binary `JSON` value whose paths are unique by construction. Place in the flow: the row
-//! encoder opens one [`JsonObject`] per attribute column (and per event and link), names a path, writes its value,
-//! and finishes it. Owner: the worker thread that owns the row buffer.
+//! Job: writes attributes as a binary `JSON` value whose paths are unique by construction. Place in the flow: the row encoder opens one
+//! [`JsonObject`] per attribute column (and per event and link), names a path, writes its value, and finishes it. Owner: the worker
+//! thread that owns the row buffer.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -11,14 +11,14 @@
 //! | tag | type of the value, [`crate::rowbinary::tag`] |
 //! | value | as in a column of that type |
 //!
-//! Values of paths that the column's type declares (`JSON(a UInt32)`) carry no tag: [`crate::json_type`] knows them,
-//! [`crate::typed_value`] writes them. Paths may come in any order. Arrays are in [`crate::json_array`].
+//! Values of paths that the column's type declares (`JSON(a UInt32)`) have no tag: [`crate::json_type`] knows them,
+//! [`crate::typed_value`] writes them. Paths may be in any order. Arrays are in [`crate::json_array`].
 //!
 //! A `Map` of text has the same bytes, with a string for each tag and value: the encoder writes it through the same object,
 //! so that its keys are unique too.
 //!
-//! The count comes first but is known last: one byte is left for it, and an object of more than 127 paths is moved by
-//! one or two bytes when it ends. That costs one copy of such an object and nothing for all others.
+//! The count comes first but is known last. One byte is reserved for it, and an object of more than 127 paths is moved by one or two
+//! bytes when it ends. That costs one copy of such an object and nothing for all others.
 //!
 //! Limits: [`JSON_PATHS_MAX`] paths, in all objects that are open together; further ones are left out and counted in
 //! [`JsonSummary`].
@@ -48,22 +48,22 @@ pub struct JsonObject<'a> {
     out: &'a mut Vec<u8>,
     paths: &'a mut JsonPaths,
     scope: PathScope,
-    /// Where the byte left for the count is.
+    /// The position of the byte reserved for the count.
     count_at: usize,
-    /// Paths that are taken and not written.
+    /// Paths that are taken but not written.
     stood_in: usize,
     duplicates: usize,
     over_limit: usize,
 }
 
-/// What became of the paths of one object.
+/// What happened to the paths of one object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JsonSummary {
     /// Paths written.
     pub paths: usize,
     /// Paths left out because the object had them already.
     pub duplicates: usize,
-    /// Paths left out because the object, with those that it lies in, had [`JSON_PATHS_MAX`].
+    /// Paths left out because the object, with those that contain it, had [`JSON_PATHS_MAX`].
     pub over_limit: usize,
 }
 
@@ -76,8 +76,8 @@ impl<'a> JsonObject<'a> {
         Self { out, paths, scope, count_at, stood_in: 0, duplicates: 0, over_limit: 0 }
     }
 
-    /// Names the next path. When this returns true, exactly one value must be written next; when it returns false the
-    /// object has that path already (the first one wins) or is full, and the value must be skipped.
+    /// Names the next path. If this returns true, exactly one value must be written next. If it returns false, the object has that path
+    /// already (the first one wins) or is full, and the value must be skipped.
     #[expect(
         clippy::inline_always,
         reason = "out of line, a call per attribute: see the row encoder's figures"
@@ -95,8 +95,8 @@ impl<'a> JsonObject<'a> {
         new
     }
 
-    /// As [`JsonObject::path`], for the path made of `parts` joined by dots (`[b"http.request", b"method"]` is
-    /// `http.request.method`), which is not put together anywhere but in the row.
+    /// Like [`JsonObject::path`], for the path of `parts` joined by dots (`[b"http.request", b"method"]` is `http.request.method`), which
+    /// is only assembled in the row.
     #[inline]
     #[must_use = "a value may only be written after a path that was taken"]
     pub fn path_parts(&mut self, parts: &[&[u8]]) -> bool {
@@ -119,9 +119,8 @@ impl<'a> JsonObject<'a> {
         new
     }
 
-    /// As [`JsonObject::path_parts`], for a path that stands in for another one: it is `prefix`, a dot, and the path of
-    /// `parts`. It is taken only when the object has neither, and the object has both afterwards: what comes under the path of
-    /// `parts` later is left out.
+    /// Like [`JsonObject::path_parts`], for a path that replaces another one: `prefix`, a dot, and the path of `parts`. It is taken only
+    /// if the object has neither. The object has both afterwards: a later value with the path of `parts` is left out.
     #[cold]
     #[must_use = "a value may only be written after a path that was taken"]
     pub fn path_in_place_of(&mut self, prefix: &[u8], parts: &[&[u8]]) -> bool {
@@ -140,7 +139,7 @@ impl<'a> JsonObject<'a> {
             && !paths.has(scope, &out[..before], &out[other_at..])
             && paths.add(scope, &out[..before], &out[start..], before);
         if new {
-            // Paths are compared as if their own length stood right before them; the length of more bytes takes at least as many.
+            // Paths are compared as if their own length stood right before them; a longer path's length takes at least as many bytes.
             let other = &out[other_at..];
             let at = other_at - varuint_bytes(other.len() as u64);
             let added = paths.add(scope, out, other, at);
@@ -181,8 +180,8 @@ impl<'a> JsonObject<'a> {
         put_tagged_int(self.out, value);
     }
 
-    /// Writes a `UInt64` value. The same path with `Int64` elsewhere makes two types of it; for numbers that senders
-    /// chose, use [`JsonObject::int`].
+    /// Writes a `UInt64` value. If the same path has `Int64` elsewhere, it has two types; for numbers that senders chose, use
+    /// [`JsonObject::int`].
     #[inline]
     pub fn uint(&mut self, value: u64) {
         put_u8(self.out, tag::UINT64);
@@ -195,20 +194,20 @@ impl<'a> JsonObject<'a> {
         put_tagged_double(self.out, value);
     }
 
-    /// Writes a null. The path then reads as absent, so that leaving it out says the same in fewer bytes.
+    /// Writes a null. The path then reads as absent, so leaving it out takes fewer bytes for the same result.
     #[inline]
     pub fn null(&mut self) {
         put_tagged_null(self.out);
     }
 
-    /// Writes the header of an array of `len` elements; the caller then writes these through `kind` into
-    /// [`JsonObject::buffer`], or through [`JsonObject::element_object`].
+    /// Writes the header of an array of `len` elements. The caller then writes these through `kind` into [`JsonObject::buffer`], or
+    /// through [`JsonObject::element_object`].
     #[inline]
     pub fn array(&mut self, kind: ArrayKind, len: usize, elements: JsonLimits) {
         put_array_header(self.out, kind, len, elements);
     }
 
-    /// Begins an object that is an element of an array of [`ArrayKind::Objects`] (which has no tag of its own).
+    /// Starts an object that is an element of an array of [`ArrayKind::Objects`] (which has no tag of its own).
     #[inline]
     pub fn element_object(&mut self) -> JsonObject<'_> {
         JsonObject::begin(self.out, self.paths)
@@ -286,7 +285,7 @@ pub fn put_tagged_null(out: &mut Vec<u8>) {
     put_u8(out, tag::NOTHING);
 }
 
-/// Moves the object up to make room for a count of more than one byte, and writes it over the byte left for it.
+/// Moves the object to make room for a count of more than one byte, and writes the count.
 #[cold]
 fn write_long_count(out: &mut Vec<u8>, count_at: usize, count: usize) {
     let end = out.len();

@@ -1,9 +1,8 @@
 //! Arrays inside a `JSON` value.
 //!
-//! Job: choose the type of an array so that ClickHouse stores it under the same type as its own JSON parser would
-//! (other writers of the table then share the sub-column), and write its header and elements. Place in the flow: the
-//! row encoder looks at all elements once ([`ArrayShape`]), writes the header, then the elements. Owner: the worker
-//! thread that owns the row buffer.
+//! Job: chooses the type of an array so that ClickHouse stores it under the same type as its own JSON parser would; other writers of the
+//! table then share the sub-column. Writes header and elements. Place in the flow: the row encoder looks at all elements once
+//! ([`ArrayShape`]), writes the header, then the elements. Owner: the worker thread that owns the row buffer.
 //!
 //! | elements | type | header after the path | element |
 //! |---|---|---|---|
@@ -12,23 +11,22 @@
 //! | objects only | `Array(JSON(...))`, [`crate::json_limits`] | `1e 30 00` limits `00 00 00` len | object |
 //! | anything else | `Array(Dynamic)` | `1e 2b 20` len | tag, value |
 //!
-//! Limits: the server takes 1 Gi elements (`format_binary_max_array_size`); how deep arrays nest is bounded by the
-//! caller.
+//! Limits: the server accepts 1 Gi elements (`format_binary_max_array_size`); the caller bounds the nesting of arrays.
 
 use crate::json::{put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null, put_tagged_string};
 use crate::json_limits::JsonLimits;
 use crate::rowbinary::{put_f64, put_i64, put_len, put_string, put_u8, tag};
 
-/// `max_types` of the `Dynamic` that mixed arrays hold. Specified: the default of `Dynamic`; it is part of the type,
-/// and another number would make another type of the same path.
+/// `max_types` of the `Dynamic` in mixed arrays. Specified: the default of `Dynamic`. It is part of the type: another number would be
+/// another type of the same path.
 const DYNAMIC_TYPES_MAX: u8 = 32;
 
-/// Flag of a `Nullable` value that is there.
+/// Flag of a `Nullable` value that is not null.
 const PRESENT: u8 = 0;
 /// Flag of a `Nullable` value that is null.
 const ABSENT: u8 = 1;
 
-/// What one element of an array is.
+/// The kind of one element of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementKind {
     /// No value.
@@ -56,7 +54,7 @@ pub enum ArrayKind {
     Ints,
     /// `Array(Nullable(Float64))`
     Doubles,
-    /// `Array(Nullable(String))`, also when there is no element, or none but nulls.
+    /// `Array(Nullable(String))`, also if there are no elements, or only nulls.
     Strings,
     /// `Array(JSON(...))`: elements are objects without a tag.
     Objects,
@@ -64,7 +62,7 @@ pub enum ArrayKind {
     Mixed,
 }
 
-/// Length and type of an array, found by looking at its elements once.
+/// Length and type of an array, determined by looking at its elements once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ArrayShape {
     /// Elements seen.
@@ -74,7 +72,7 @@ pub struct ArrayShape {
 }
 
 impl ArrayShape {
-    /// Takes the next element into account.
+    /// Includes the next element.
     #[inline]
     pub fn add(&mut self, element: ElementKind) {
         self.len += 1;
@@ -131,8 +129,8 @@ pub fn put_object_tag(out: &mut Vec<u8>, elements: JsonLimits) {
 }
 
 impl ArrayKind {
-    /// Appends an element that is null. Must not be called on [`ArrayKind::Objects`], which [`ArrayShape::kind`] never
-    /// gives for an array with nulls.
+    /// Appends a null element. Must not be called on [`ArrayKind::Objects`], which [`ArrayShape::kind`] never returns for an array with
+    /// nulls.
     #[inline]
     pub fn null(self, out: &mut Vec<u8>) {
         debug_assert!(self != ArrayKind::Objects, "objects in an array cannot be null");
@@ -142,7 +140,7 @@ impl ArrayKind {
         }
     }
 
-    /// Appends an element that is text. The array is one of strings or mixed.
+    /// Appends a text element. The array must be one of strings or mixed.
     #[inline]
     pub fn string(self, out: &mut Vec<u8>, value: &[u8]) {
         debug_assert!(matches!(self, ArrayKind::Strings | ArrayKind::Mixed), "a string in {self:?}");
@@ -154,7 +152,7 @@ impl ArrayKind {
         }
     }
 
-    /// Appends an element that is a boolean. The array is one of booleans or mixed.
+    /// Appends a boolean element. The array must be one of booleans or mixed.
     #[inline]
     pub fn bool(self, out: &mut Vec<u8>, value: bool) {
         debug_assert!(matches!(self, ArrayKind::Bools | ArrayKind::Mixed), "a bool in {self:?}");
@@ -165,7 +163,7 @@ impl ArrayKind {
         }
     }
 
-    /// Appends an element that is an integer. The array is one of integers or mixed.
+    /// Appends an integer element. The array must be one of integers or mixed.
     #[inline]
     pub fn int(self, out: &mut Vec<u8>, value: i64) {
         debug_assert!(matches!(self, ArrayKind::Ints | ArrayKind::Mixed), "an integer in {self:?}");
@@ -177,7 +175,7 @@ impl ArrayKind {
         }
     }
 
-    /// Appends an element that is a floating point number. The array is one of these or mixed.
+    /// Appends a floating point element. The array must be one of these or mixed.
     #[inline]
     pub fn double(self, out: &mut Vec<u8>, value: f64) {
         debug_assert!(matches!(self, ArrayKind::Doubles | ArrayKind::Mixed), "a double in {self:?}");

@@ -1,19 +1,17 @@
 //! Which paths a JSON object already has.
 //!
-//! Job: answer "is this path new?" exactly, for objects that are open at the same time, without allocating once warm.
-//! Place in the flow: inside [`crate::json::JsonObject`]. Owner: the worker thread that owns the row buffer. Why it
-//! matters: a path that occurs twice in one binary `JSON` value makes the server refuse the **whole INSERT** (code
-//! 117), and its own setting against that (`type_json_skip_duplicated_paths`) corrupts binary input.
+//! Job: answers "is this path new?" exactly, for objects that are open at the same time, without allocating once warm. Place in the flow:
+//! inside [`crate::json::JsonObject`]. Owner: the worker thread that owns the row buffer. Why it matters: a repeated path in one binary
+//! `JSON` value makes the server refuse the **whole INSERT** (code 117), and its own setting against that
+//! (`type_json_skip_duplicated_paths`) corrupts binary input.
 //!
-//! The paths themselves are not copied: they are compared where they already lie, in the row buffer. Open objects
-//! form a stack; an object may only add paths while it is the innermost one.
+//! The paths are not copied: they are compared in the row buffer. Open objects form a stack; only the innermost one may add paths.
 //!
-//! Cost: a path's 64-bit digest chooses one of [`SEEN_BITS`] bits; a bit that is not set says that the path is new, which
-//! is all that most paths need. Otherwise, up to [`LINEAR_PATHS_MAX`] paths an object searches a list of digests and
-//! compares bytes where digests agree. Above, it keeps a table keyed by a seeded hash, so that neither many keys nor
-//! keys chosen to collide make it quadratic. Memory: 16 bytes a path, 8 to 16 more in a table, released down to
-//! [`KEPT_PATHS_MAX`] paths when the outermost object ends. All objects that are open have [`OPEN_PATHS_MAX`] paths together:
-//! at most [`MEMORY_BYTES_MAX`].
+//! Cost: a path's 64-bit digest selects one of [`SEEN_BITS`] bits. If the bit is not set, the path is new; most paths need no more.
+//! Otherwise an object with up to [`LINEAR_PATHS_MAX`] paths searches a list of digests, and compares bytes if digests are equal. A
+//! larger object has a table with a seeded hash, so that neither many keys nor colliding keys make it quadratic. Memory: 16 bytes a path,
+//! 8 to 16 more in a table, reduced to [`KEPT_PATHS_MAX`] paths when the outermost object ends. All open objects together have at most
+//! [`OPEN_PATHS_MAX`] paths: at most [`MEMORY_BYTES_MAX`].
 
 use crate::rowbinary::varuint_bytes;
 use std::hash::{BuildHasher, RandomState};
@@ -22,24 +20,23 @@ use std::hash::{BuildHasher, RandomState};
 /// lines, and building a table costs more than searching them.
 pub const LINEAR_PATHS_MAX: usize = 32;
 
-/// Bits that tell most new paths from known ones. Chosen: with the 8 paths of a usual span one path in 70 is
-/// searched for in vain.
+/// Bits that distinguish most new paths from known ones. Chosen: with the 8 paths of a usual span, one new path in 70 is searched for.
 pub const SEEN_BITS: usize = u64::BITS as usize * SEEN_WORDS;
 
 const SEEN_WORDS: usize = 4;
 
-/// Paths of all open objects. Chosen: as many as one object may have; the objects in arrays of arrays, eight deep, could
-/// else have eight times as many.
+/// Maximum number of paths of all open objects. Chosen: as many as one object may have; otherwise objects in arrays of arrays, eight
+/// deep, could have eight times as many.
 pub const OPEN_PATHS_MAX: usize = crate::json::JSON_PATHS_MAX;
 
-/// Paths whose memory is kept between rows. Chosen: 4,096 paths are 128 KiB, far above what spans carry; a row with 100,000 must not
-/// leave its 3 MB behind in every worker.
+/// Number of paths whose memory is kept between rows. Chosen: 4,096 paths are 128 KiB, far above real spans; a row with 100,000 must not
+/// leave its 3 MB in every worker.
 pub const KEPT_PATHS_MAX: usize = 4_096;
 
 /// Slots of all tables: a table has at most four for each of its paths.
 const SLOTS_MAX: usize = OPEN_PATHS_MAX * 4;
 
-/// Memory of the paths and tables at its largest: while the one moves, what it moves from is there too.
+/// Maximum memory of paths and tables, including the copy while one grows.
 pub const MEMORY_BYTES_MAX: usize =
     (OPEN_PATHS_MAX + KEPT_PATHS_MAX) * size_of::<Path>() + 2 * SLOTS_MAX * size_of::<Slot>();
 
@@ -56,9 +53,9 @@ const FREE: Slot = Slot::MAX;
 #[derive(Debug, Clone, Copy)]
 struct Path {
     digest: u64,
-    /// Where it is in the row buffer, its length before it.
+    /// Its position in the row buffer; its length precedes it.
     at: u32,
-    /// Its bytes without that length.
+    /// Its bytes without the length.
     len: u32,
 }
 
@@ -83,7 +80,7 @@ impl Path {
 /// The paths of all open objects. Reused from row to row.
 #[derive(Debug, Default)]
 pub struct JsonPaths {
-    /// Those of every open object, the innermost object's last.
+    /// The paths of every open object, the innermost object's last.
     paths: Vec<Path>,
     /// The open-addressed tables of those open objects that have one, the innermost object's last. A slot holds the
     /// path's number within its object, or [`FREE`].
@@ -98,7 +95,7 @@ pub(crate) struct PathScope {
     first_path: usize,
     /// Where its table begins in `slots`, if it has one; it is the rest of `slots` then.
     first_slot: usize,
-    /// Length of `paths` from which on a path does not go into its list: it has a table then, or there is no room for any.
+    /// The length of `paths` from which on a path is not added to the list: the object has a table, or is full.
     list_end: usize,
     /// The bits of its paths' digests.
     seen: [u64; SEEN_WORDS],
@@ -115,7 +112,7 @@ impl JsonPaths {
         self.close(&PathScope::default());
     }
 
-    /// Opens the scope of an object inside all that are open.
+    /// Opens the scope of an object inside all open ones.
     #[inline]
     pub(crate) fn open(&mut self) -> PathScope {
         let (first_path, first_slot) = (self.paths.len(), self.slots.len());
@@ -129,7 +126,7 @@ impl JsonPaths {
         self.paths.len() - scope.first_path
     }
 
-    /// Whether all scopes together may have so many paths more.
+    /// Whether all scopes together have room for so many more paths.
     #[inline]
     pub(crate) fn have_room_for(&self, paths: usize) -> bool {
         self.paths.len() + paths <= OPEN_PATHS_MAX
@@ -140,8 +137,8 @@ impl JsonPaths {
         self.paths.capacity() * size_of::<Path>() + self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Adds a path to the innermost scope, or returns false when it has that path already, or there is no room for one more.
-    /// A path that is added stands in `buffer[at..]`, after its length, or is put there next.
+    /// Adds a path to the innermost scope. Returns false if that scope has the path already, or there is no room. An added path is in
+    /// `buffer[at..]`, after its length, or is written there next.
     #[expect(
         clippy::inline_always,
         reason = "out of line, a call per attribute: 170 of 3,820 instructions a rich span"
@@ -190,7 +187,7 @@ impl JsonPaths {
         }
     }
 
-    /// Gives back what an object of very many paths took, when no object is open.
+    /// Frees the memory of an object with very many paths, if no object is open.
     #[cold]
     fn shrink(&mut self) {
         if self.paths.is_empty() {
@@ -282,7 +279,7 @@ mod tests {
     use crate::rowbinary::put_string;
     use std::collections::HashSet;
 
-    /// Adds `path` to the buffer and the scope; takes it out of the buffer again when it is known.
+    /// Adds `path` to the buffer and the scope; removes it from the buffer again if it is known.
     fn add(paths: &mut JsonPaths, scope: &mut PathScope, buffer: &mut Vec<u8>, path: &[u8]) -> bool {
         let new = paths.add(scope, buffer, path, buffer.len());
         if new {

@@ -1,10 +1,10 @@
-//! Annotated bytes of JSON values. Every byte string here was read back by ClickHouse 26.7 as its comment says.
+//! Annotated bytes of JSON values. ClickHouse 26.7 read each of them back as its comment says.
 
 use super::*;
 use crate::json_array::ArrayShape;
 use crate::json_limits::JsonLimits;
 
-/// The bytes of one object and what became of its paths.
+/// The bytes of one object, and the summary of its paths.
 fn object(write: impl FnOnce(&mut JsonObject<'_>)) -> (Vec<u8>, JsonSummary) {
     let (mut out, mut paths) = (Vec::new(), JsonPaths::new());
     let mut object = JsonObject::begin(&mut out, &mut paths);
@@ -135,7 +135,7 @@ fn a_long_object_inside_a_long_object_moves_only_itself() {
             outer.int(n);
         }
     }
-    // The table of the outer object still finds paths from before and after the inner one.
+    // The outer object's table still finds paths from before and after the inner one.
     assert!(!outer.path(b"o0"));
     assert!(!outer.path(b"o100"));
     assert!(!outer.path(b"o199"));

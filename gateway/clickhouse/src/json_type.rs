@@ -1,8 +1,8 @@
 //! A `JSON` type as the server prints it: limits, declared paths, skipped paths.
 //!
-//! Job: from the text that `DESCRIBE TABLE` gives to what the encoder must know about a path before it writes its value.
-//! Place in the flow: [`crate::table::check`] reads it at start; the encoder asks [`JsonType::rule`] per path, which costs
-//! nothing for a type without declared and skipped paths. Pure.
+//! Job: parses the text of `DESCRIBE TABLE` into what the encoder must know about a path before it writes its value. Place in the flow:
+//! [`crate::table::check`] parses it at start; the encoder calls [`JsonType::rule`] per path, which costs nothing for a type without
+//! declared and skipped paths. Pure.
 //!
 //! ```text
 //! JSON(max_dynamic_types=8, max_dynamic_paths=16, `a.b` Int64, REGEXP Int64, SKIP `q.r`, SKIP REGEXP '^p')
@@ -12,17 +12,17 @@
 //! |---|---|
 //! | `max_dynamic_paths=N`, `max_dynamic_types=N` | none, except inside arrays of objects: [`crate::json_limits`] |
 //! | path type | its value is written without a tag: [`crate::typed_value`] |
-//! | `SKIP path` | the path and what lies below it are not sent |
-//! | `SKIP REGEXP 'p'` | none: ClickHouse 26.7 does not apply patterns to binary values, so that such paths are stored |
+//! | `SKIP path` | the path and everything below it are not sent |
+//! | `SKIP REGEXP 'p'` | none: ClickHouse 26.7 ignores patterns for binary values, so that such paths are stored |
 //!
-//! A declared path that a row does not have takes the default of its type, or null when that is `Nullable`. Paths come in
-//! any order. All of this was tried against ClickHouse 26.7.
+//! A declared path that a row lacks gets the default of its type, or null if that is `Nullable`. Paths may be in any order. All of this
+//! was tested with ClickHouse 26.7.
 
 use crate::json_limits::JsonLimits;
 use crate::sql::identifier;
 use crate::typed_value::TypedValue;
 
-/// What the paths that the gateway itself writes begin with. They cannot be declared: their values always carry a tag.
+/// The prefix of paths that the gateway itself writes. They cannot be declared: their values always carry a tag.
 pub const RESERVED_PREFIX: &str = "sluice.";
 
 /// A `JSON` type whose values can be written.
@@ -32,12 +32,12 @@ pub struct JsonType {
     declared: Vec<(Box<[u8]>, TypedValue)>,
     skipped: Vec<Box<[u8]>>,
     patterns: Vec<String>,
-    /// Bit `n` is set when a declared or skipped path begins with a byte whose low six bits are `n`: most paths of a row
-    /// are told apart by this alone. Bit 0 is also set when one of them is empty.
+    /// Bit `n` is set if a declared or skipped path begins with a byte whose low six bits are `n`. This alone rules out most paths of a
+    /// row. Bit 0 is also set if one of them is empty.
     first_bytes: u64,
 }
 
-/// What a path asks for.
+/// How a path is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathRule {
     /// A value with its tag.
@@ -51,9 +51,9 @@ pub enum PathRule {
 /// Why a type cannot be written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonTypeError {
-    /// It is not a `JSON` type, or of a form that is not known.
+    /// It is not a `JSON` type, or has an unknown form.
     Other,
-    /// It declares a path with a type that is not in the list of [`TypedValue`].
+    /// It declares a path with a type that [`TypedValue`] does not support.
     Path {
         /// The path.
         path: String,
@@ -68,7 +68,7 @@ pub enum JsonTypeError {
 }
 
 impl JsonType {
-    /// Reads the text of a type.
+    /// Parses the text of a type.
     ///
     /// # Errors
     /// [`JsonTypeError`] for another type, and for a declared path of a type that is not supported.
@@ -124,7 +124,7 @@ impl JsonType {
         self.declared.iter().map(|(path, value)| (&**path, *value))
     }
 
-    /// The patterns of `SKIP REGEXP`, as they are printed; the server does not apply them to what is inserted in binary.
+    /// The patterns of `SKIP REGEXP`, as printed; the server ignores them for binary inserts.
     pub fn patterns(&self) -> &[String] {
         &self.patterns
     }
@@ -135,7 +135,7 @@ impl JsonType {
         self.first_bytes != 0
     }
 
-    /// What `path` asks for.
+    /// The rule of `path`.
     #[inline]
     pub fn rule(&self, path: &[u8]) -> PathRule {
         if self.first_bytes & first_byte_bit(path) == 0 { PathRule::Dynamic } else { self.search(path) }
@@ -161,8 +161,8 @@ fn first_byte_bit(path: &[u8]) -> u64 {
     1 << (path.first().copied().unwrap_or(0) & 63)
 }
 
-/// A type with these paths declared, and so many dynamic paths where that is given; all else of it stays. What skips one of the paths goes.
-/// Text in, text out: `type_name` is one that [`JsonType::parse`] reads.
+/// The text of a type with these paths declared, and this number of dynamic paths if given; the rest is unchanged. A `SKIP` of one of the
+/// paths is removed. `type_name` must be one that [`JsonType::parse`] accepts.
 pub(crate) fn altered(type_name: &str, declared: &[(&str, &str)], paths_max: Option<u32>) -> String {
     let arguments = type_name.strip_prefix("JSON(").and_then(|rest| rest.strip_suffix(')'));
     let arguments = arguments.map(split_arguments).unwrap_or_default();
@@ -218,7 +218,7 @@ fn name(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The arguments between commas that stand neither in parentheses nor in quotes.
+/// The arguments between commas that are neither in parentheses nor in quotes.
 pub(crate) fn split_arguments(arguments: &str) -> Vec<&str> {
     let (mut found, mut from, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
     let mut chars = arguments.char_indices();

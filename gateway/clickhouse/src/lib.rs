@@ -1,7 +1,7 @@
 //! ClickHouse: rows as bytes, compressed frames, tables and inserts.
 //!
-//! Job: everything the gateway knows about ClickHouse. It knows nothing of OTLP and Kafka: it takes values and gives
-//! back "stored", or an error that says what to do next.
+//! Job: everything that the gateway knows about ClickHouse. It knows nothing of OTLP and Kafka: it takes values and returns "stored", or
+//! an error that says what to do next.
 //!
 //! ```text
 //! worker thread (sync, no I/O)                                     I/O threads (tokio)
@@ -20,14 +20,14 @@
 //! Owner threads: one [`row_frames::RowFrames`] and one [`json_paths::JsonPaths`] per worker, never shared; the
 //! [`client::InsertClient`] is shared by all I/O threads.
 //!
-//! Features: `client` (on by default) is all that talks to a server; without it, rows and frames build without a runtime.
+//! Features: `client` (on by default) is all code that talks to a server; without it, rows and frames build without a runtime.
 //!
 //! Limits, each named where it is used: a frame [`row_frames::FRAME_RAW_BYTES`], a worker's buffers
 //! [`row_frames::RowFrames::memory_bytes`], a JSON value [`json::JSON_PATHS_MAX`], a block
 //! [`settings::BLOCK_ROWS_MAX`], an answer [`client::ANSWER_BYTES_MAX`].
 //!
-//! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
-//! block, stored whole or not at all; the same token twice stores once; rows for other types than the table has are refused.
+//! Assumptions, tested with ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one block, stored completely or not at
+//! all; the same token twice stores once; rows for other types than the table has are refused.
 
 #[cfg(feature = "native")]
 pub mod block_rows;

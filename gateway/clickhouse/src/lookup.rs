@@ -1,24 +1,24 @@
-//! How many rows of the table each of many spans has.
+//! Counts the rows of many spans in the table.
 //!
-//! Job: one question about up to hundreds of thousands of spans, whose keys travel with it as an external table. Place in the flow:
-//! `sluice-gateway audit`; never the gateway itself. Owner: whoever audits, one question at a time.
+//! Job: one query about up to hundreds of thousands of spans, whose keys are sent with it as an external table. Place in the flow:
+//! `sluice-gateway audit`; never the gateway itself. Owner: the auditing thread, one query at a time.
 //!
-//! A span's key is its trace id, its span id and the row's `Timestamp`. The server reads these three columns of the rows between
-//! the [times](TimeSpan) that are asked for, which are what parts and granules are chosen by, and joins them with the keys:
-//! a hash table of the keys is all that it keeps.
+//! A span's key is its trace id, its span id and the row's `Timestamp`. The server reads these three columns of the rows within the
+//! requested [times](TimeSpan), which select parts and granules. It joins the rows with the keys: a hash table of the keys is all that it
+//! holds.
 //!
 //! A key on the wire is a row of `RowBinary`:
 //!
 //! | bytes | meaning |
 //! | --- | --- |
-//! | 4 | its number in this question, `UInt32` |
+//! | 4 | its number in this query, `UInt32` |
 //! | 1 + n | trace id, `String`; not hex |
 //! | 1 + n | span id |
 //! | 8 | `Timestamp`, ns since 1970, `Int64` |
 //!
 //! Measured (ClickHouse 26.7, two shared EPYC cores): 0.5 s for 250,000 keys among 3 million rows, of which 0.3 s are the join.
 //!
-//! Limits: [`LOOKUP_TIMEOUT`]; the keys are the caller's to bound, and cost about 40 bytes each here and 200 in the server.
+//! Limits: [`LOOKUP_TIMEOUT`]; the caller bounds the keys, which cost about 40 bytes each here and 200 in the server.
 
 use crate::{
     causes::with_causes,
@@ -44,30 +44,30 @@ use std::{
     time::Duration,
 };
 
-/// How long the server may take. Chosen: a question takes about a second; this is for a server that is busy with others.
+/// How long the server may take. Chosen: a query takes about a second; the rest is for a busy server.
 pub const LOOKUP_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Times that one question is limited to at the most; the closest are merged beyond. Chosen: spans of one chunk lie together, but
-/// for clocks that are wrong, and each pair costs a comparison a row.
+/// Maximum number of time ranges in one query; the closest are merged beyond. Chosen: spans of one chunk are close in time, unless clocks
+/// are wrong, and each range costs a comparison per row.
 pub const TIME_SPANS_MAX: usize = 16;
 
-/// Times further apart than this are asked for separately, ns. Chosen: a minute of rows is cheaper to read than to leave out.
+/// Times further apart than this get separate ranges, ns. Chosen: a minute of rows is cheaper to read than to leave out.
 const GAP_NANOS: i64 = 60_000_000_000;
 
-/// Settings of the question beside those of all questions: a profile that has others changes what is counted.
+/// Settings of this query besides those of all queries: other values in a profile would change the counts.
 const PINNED: &[(&str, &str)] = &[
-    // A row that is there twice counts twice.
+    // A row that is stored twice counts twice.
     ("final", "0"),
     ("join_default_strictness", "ALL"),
-    // With break, keys are left out.
+    // With `break`, keys are left out.
     ("join_overflow_mode", "throw"),
     ("transfer_overflow_mode", "throw"),
 ];
 
-/// Why a question has no answer.
+/// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// The request cannot be made: the user cannot be sent.
+    /// The request cannot be created: the user's name is not allowed.
     #[error("preparing to count rows at {endpoint}: {reason}")]
     Request {
         /// The server.
@@ -75,25 +75,25 @@ pub enum LookupError {
         /// What is wrong.
         reason: String,
     },
-    /// No answer, or half of one.
+    /// No answer, or an incomplete one.
     #[error("counting rows at {endpoint}: cannot reach the server: {reason}")]
     Unreachable {
         /// The server.
         endpoint: String,
-        /// What the connection said.
+        /// The error of the connection.
         reason: String,
     },
-    /// The server refuses.
-    #[error("counting rows at {endpoint}: the server refuses{}: {reason}", code.map(|code| format!(" (code {code})")).unwrap_or_default())]
+    /// The server refused the query.
+    #[error("counting rows at {endpoint}: the server refused the query{}: {reason}", code.map(|code| format!(" (code {code})")).unwrap_or_default())]
     Refused {
         /// The server.
         endpoint: String,
-        /// ClickHouse's exception code, if it said one.
+        /// ClickHouse's exception code, if there is one.
         code: Option<u32>,
         /// What the server said.
         reason: String,
     },
-    /// The answer is none to this question.
+    /// The answer does not fit the query.
     #[error("counting rows at {endpoint}: the answer cannot be read: {reason}")]
     Answer {
         /// The server.
@@ -103,7 +103,7 @@ pub enum LookupError {
     },
 }
 
-/// Times between which rows are looked for, ns since 1970, both included.
+/// A time range in which rows are looked for, ns since 1970, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan {
     /// The first.
@@ -112,7 +112,7 @@ pub struct TimeSpan {
     pub last: i64,
 }
 
-/// The keys of a question, numbered from 0 in the order in which they came.
+/// The keys of a query, numbered from 0 in the order of their addition.
 #[derive(Debug, Default)]
 pub struct SpanKeys {
     body: Vec<u8>,
@@ -131,7 +131,7 @@ impl SpanKeys {
         self.starts.is_empty()
     }
 
-    /// Takes all of them away; their memory stays.
+    /// Removes all keys, but keeps their memory.
     pub fn clear(&mut self) {
         self.body.clear();
         self.starts.clear();
@@ -140,7 +140,7 @@ impl SpanKeys {
     /// Adds a key.
     ///
     /// # Panics
-    /// When there are `u32::MAX` already.
+    /// If there are `u32::MAX` already.
     pub fn push(&mut self, trace_id: &[u8], span_id: &[u8], timestamp_nanos: i64) {
         let number = u32::try_from(self.starts.len()).expect("a question has fewer keys than 4 billion");
         self.starts.push(self.body.len());
@@ -153,14 +153,14 @@ impl SpanKeys {
     /// The trace id and the span id of a key.
     ///
     /// # Panics
-    /// When there is no key of this number.
+    /// If there is no key with this number.
     pub fn ids(&self, number: usize) -> (&[u8], &[u8]) {
         let key = &self.body[self.starts[number] + size_of::<u32>()..];
         let (trace_id, rest) = split_string(key);
         (trace_id, split_string(rest).0)
     }
 
-    /// The times of all keys, in at most [`TIME_SPANS_MAX`] pieces.
+    /// The times of all keys, as at most [`TIME_SPANS_MAX`] ranges.
     pub fn time_spans(&self) -> Vec<TimeSpan> {
         let ends = self.starts.iter().skip(1).copied().chain((!self.is_empty()).then_some(self.body.len()));
         let mut times: Vec<i64> = ends
@@ -174,7 +174,7 @@ impl SpanKeys {
     }
 }
 
-/// A `String` that [`put_string`] has written, and what stands behind it.
+/// A `String` that [`put_string`] has written, and the bytes behind it.
 fn split_string(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (mut len, mut at) = (0, 0);
     loop {
@@ -187,7 +187,7 @@ fn split_string(bytes: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Pieces of sorted times without the largest gaps between them.
+/// Ranges of sorted times, without the largest gaps between them.
 fn time_spans(times: &[i64]) -> Vec<TimeSpan> {
     let gap = |index: &usize| times[*index].saturating_sub(times[*index - 1]);
     let mut cuts: Vec<usize> = (1..times.len()).filter(|index| gap(index) > GAP_NANOS).collect();
@@ -212,12 +212,12 @@ pub struct Lookup {
     endpoint: Endpoint,
     authorization: HeaderValue,
     table: String,
-    /// Separates the parts of a request's body: a random text, since keys hold ids of any length by anyone.
+    /// Separates the parts of a request's body: random text, since senders choose the ids in the keys.
     boundary: String,
 }
 
 impl Lookup {
-    /// Nothing is sent yet. Must be used on a tokio runtime with time and I/O.
+    /// Sends nothing yet. Must be used on a tokio runtime with time and I/O.
     pub fn new(
         endpoint: &Endpoint,
         credentials: &Credentials,
@@ -244,7 +244,7 @@ impl Lookup {
         })
     }
 
-    /// The rows of each key, by its number.
+    /// The number of rows of each key, by the key's number.
     pub async fn count(&self, keys: &SpanKeys) -> Result<Vec<u64>, LookupError> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -278,7 +278,7 @@ impl Lookup {
             ("query", &*question),
             ("keys_format", "RowBinary"),
             ("keys_structure", "number UInt32, trace String, span String, at Int64"),
-            // An answer is whole, or an error with a status that says so.
+            // An answer is complete, or an error with an error status.
             ("wait_end_of_query", "1"),
         ];
         let parameters = parameters.iter().chain(QUESTION_PINNED).chain(WHOLE_PINNED).chain(PINNED);
@@ -298,7 +298,7 @@ impl Lookup {
         request
     }
 
-    /// `GLOBAL` sends the keys along where the table is distributed, and means nothing else.
+    /// `GLOBAL` sends the keys to all servers of a distributed table, and has no other effect.
     fn query(&self, times: &[TimeSpan]) -> String {
         let between = |TimeSpan { first, last }: &TimeSpan| {
             format!(
@@ -334,7 +334,7 @@ fn multipart(boundary: &str, keys: &[u8]) -> Bytes {
     [head.as_bytes(), keys, tail.as_bytes()].concat().into()
 }
 
-/// Reads `number UInt32, count UInt64` as often as they are there. A number that is not there has no row.
+/// Reads pairs of `number UInt32, count UInt64`. A missing number has no row.
 fn counts(bytes: &[u8], keys: usize) -> Result<Vec<u64>, &'static str> {
     let mut counts = vec![0; keys];
     let (pairs, rest) = bytes.as_chunks::<12>();
@@ -345,7 +345,7 @@ fn counts(bytes: &[u8], keys: usize) -> Result<Vec<u64>, &'static str> {
         let (number, count) = pair.split_at(4);
         let number = u32::from_le_bytes(number.try_into().expect("four bytes of twelve"));
         let count = u64::from_le_bytes(count.try_into().expect("eight bytes of twelve"));
-        *counts.get_mut(number as usize).ok_or("it counts a key that was not asked for")? = count;
+        *counts.get_mut(number as usize).ok_or("it counts a key that was not in the request")? = count;
     }
     Ok(counts)
 }
@@ -385,7 +385,7 @@ mod tests {
             span(times[5], times[5]),
         ];
         assert_eq!(time_spans(&times), expected);
-        // 40 moments, each further from the one before: the closest are asked for together.
+        // 40 times, each further from the previous one: the closest are merged.
         let times: Vec<i64> = (1..=40).map(|n| n * n * minute).collect();
         let pieces = time_spans(&times);
         assert_eq!(pieces.len(), TIME_SPANS_MAX);

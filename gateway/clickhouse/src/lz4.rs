@@ -1,8 +1,8 @@
 //! LZ4 blocks, written fast for rows that repeat one another.
 //!
-//! Job: compress the rows of one frame. Place in the flow: under [`crate::frame`], which adds header and checksum; it is
-//! the dearest step of a span's way. Owner: the worker thread, whose encoder keeps one [`Lz4Encoder`]. Decoding is
-//! `lz4_flex`'s, with all its checks: what is read back may be damaged, what is written here is our own.
+//! Job: compresses the rows of one frame. Place in the flow: under [`crate::frame`], which adds header and checksum; it is the most
+//! expensive step for a span. Owner: the worker thread, whose encoder keeps one [`Lz4Encoder`]. `lz4_flex` decodes, with all its checks:
+//! data that is read may be damaged, data that is written here is our own.
 //!
 //! A block is sequences, one after the other, each of them literals (bytes as they are) and a match (bytes that stood
 //! before, as a distance back and a length). The last sequence has literals alone.

@@ -1,19 +1,19 @@
-//! What must hold for every LZ4 block, as one function for tests and fuzzing.
+//! The properties of every LZ4 block, as one function for tests and fuzzing.
 //!
-//! Job: encode any bytes and judge the block by the format's rules and by `lz4_flex`, whose decoder checks everything.
-//! Place in the flow: none; it is not part of the gateway's way. Limits: allocates a few times the input.
+//! Job: encodes any bytes, and checks the block by the format's rules and by `lz4_flex`, whose decoder verifies everything. Place in the
+//! flow: none; the gateway does not use it. Limits: allocates a few times the input.
 
 use lz4_flex::block::decompress_into;
 
 use crate::lz4::{Lz4Encoder, block_bytes_max};
 
-/// What fills the output and its surroundings before encoding.
+/// The byte that fills the output and its surroundings before encoding.
 const UNTOUCHED: u8 = 0xa5;
 
 /// Bytes behind the output that must stay untouched.
 const FENCE_BYTES: usize = 64;
 
-/// One sequence of a block, as far as the rules ask.
+/// One sequence of a block, as far as the rules concern it.
 struct Sequence {
     literals: usize,
     /// Length and distance; the last sequence has none.

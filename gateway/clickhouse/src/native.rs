@@ -1,8 +1,8 @@
 //! Rows as columns: a block of `RowBinary` frames turned into one block of ClickHouse's `Native` format.
 //!
-//! Job: spare the server the parsing of rows, which is more than half of what an INSERT costs it. Place in the flow: the client turns a
-//! block right before it is sent, when the target asks for it ([`crate::body::WireFormat::Native`]); the block itself stays what it
-//! is, in memory, on the queue volume, under its token, and for whoever looks for its rows. Owner: whoever sends it. Pure.
+//! Job: spares the server the parsing of rows, which is more than half of the cost of an INSERT. Place in the flow: the client converts a
+//! block right before it sends it, if the target asks for it ([`crate::body::WireFormat::Native`]). The block itself does not change: in
+//! memory, on the queue volume, under its token, and for code that reads its rows. Owner: the sending thread. Pure.
 //!
 //! ```text
 //! frames -> rows -> TableColumn::append, a column each -> Stream: a column's bytes, in frames once they are many
@@ -15,16 +15,17 @@
 //! | varuint | number of rows |
 //! | then per column: string | its name |
 //! | string | its type, as `DESCRIBE TABLE` prints it |
-//! | | what [`values`] calls the prefix: versions, dictionaries' kind, paths and types of `JSON` |
-//! | | its values, one kind of bytes after the other |
+//! | | what [`values`] calls the prefix: versions, kind of dictionary, paths and types of `JSON` |
+//! | | its values, one kind of data after the other |
 //!
-//! **One INSERT is one `Native` block.** Several would be put together by the server too, but ClickHouse 26.7 makes what it compares
-//! of the token and *the number of blocks that the INSERT came in*: the same rows under the same token in two blocks and in one are
-//! stored twice (measured; `source-number-N` in the server's log). Rows in `RowBinary` are one block. So a retry may have another format than
-//! the attempt before, and nothing is doubled (`gateway/tests/live/native.rs`).
+//! **One INSERT is one `Native` block.** The server would also merge several blocks. But ClickHouse 26.7 compares the token combined with
+//! *the number of blocks of the INSERT*: the same rows under the same token in two blocks and in one are stored twice (measured;
+//! `source-number-N` in the server's log). Rows in `RowBinary` are one block. So a retry may use another format than the attempt before,
+//! and no row is doubled (`gateway/tests/live/native.rs`).
 //!
-//! Limits: what cannot be turned within [`MEMORY_BYTES_MAX`], or has more than [`PATHS_MAX`] paths, is [`Unfit`] and goes as rows. `JSON` has
-//! a byte on the wire for every path and row, whether the row has the path or not: [`CELLS_MAX`]. Time is linear in the rows' bytes and these.
+//! Limits: a block that cannot be converted within [`MEMORY_BYTES_MAX`], or has more than [`PATHS_MAX`] paths, is [`Unfit`] and is sent
+//! as rows. `JSON` has a byte on the wire for every path and row, whether the row has the path or not: [`CELLS_MAX`]. Time is linear in
+//! the rows' bytes and in these.
 //!
 //! Source: bytes that ClickHouse 26.7 wrote with `output_format_native_use_flattened_dynamic_and_json_serialization`, and
 //! <https://clickhouse.com/docs/interfaces/formats/Native>.
@@ -57,42 +58,42 @@ use table_column::TableColumn;
 /// The format's name in a statement.
 pub const FORMAT: &str = "Native";
 
-/// Paths of all `JSON` columns of a block together. Chosen: the default of `max_dynamic_paths`, beyond which the server keeps paths
-/// another way; traces of one topic have a few hundred.
+/// Maximum number of paths of all `JSON` columns of a block. Chosen: the default of `max_dynamic_paths`, above which the server stores
+/// paths differently; traces of one topic have a few hundred.
 pub const PATHS_MAX: usize = 1_024;
 
-/// Types that one path may have. Specified: an index of a byte, one of which says that there is no value.
+/// Maximum number of types of one path. Specified: an index is one byte, and one value means "no value".
 const TYPES_MAX: usize = 254;
 
-/// Bytes of indexes that a block may have: the paths times the rows of its `JSON` columns. They take no memory here, but the server's, and
-/// time. Chosen: 36,000 rows, which is a block of the default size, with 400 paths.
+/// Maximum bytes of indexes of a block: the paths times the rows of its `JSON` columns. They cost memory and time in the server, not
+/// here. Chosen: 36,000 rows, a block of the default size, with 400 paths.
 pub const CELLS_MAX: usize = 16 << 20;
 
-/// Memory for the columns of one block: what is not compressed yet, and the frames. Chosen: a block of the default size has 4 MiB of
-/// frames and 3 MiB of runs of paths, and each of some hundred columns keeps up to [`stream::SPILL_BYTES`] and what a few rows add to it.
+/// Memory for the columns of one block: uncompressed data and frames. Chosen: a block of the default size has 4 MiB of frames and 3 MiB
+/// of runs of paths; each of some hundred columns holds up to [`stream::SPILL_BYTES`] plus the growth of a few rows.
 pub const COLUMNS_BYTES_MAX: usize = 16 << 20;
 
-/// Memory in all while a block is turned: the columns; one row of the largest size, of which the columns have a copy that has just grown to
-/// twice its size, and what else they grow by for it; that row and its frame in the raw bytes; the encoder's.
+/// Total memory while a block is converted: the columns; one row of the largest size, which the columns copy while they grow to twice its
+/// size, and the rest of their growth for it; that row and its frame in the raw bytes; the encoder's.
 pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + 2 * ROW_BYTES_MAX + block_rows::MEMORY_BYTES_MAX;
 
-/// Bytes of the frames that a block is turned into. Chosen: twice what one of the default size has.
+/// Maximum bytes of the converted frames. Chosen: twice those of a block of the default size.
 pub const FRAMES_BYTES_MAX: usize = 8 << 20;
 
-/// A frame ends within a row, and columns cannot take half a row back. So the last bytes of a frame wait for the next one: so many at
-/// least, and [`MARGIN_ROWS`] times the largest row so far. They are copied to where that begins.
+/// A frame ends inside a row, and columns cannot undo half a row. So the last bytes of a frame wait for the next one: at least this many,
+/// and [`MARGIN_ROWS`] times the largest row so far. They are copied in front of the next frame.
 const MARGIN_BYTES_MIN: usize = FRAME_RAW_BYTES / 16;
 
-/// Rows of the largest size that wait for the next frame.
+/// Rows of the largest size so far that wait for the next frame.
 const MARGIN_ROWS: usize = 8;
 
-/// What is tried when a row was larger than the margin: a frame, and more than any row has.
+/// Margins to try in turn if a row was larger than the margin: the last exceeds any row.
 const MARGINS_BYTES: [usize; 3] = [MARGIN_BYTES_MIN, FRAME_RAW_BYTES, ROW_BYTES_MAX];
 
-/// Bytes of rows between two looks at how much memory the columns take.
+/// Bytes of rows between two checks of the columns' memory.
 const LOOK_BYTES: usize = FRAME_RAW_BYTES;
 
-/// Why a block goes as rows.
+/// Why a block is sent as rows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// [`PATHS_MAX`]
@@ -104,10 +105,10 @@ pub enum Unfit {
     /// [`BLOCK_ROWS_MAX`]
     #[error("it has no rows, or more than {BLOCK_ROWS_MAX}")]
     RowCount,
-    /// A row goes on behind the bytes that there are.
+    /// A row continues past the available bytes.
     #[error("it ends within a row")]
     Short,
-    /// A path with more types than a byte can tell apart.
+    /// A path with more types than a byte can index.
     #[error("a JSON path has more than {TYPES_MAX} types")]
     Types,
     /// [`COLUMNS_BYTES_MAX`], [`FRAMES_BYTES_MAX`]
@@ -115,10 +116,10 @@ pub enum Unfit {
         "its columns take more than {COLUMNS_BYTES_MAX} bytes, or their frames more than {FRAMES_BYTES_MAX}"
     )]
     Memory,
-    /// It has a value that the row encoder does not write.
+    /// It has a value that the row encoder never writes.
     #[error("a row has {0}")]
     Value(&'static str),
-    /// Its rows cannot be found.
+    /// Its rows cannot be separated.
     #[error("{0}")]
     Rows(#[from] BlockError),
 }
@@ -144,17 +145,17 @@ struct ColumnShape {
     kind: Kind,
 }
 
-/// The columns of a table whose rows can be turned.
+/// The columns of a table whose rows can be converted.
 #[derive(Debug, Clone)]
 pub struct NativeShape {
     columns: Vec<ColumnShape>,
 }
 
 impl NativeShape {
-    /// Of rows of these columns.
+    /// The shape of rows of these columns.
     ///
     /// # Errors
-    /// Name and type of the first column that has a type which is not written in columns here; [`crate::table::check`] lets none pass.
+    /// Name and type of the first column whose type has no columnar encoding here; [`crate::table::check`] accepts no such column.
     pub fn of(columns: &TableColumns) -> Result<Self, String> {
         let shape = |column: &crate::column::Column| {
             let type_name = columns.type_name(column);
@@ -166,10 +167,10 @@ impl NativeShape {
     }
 }
 
-/// The frames of the `Native` block that holds the rows of these chunks, which are a block's frames without a header.
+/// Converts the rows of these chunks, which are a block's frames without a header, to frames of a `Native` block.
 ///
 /// # Errors
-/// [`Unfit`]: the block goes as rows then.
+/// [`Unfit`]: the block is then sent as rows.
 pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit> {
     let short = Err(Unfit::Short);
     MARGINS_BYTES.into_iter().fold(short, |outcome, margin| match outcome {
@@ -178,11 +179,11 @@ pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit
     })
 }
 
-/// The same, with at least so many bytes of a frame waiting for the next one.
+/// Like [`turned`], with at least `margin` bytes of a frame waiting for the next one.
 fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Result<Vec<Bytes>, Unfit> {
     let mut turning = Transposer::new(&shape.columns);
     let mut frames = Frames::new(chunks);
-    // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
+    // It never grows, since growing would need twice the memory for a moment; unused pages are never touched.
     let mut raw = Vec::with_capacity(RAW_BYTES_MAX);
     while frames.next(&mut raw)? {
         let mut at = 0;
@@ -209,7 +210,7 @@ struct Transposer<'a> {
     shapes: &'a [ColumnShape],
     columns: Vec<TableColumn>,
     rows: u64,
-    /// Bytes of rows since the last look.
+    /// Bytes of rows since the last check.
     unseen: usize,
     encoder: FrameEncoder,
 }
@@ -235,7 +236,7 @@ impl<'a> Transposer<'a> {
         Ok(row)
     }
 
-    /// Compresses what columns have become large, and asks whether all of them are too large.
+    /// Compresses columns that have become large, and checks the memory of all columns.
     fn look(&mut self) -> Result<(), Unfit> {
         self.unseen = 0;
         let (mut bytes, mut paths, mut cells) = (0, 0, 0);

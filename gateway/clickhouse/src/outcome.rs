@@ -1,12 +1,12 @@
-//! What an answer of ClickHouse to an INSERT means.
+//! The meaning of ClickHouse's answer to an INSERT.
 //!
-//! Job: from exception code, HTTP status and, for one code, the message, to what the caller does next. Place in the
-//! flow: the insert client calls [`classify`] for every answer and [`no_answer`] where there is none; who tries a block
-//! again acts on the [`Class`], and asks [`in_vain`] what it becomes once acting on it has not helped, [`may_be_stored`]
-//! whether the rows may be in the table all the same, and [`who_acts`] whom to name. Pure; the tables below are the whole of it.
+//! Job: derives the caller's next action from the exception code, the HTTP status and, for some codes, the message. Place in the flow:
+//! the insert client calls [`classify`] for every answer, and [`no_answer`] if there is none. Delivery acts on the [`Class`]. It calls
+//! [`in_vain`] for the class after that action did not help, [`may_be_stored`] to learn whether the rows may be in the table
+//! nevertheless, and [`who_acts`] for the person who can help. Pure; the tables below are complete.
 //!
-//! The HTTP status alone says little: 241 (memory), 242 (read-only table), 252 (too many parts) and 319 (status
-//! unknown) all come as 500, and so does 33 (unreadable rows).
+//! The HTTP status alone says little: 241 (memory), 242 (read-only table), 252 (too many parts) and 319 (status unknown) all have status
+//! 500, and so does 33 (unreadable rows).
 //!
 //! Sources: `src/Common/ErrorCodes.cpp` and `src/Server/HTTP/exceptionCodeToHTTPStatus.cpp` of ClickHouse, every code's name as
 //! `errorCodeToName` of 26.7 has it, statuses measured on 26.7, and what other writers retry (ClickHouse's Kafka Connect sink,
@@ -19,17 +19,17 @@ pub enum Class {
     Done,
     /// Nothing was stored: send it again after a backoff.
     Retry,
-    /// The server has too much to do: pause the partitions, send again slowly.
+    /// The server is overloaded: pause the partitions, send again slowly.
     BackPressure,
     /// The rows may or may not be in the table: send again, under the same token and to the same shard only.
     InDoubt,
     /// The table may have changed: describe it again, then send once more.
     RefreshSchema,
-    /// The rows cannot be stored as they are: bisect, dead-letter the rows that remain.
+    /// The rows cannot be stored like this: bisect, and dead-letter the rows that remain.
     Poison,
-    /// The block is too much at once: send it in parts.
+    /// The block is too large at once: send it in parts.
     Split,
-    /// A person must act (access, table, settings): keep the rows, stop this table's inserts, say so, ask again slowly.
+    /// Manual action is needed (access, table, settings): keep the rows, stop this table's inserts, report it, ask again slowly.
     Halt,
 }
 
@@ -61,7 +61,7 @@ impl Class {
     }
 }
 
-/// Stands for a success that the server has not said: a proxy's, a mesh's, a mock's. `OK` in `ErrorCodes.cpp`, which no exception has.
+/// Stands for a success that the server did not send: from a proxy, a mesh, a mock. `OK` in `ErrorCodes.cpp`, which no exception has.
 pub const NOT_THE_SERVERS: u32 = 0;
 
 /// `TOO_MANY_PARTS`, whose meaning is in its message.
@@ -70,17 +70,17 @@ const TOO_MANY_PARTS: u32 = 252;
 /// `READONLY`, whose meaning is in its message.
 const READONLY: u32 = 164;
 
-/// How a replica says that it has lost its Keeper session, where the INSERT waits for a quorum. ClickHouse's own text
-/// (`ReplicatedMergeTreeSink.cpp`); without a quorum it says `TABLE_IS_READ_ONLY`.
+/// The text of a replica that lost its Keeper session, if the INSERT waits for a quorum. ClickHouse's own text
+/// (`ReplicatedMergeTreeSink.cpp`); without a quorum the code is `TABLE_IS_READ_ONLY`.
 const REPLICA_INACTIVE: &str = "Replica is not active right now";
 
-/// `INCORRECT_DATA`: rows, or the types that stand before them.
+/// `INCORRECT_DATA`: the rows, or the types before them.
 const INCORRECT_DATA: u32 = 117;
 
-/// How the server ends a message about the types before the rows ([`crate::header`]). Measured on 26.7.
+/// The end of the server's message about the types before the rows ([`crate::header`]). Measured on 26.7.
 const IN_HEADER: &str = "(while reading header)";
 
-/// Codes, their class, and the class once that has not helped. Sorted by code.
+/// Codes, their class, and the class after it did not help. Sorted by code.
 #[rustfmt::skip]
 const CODES: &[(u32, Class, Class)] = &[
     (NOT_THE_SERVERS, Class::InDoubt, Class::Halt),     // who has answered may have sent the body on, or not: once may be a restart
@@ -198,7 +198,7 @@ const CODES: &[(u32, Class, Class)] = &[
 ];
 
 /// The class of an answer with exception code `code`, HTTP status `http_status` (200 to 599) and text `message`. A success without a code
-/// is the server's own: [`NOT_THE_SERVERS`] is the code of any other.
+/// is the server's own; any other success has the code [`NOT_THE_SERVERS`].
 pub fn classify(code: Option<u32>, http_status: u16, message: &str) -> Class {
     match code {
         Some(TOO_MANY_PARTS) => too_many_parts(message),
@@ -210,78 +210,78 @@ pub fn classify(code: Option<u32>, http_status: u16, message: &str) -> Class {
     }
 }
 
-/// The class of an attempt that has no whole answer: no connection, a connection lost, no answer in time, an answer cut short.
-/// `begun` says whether the connection has taken a byte of the body: before that nothing can have been stored.
+/// The class of an attempt without a complete answer: no connection, a lost connection, no answer in time, a truncated answer. `begun`
+/// says whether the connection has taken a byte of the body: before that nothing can have been stored.
 pub fn no_answer(begun: bool) -> Class {
     if begun { Class::InDoubt } else { Class::Retry }
 }
 
-/// The class once acting on `class` has not helped: after the schema was read again and had not changed, or after as
-/// many tries as the caller allows. A class that stays the same is tried on without end.
+/// The class after acting on `class` did not help: the schema was read again and had not changed, or the caller's number of tries is
+/// over. A class that stays the same is retried forever.
 pub fn in_vain(code: Option<u32>, class: Class) -> Class {
     let Some(code) = code else { return class };
     match known(code) {
         Some((first, then)) if first == class => then,
-        // The data may be the reason, of which an unknown code does not tell.
+        // The data may be the reason; an unknown code does not tell.
         None if code != TOO_MANY_PARTS && class == Class::InDoubt => Class::Poison,
         _ => class,
     }
 }
 
-/// Whether rows may be in the table although the answer is an error: the answer then says nothing about them, and they must
-/// not be sent under another token before it is known (`fate`). `views` says whether materialized views hang below
-/// the table: what one of them refuses is refused after the table has its rows (measured on 26.7: code 395 of a view, all rows
-/// in the table, and every retry under the token answered 395 again).
+/// Whether rows may be in the table although the answer is an error. The answer then says nothing about them, and they must not be sent
+/// under another token before this is known (`fate`). `views` says whether the table has materialized views: a view refuses rows only
+/// after the table has stored them (measured on 26.7: code 395 of a view, all rows in the table, and every retry under the token answered
+/// 395 again).
 pub fn may_be_stored(code: Option<u32>, class: Class, views: bool) -> bool {
     match (code, class) {
         (_, Class::InDoubt) => true,
         (None, _) | (_, Class::Done) => false,
         (Some(code), _) if BEFORE_THE_ROWS.contains(&code) => false,
-        // What is short may run out while a view is filled, and where else has not been shown to be before the commit.
+        // Memory or disk may run out while a view is filled; otherwise it is not proven that the error came before the commit.
         (Some(code), _) => views || SHORTAGE.contains(&code) || code == QUORUM_TAKEN,
     }
 }
 
-/// Codes of answers before the first row was taken, or that the rows could not be read from the body: nothing was stored,
-/// whatever hangs below the table. Sorted.
+/// Codes that occur before the first row was read, or mean that the rows could not be read from the body: nothing was stored, with or
+/// without views. Sorted.
 #[rustfmt::skip]
 const BEFORE_THE_ROWS: &[u32] = &[
     3, 32, 33, 40, 48, 62, 81, 115, 164, 192, 193, 194, 195, 201, 202, 203, 229, 271, 291, 344, 364, 381, 392, 439, 452,
     472, 496, 497, 512, 516, 700, 720, 745, 749, 762, 764,
 ];
 
-/// Codes of too little memory or disk, which a server finds out part by part: those of a block's earlier table partitions are
-/// committed by then, since a part is the most that one commit takes. Sorted.
+/// Codes of too little memory or disk, which a server detects part by part. Earlier table partitions of a block are committed by then,
+/// since a commit covers one part at most. Sorted.
 const SHORTAGE: &[u32] = &[173, 241, 243, 776, 777, 778];
 
-/// `UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE`: without `insert_quorum_parallel` another INSERT may come in between two parts of a block.
+/// `UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE`: without `insert_quorum_parallel` another INSERT may come between two parts of a block.
 const QUORUM_TAKEN: u32 = 286;
 
-/// Whether a code is one that the server has said: else what went wrong is between here and the server.
+/// Whether the server itself sent the code; otherwise the error is between the gateway and the server.
 pub fn is_servers(code: Option<u32>) -> bool {
     code.is_some_and(|code| code != NOT_THE_SERVERS)
 }
 
-/// Whether the answer says that the server has too much to do: what else would be sent to it must wait.
+/// Whether the answer means that the server is overloaded: other requests to it must wait.
 pub fn is_pressure(code: Option<u32>, class: Class) -> bool {
-    // Without Keeper a replicated table takes nothing: in doubt for this block, pressure for all others.
+    // Without Keeper a replicated table accepts nothing: in doubt for this block, pressure for all others.
     class == Class::BackPressure || code.is_some_and(|code| matches!(code, 225 | 244 | 999))
 }
 
-/// Who must act before rows go in again.
+/// Who must act before rows can be inserted again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Actor {
-    /// Who gives rights: user, password, grants, addresses.
+    /// The person who grants rights: user, password, grants, addresses.
     Access,
-    /// Who makes the table: it is missing, has other columns, or takes no rows.
+    /// The owner of the table: it is missing, has other columns, or accepts no rows.
     Table,
-    /// Who writes the settings of the server, or of our user's profile and quota.
+    /// The owner of the settings of the server, or of the user's profile and quota.
     Settings,
-    /// Who runs the server: its disk, its parts, its replicas.
+    /// The operator of the server: its disk, its parts, its replicas.
     Server,
-    /// Who runs what stands between us and the server: the answer is not the server's.
+    /// The operator of a proxy between the gateway and the server: the answer is not the server's.
     Network,
-    /// Who writes this program: what it sends is wrong.
+    /// The developers of this program: its request is wrong.
     Program,
 }
 
@@ -302,31 +302,29 @@ impl Actor {
         }
     }
 
-    /// What to do, in words.
+    /// What to do, as text.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Access => "give the gateway's user its rights: user, password, grants, address",
-            Self::Table => "look at the table: it is missing, has other columns, or takes no rows",
+            Self::Access => "check the gateway's user: name, password, grants and allowed addresses",
+            Self::Table => "check the table: it is missing, has other columns, or accepts no rows",
             Self::Settings => "change the settings of the server or of the gateway user's profile",
-            Self::Server => "look after the server: its disk, its parts, its replicas",
+            Self::Server => "check the server: its disks, parts and replicas",
             Self::Network => {
-                "look at the proxy between the gateway and ClickHouse: the answer is not ClickHouse's"
+                "check the proxy between the gateway and ClickHouse: ClickHouse did not send the answer"
             }
-            Self::Program => {
-                "report a defect of sluice-gateway: the server does not understand what it sends"
-            }
+            Self::Program => "report a bug of sluice-gateway: the server does not understand its request",
         }
     }
 }
 
-/// Who must act on an answer of [`Class::Halt`], or on one that has become that.
+/// Who must act on an answer of class [`Class::Halt`], or one that has become that.
 pub fn who_acts(code: Option<u32>) -> Actor {
     match code {
         None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
         Some(36 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
-        // A body that arrives damaged twice was damaged on the way, or is no frame at all.
+        // A body that arrives damaged twice was damaged on the way, or is not a frame at all.
         Some(40 | 62 | 271) => Actor::Program,
         Some(_) => Actor::Table,
     }
@@ -336,20 +334,20 @@ fn known(code: u32) -> Option<(Class, Class)> {
     CODES.iter().find(|(known, ..)| *known == code).map(|(_, first, then)| (*first, *then))
 }
 
-/// 252 is three errors. The texts are ClickHouse's, unchanged since 21.x.
+/// Code 252 has three meanings. The texts are ClickHouse's, unchanged since 21.x.
 fn too_many_parts(message: &str) -> Class {
     if message.contains("Too many partitions for single INSERT block") {
         Class::Split
     } else if message.contains("in all partitions in total") {
-        // Parts of a whole table do not go away by waiting.
+        // Too many parts of a whole table do not decrease by waiting.
         Class::Halt
     } else {
         Class::BackPressure
     }
 }
 
-/// A code that is not in the table: below 500 the server blames the request. Rights, and names that the server does not know,
-/// are no fault of rows: those must not be dead-lettered for them.
+/// A code that is not in the table: below 500 the server blames the request. Missing rights and unknown names are not the rows' fault, so
+/// the rows must not be dead-lettered.
 fn unknown_code(http_status: u16) -> Class {
     match http_status {
         401 | 403 | 404 => Class::Halt,
@@ -359,13 +357,13 @@ fn unknown_code(http_status: u16) -> Class {
     }
 }
 
-/// No code: the answer may not even be ClickHouse's, but a proxy's.
+/// No code: the answer may not be ClickHouse's, but a proxy's.
 fn no_code(http_status: u16) -> Class {
     match http_status {
         200 => Class::Done,
         413 => Class::Split,
         429 => Class::BackPressure,
-        // A proxy that waited too long for one side or the other.
+        // A proxy's wait for one side timed out.
         408 => Class::InDoubt,
         // Rows must not be dead-lettered because a proxy refused a request.
         300..=499 => Class::Halt,

@@ -1,4 +1,4 @@
-//! Every code, status and message, and what they mean.
+//! Every code, status and message, with their meaning.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn every_code_has_its_class_whatever_the_status() {
     assert_eq!(seen, CODES.len() + 1, "every code of the table, and 252");
 }
 
-/// What the server says behind a code, with and without what changes a class.
+/// Server messages after a code, with and without text that changes the class.
 const MESSAGES: [&str; 6] = [
     "",
     "Code: 252. DB::Exception: Too many parts (3001 with average size of 1.00 MiB) in table 'a.b' in partition '20261121'.",
@@ -52,10 +52,10 @@ const MESSAGES: [&str; 6] = [
     "<html><h1>502 Bad Gateway</h1></html>",
 ];
 
-/// Statuses that the server gives to exceptions, and those that alone would mean something else.
+/// Statuses that the server uses for exceptions, and others that alone would mean something else.
 const STATUSES: [u16; 10] = [200, 400, 401, 403, 404, 408, 413, 429, 500, 503];
 
-/// Which of [`MESSAGES`] makes another class of this code's, and which class.
+/// The message of [`MESSAGES`] that changes this code's class, and the new class.
 fn changed_by(code: u32, message: usize) -> Option<Class> {
     match (code, message) {
         (252, 2) => Some(Class::Halt),
@@ -94,7 +94,7 @@ fn every_code_has_its_class_and_the_one_after_it_and_no_message_changes_others_t
                 for status in STATUSES {
                     assert_eq!(classify(Some(*code), status, message), expected, "code {code}, {message}");
                 }
-                // What the message says is no less true the next time.
+                // The message means the same the next time.
                 let after = changed.unwrap_or(*then);
                 assert_eq!(in_vain(Some(*code), expected), after, "code {code}, {message}");
             }

@@ -1,9 +1,8 @@
-//! What a server and a table are, before rows are sent.
+//! Reads the properties of a server and a table before rows are sent.
 //!
-//! Job: questions and DDL statements through the `clickhouse` crate. Place in the flow: at start, for `sluice-gateway
-//! check` and `ddl`, after [`crate::outcome::Class::RefreshSchema`], and for [`crate::deduplication`] and [`crate::fate`]; never per
-//! block that goes in. Limits: one question at a
-//! time, each within [`PROBE_TIMEOUT`] (statements: [`STATEMENT_TIMEOUT`]).
+//! Job: queries and DDL statements through the `clickhouse` crate. Place in the flow: at start, for `sluice-gateway check` and `ddl`,
+//! after [`crate::outcome::Class::RefreshSchema`], and for [`crate::deduplication`] and [`crate::fate`]; never per stored block. Limits:
+//! one query at a time, each within [`PROBE_TIMEOUT`] (statements: [`STATEMENT_TIMEOUT`]).
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
 use crate::ttl::RowTtl;
 
-/// How long a question may take. Chosen: all of them read metadata; a server that takes longer is not well.
+/// How long a query may take. Chosen: all of them read metadata; a server that takes longer has a problem.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a statement may take. Chosen: `CREATE TABLE` waits for metadata locks, and on replicas for Keeper.
@@ -44,7 +43,7 @@ pub struct ServerVersion {
 pub struct TableEngine {
     /// The engine's name: `MergeTree`, `ReplicatedMergeTree`, `Null`, …
     pub name: String,
-    /// Blocks whose tokens the table remembers. 0: a retry is stored a second time.
+    /// Number of blocks whose tokens the table remembers. 0: a retry is stored a second time.
     pub deduplication_window_blocks: u64,
     /// When it deletes rows.
     pub ttl: RowTtl,
@@ -71,11 +70,11 @@ struct DescribeRow {
 pub(crate) struct EngineRow {
     /// Its name.
     pub engine: String,
-    /// With everything behind it: `MergeTree PARTITION BY … SETTINGS …`.
+    /// With all its clauses: `MergeTree PARTITION BY … SETTINGS …`.
     pub engine_full: String,
 }
 
-/// Questions to one server about one database.
+/// Queries to one server about one database.
 #[derive(Clone)]
 pub struct Probe {
     pub(crate) client: Client,
@@ -89,19 +88,19 @@ impl TableEngine {
         is_replicated(&self.name)
     }
 
-    /// Whether its tokens are where all servers of `ClickHouse` Cloud find them.
+    /// Whether its tokens are stored where all servers of `ClickHouse` Cloud find them.
     pub fn is_shared(&self) -> bool {
         self.name.starts_with("Shared")
     }
 
-    /// Why no rows should be sent to it, if so.
+    /// Why rows should not be sent to it, if so.
     pub fn unfit(&self) -> Option<&'static str> {
         match &*self.name {
             "Buffer" => Some(
-                "it acknowledges rows that it has in memory alone, and loses them with its server; name the table behind it",
+                "it acknowledges rows that are only in memory and loses them when its server ends; name its target table",
             ),
             "View" | "LiveView" | "WindowView" | "Merge" | "Dictionary" => {
-                Some("it takes no rows; name a table that stores them")
+                Some("it accepts no rows; name a table that stores them")
             }
             _ => None,
         }
@@ -114,10 +113,10 @@ impl TableEngine {
 }
 
 impl Probe {
-    /// Asks `endpoint` about `database`, which need not exist yet. Nothing is sent before the first question.
+    /// A probe of `endpoint` for `database`, which need not exist yet. Sends nothing before the first query.
     ///
     /// # Errors
-    /// [`UserError`] when the user cannot be sent.
+    /// [`UserError`] if the user's name is not allowed.
     pub fn new(
         endpoint: &Endpoint,
         credentials: &Credentials,
@@ -130,8 +129,8 @@ impl Probe {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(tls.connector(HttpConnector::new()));
-        // The database is named in each question instead of being the session's: a server refuses even SELECT
-        // version() in a database that does not exist.
+        // The database is named in each query instead of being the session's: a server refuses even SELECT version() in a database that
+        // does not exist.
         let client = Client::with_http_client(http)
             .with_url(endpoint.url())
             .with_header("Authorization", authorization);
@@ -145,14 +144,14 @@ impl Probe {
         &self.endpoint
     }
 
-    /// The same server, asked about another database.
+    /// A probe of the same server for another database.
     pub(crate) fn of(&self, database: &str) -> Self {
         Self { database: database.to_owned(), ..self.clone() }
     }
 
     /// The server's version.
     pub async fn server_version(&self) -> Result<ServerVersion, ProbeError> {
-        let action = "asking for the version";
+        let action = "reading the version";
         let answer = self.client.query_raw("SELECT version()").fetch_one::<String>();
         let text = self.within(PROBE_TIMEOUT, action, answer).await?;
         match release(&text) {
@@ -161,7 +160,7 @@ impl Probe {
         }
     }
 
-    /// Whether the table exists. In a database that does not, it does not either.
+    /// Whether the table exists. `false` also if the database does not exist.
     pub async fn table_exists(&self, table: &str) -> Result<bool, ProbeError> {
         let name = table_name(&self.database, table);
         let action = format!("looking for {name}");
@@ -203,7 +202,7 @@ impl Probe {
 
     pub(crate) async fn engine_row(&self, table: &str) -> Result<EngineRow, ProbeError> {
         let name = table_name(&self.database, table);
-        let action = format!("asking for the engine of {name}");
+        let action = format!("reading the engine of {name}");
         let answer = self
             .client
             .query("SELECT engine, engine_full FROM system.tables WHERE database = ? AND name = ?")
@@ -214,7 +213,7 @@ impl Probe {
         let missing = || ProbeError::UnknownTable {
             action: action.clone(),
             endpoint,
-            reason: "not in system.tables".into(),
+            reason: "it is not in system.tables".into(),
         };
         self.within(PROBE_TIMEOUT, &action, answer).await?.ok_or_else(missing)
     }
@@ -227,9 +226,9 @@ impl Probe {
         }
     }
 
-    /// The server-wide value of a table setting; for replicated tables it may be another one than for the rest.
+    /// The server-wide value of a table setting; replicated tables may have another one.
     async fn merge_tree_setting(&self, setting: &str, of_replicated: bool) -> Result<u64, ProbeError> {
-        let action = format!("asking for the setting {setting}");
+        let action = format!("reading the setting {setting}");
         let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
         let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
         let answer = self.client.query(&question).bind(setting).fetch_one::<u64>();
@@ -244,12 +243,12 @@ impl Probe {
         self.within(STATEMENT_TIMEOUT, &action, statement.execute()).await
     }
 
-    /// A question whose answer adds up or counts rows, with `?` for what is bound to it.
+    /// A query that aggregates or counts rows, with `?` for bound values.
     pub(crate) fn whole(&self, question: &str) -> Query {
         with_settings(self.client.query(question), WHOLE_PINNED)
     }
 
-    /// Waits for an answer, and sorts an error by what the caller does next.
+    /// Waits for an answer, and classifies an error by the caller's next action.
     pub(crate) async fn within<T>(
         &self,
         timeout: Duration,
@@ -283,7 +282,7 @@ impl Probe {
             Some(81) => ProbeError::UnknownDatabase { action, endpoint, reason },
             Some(60 | 218) => ProbeError::UnknownTable { action, endpoint, reason },
             Some(code) => ProbeError::Other { action, endpoint, code: Some(code), reason },
-            // ClickHouse says a code: somebody in between answers, and what the server would say is not known.
+            // ClickHouse sends a code: so something else answered, and the server's answer is unknown.
             None => ProbeError::Foreign { action, endpoint, reason: foreign(&reason) },
         }
     }
@@ -315,15 +314,14 @@ impl std::fmt::Debug for Probe {
     }
 }
 
-/// Codes that a person must mend: `READONLY`, `UNKNOWN_USER`, `WRONG_PASSWORD`, `REQUIRED_PASSWORD`,
-/// `IP_ADDRESS_NOT_ALLOWED`, `DATABASE_ACCESS_DENIED`, `ACCESS_DENIED`, `SET_NON_GRANTED_ROLE`,
-/// `AUTHENTICATION_FAILED`.
+/// Codes that need manual action: `READONLY`, `UNKNOWN_USER`, `WRONG_PASSWORD`, `REQUIRED_PASSWORD`, `IP_ADDRESS_NOT_ALLOWED`,
+/// `DATABASE_ACCESS_DENIED`, `ACCESS_DENIED`, `SET_NON_GRANTED_ROLE`, `AUTHENTICATION_FAILED`.
 const ACCESS_CODES: [u32; 9] = [164, 192, 193, 194, 195, 291, 497, 512, 516];
 
-/// Characters of an answer that is not ClickHouse's: a proxy may send a whole page.
+/// Maximum characters of an answer that is not ClickHouse's: a proxy may send a whole page.
 const FOREIGN_CHARS_MAX: usize = 200;
 
-/// An answer that is not ClickHouse's, for a person: its beginning, as one line.
+/// The beginning of an answer that is not ClickHouse's, as one line.
 fn foreign(answer: &str) -> String {
     let words: Vec<&str> = answer.split_whitespace().collect();
     words.join(" ").chars().take(FOREIGN_CHARS_MAX).collect()
@@ -335,7 +333,7 @@ fn release(version: &str) -> Option<(u16, u16)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The setting that bounds an engine's deduplication, if it has any.
+/// The setting that bounds an engine's deduplication, if there is one.
 fn window_setting(engine: &str) -> Option<&'static str> {
     if !engine.ends_with("MergeTree") {
         return None;
@@ -361,7 +359,7 @@ fn setting_in(engine_full: &str, setting: &str) -> Option<u64> {
     })
 }
 
-/// The server shows a value as it was given.
+/// The server prints a value as it was given.
 fn number(value: &str) -> Option<u64> {
     match value {
         "true" => Some(1),
@@ -431,7 +429,7 @@ mod tests {
         let error = sorted("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>");
         assert!(error.is_unanswered(), "a proxy knows nothing of the server behind it: {error}");
         let words =
-            "what answers is not ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
+            "the answer is not from ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
         assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");

@@ -1,11 +1,11 @@
-//! Why a question to a server has no answer, sorted by what the caller does: wait for the server, ask a person for access, create the table.
+//! Why a query has no answer, by the caller's next action: wait for the server, ask for access, create the table.
 
 use crate::outcome::{Class, classify};
 
-/// Why a question has no answer.
+/// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// No server answered, or not in time: ask again later.
+    /// No server answered in time: ask again later.
     #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
     Unreachable {
         /// What was asked.
@@ -15,8 +15,8 @@ pub enum ProbeError {
         /// What the connection said.
         reason: String,
     },
-    /// Something in between answered for the server, as a proxy does that cannot reach it: ask again later.
-    #[error("{action} at {endpoint}: what answers is not ClickHouse: {reason}")]
+    /// Something else answered, for example a proxy that cannot reach the server: ask again later.
+    #[error("{action} at {endpoint}: the answer is not from ClickHouse: {reason}")]
     Foreign {
         /// What was asked.
         action: String,
@@ -25,17 +25,17 @@ pub enum ProbeError {
         /// What was answered.
         reason: String,
     },
-    /// A server was reached, and no TLS connection came of it: a person must mend certificates or ports.
+    /// The server was reached, but TLS failed: certificates or ports need a fix.
     #[error("{action} at {endpoint}: no TLS connection: {reason}")]
     Tls {
         /// What was asked.
         action: String,
         /// The server.
         endpoint: String,
-        /// What the connection said, and what to look at.
+        /// The connection's error, and what to check.
         reason: String,
     },
-    /// The server knows us and refuses, or does not know us: a person must mend user, password or grants.
+    /// The server refused the user: user, password or grants need a fix.
     #[error("{action} at {endpoint}: refused (code {code}): {reason}")]
     Refused {
         /// What was asked.
@@ -74,7 +74,7 @@ pub enum ProbeError {
         action: String,
         /// The server.
         endpoint: String,
-        /// ClickHouse's exception code, if it said one.
+        /// ClickHouse's exception code, if there is one.
         code: Option<u32>,
         /// What the server or the library said.
         reason: String,
@@ -82,13 +82,13 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Whether nothing was said of what was asked: no server answered, or it has too much to do to answer (no memory, too many queries). It is
-    /// to be asked again, and other servers may know.
+    /// Whether the query was not answered at all: no server answered, or it is overloaded (no memory, too many queries). Ask again; other
+    /// servers may know the answer.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Foreign { .. } | Self::Tls { .. } => true,
             Self::Other { code: Some(code), reason, .. } => {
-                // Such answers have this status, which decides for unknown codes alone.
+                // Such answers have this status, which only matters for unknown codes.
                 classify(Some(*code), 500, reason) == Class::BackPressure
             }
             _ => false,

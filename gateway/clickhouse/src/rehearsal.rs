@@ -1,8 +1,8 @@
-//! An INSERT's settings and rights, asked of a server without an INSERT.
+//! Checks an INSERT's settings and rights without an INSERT.
 //!
-//! Job: what would keep every INSERT from being stored, or from being stored once, and can be known beforehand: settings that a profile does
-//! not allow, settings that get lost on the way, grants. Place in the flow: `sluice-gateway check`, and [`crate::deduplication`] for what gets
-//! lost. Limits: each question within [`PROBE_TIMEOUT`].
+//! Job: finds what would prevent every INSERT from being stored, or from being stored once, and can be known in advance: settings that a
+//! profile does not allow, settings that get lost on the way, missing grants. Place in the flow: `sluice-gateway check`, and
+//! [`crate::deduplication`] for lost settings. Limits: each query takes at most [`PROBE_TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::probe_error::ProbeError;
 use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, literal, table_name};
 
-/// The setting that carries a block's token, and what it is sent as with a question.
+/// The setting that carries a block's token, and its value in a query.
 const TOKEN: (&str, &str) = ("insert_deduplication_token", "asked");
 
-/// A parameter of the HTTP interface, which is no setting: it would have the question decompressed.
+/// A parameter of the HTTP interface that is not a setting: the server would decompress the query.
 const NO_SETTING: &str = "decompress";
 
 #[derive(Debug, Row, Deserialize)]
@@ -31,11 +31,11 @@ struct ValueRow {
 }
 
 impl Probe {
-    /// Asks something with all settings of an INSERT that has this timeout and for which the config asks these settings.
+    /// Runs a query with all settings of an INSERT that has this timeout and these settings of the config.
     ///
     /// # Errors
-    /// [`ProbeError::Refused`] or [`ProbeError::Other`] when the user may not set one of them, or the server does not know it; it names the
-    /// setting.
+    /// [`ProbeError::Refused`] or [`ProbeError::Other`] if the user may not set one of them, or the server does not know it; the error
+    /// names the setting.
     pub async fn allows_settings(
         &self,
         timeout: Duration,
@@ -49,14 +49,14 @@ impl Probe {
             question = question.with_setting(*name, *value);
         }
         let answer = question.fetch_one::<u8>();
-        self.within(PROBE_TIMEOUT, "trying the settings of an INSERT", answer).await.map(drop)
+        self.within(PROBE_TIMEOUT, "testing the settings of an INSERT", answer).await.map(drop)
     }
 
-    /// Settings on which deduplication rests, the token among them, that do not reach the server as they are sent: something on the way, a
-    /// proxy most likely, takes parameters out of the query string.
+    /// Settings for deduplication, including the token, that do not reach the server as sent: most likely a proxy removes parameters from
+    /// the query string.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, or the user may not set one of them.
+    /// [`ProbeError`] if no server answers, or the user may not set one of them.
     pub async fn lost_settings(&self) -> Result<Vec<String>, ProbeError> {
         let sent: Vec<_> =
             pinned().filter(|(name, _)| DECISIVE.contains(name)).chain([&TOKEN]).copied().collect();
@@ -77,14 +77,14 @@ impl Probe {
     /// Whether the user may insert these columns into the table.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, or the server does not know the question.
+    /// [`ProbeError`] if no server answers, or the server does not support the query.
     pub async fn may_insert(&self, table: &str, columns: &TableColumns) -> Result<bool, ProbeError> {
         let name = table_name(&self.database, table);
         let columns = columns.columns();
         let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
         let question = format!("CHECK GRANT INSERT({}) ON {name}", columns.join(", "));
         let answer = self.client.query_raw(&question).fetch_one::<u8>();
-        Ok(self.within(PROBE_TIMEOUT, &format!("asking for the grant to insert into {name}"), answer).await?
+        Ok(self.within(PROBE_TIMEOUT, &format!("checking the grant to insert into {name}"), answer).await?
             == 1)
     }
 

@@ -1,33 +1,32 @@
-//! How the buffers of a row grow: to what the row may still have, and no further.
+//! Growth of a row's buffers: only up to what the row may still use.
 //!
-//! Job: answer "do so many bytes still fit?" before they are written. Place in the flow: the row encoder asks per member, element or
-//! string, with all of its bytes. Owner: the thread that owns the buffer. Why it matters: a vector that grows by itself doubles,
-//! beyond every limit, and is checked when it is too late; a sender who chooses what rows look like would choose how much memory a
-//! worker takes.
+//! Job: answers "do so many bytes still fit?" before they are written. Place in the flow: the row encoder asks per member, element or
+//! string, with all of its bytes. Owner: the thread that owns the buffer. Why it matters: a vector doubles when it grows, beyond every
+//! limit, and a check afterwards would be too late. Senders, who choose the content of rows, would choose a worker's memory.
 //!
-//! A buffer of up to [`KEPT_BYTES_MAX`] doubles. A larger one grows by a quarter, and once it is half of what it may become it gets
-//! all of that. So a buffer never has more capacity than its limit, and while one moves, what it moves from is at most half of it.
+//! A buffer of up to [`KEPT_BYTES_MAX`] doubles. A larger one grows by a quarter; once it reaches half of its limit, it gets the full
+//! limit. So a buffer never has more capacity than its limit, and while it is moved, the old copy is at most half of the limit.
 //!
-//! Cost: one comparison, while there is capacity.
+//! Cost: one comparison if there is capacity.
 
-/// Bytes of scratch that a buffer keeps from row to row, and up to which it grows as any vector. Chosen: far above what spans carry;
-/// 14 such buffers of each worker take 448 KiB.
+/// Bytes of a scratch buffer that are kept from row to row, and up to which it grows as usual. Chosen: far above real spans; 14 such
+/// buffers of each worker take 448 KiB.
 pub const KEPT_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes that may be written beyond what was asked for: tags, lengths and counts around one value, the counts of the objects that
-/// it is the last value of, and columns of fixed size behind it. Chosen: around a value are up to 35, eight objects take 3 bytes
-/// each, the groups of a set 60, the columns behind attributes 36.
+/// Bytes that may be written beyond the requested ones: tags, lengths and counts around one value, the counts of objects that it ends,
+/// and columns of fixed size behind it. Chosen: up to 35 around a value, 3 for each of eight objects, 60 for the groups of a set, 36 for
+/// the columns behind attributes.
 pub const AROUND_BYTES: usize = 160;
 
-/// The row has no room for what is next.
+/// The row has no room for the next bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// Sees to it that `bytes` and [`AROUND_BYTES`] can be appended without the buffer growing by itself. `limit` is the length
-/// beyond which the row is given up; it is kept to exactly by buffers that have outgrown [`KEPT_BYTES_MAX`].
+/// Ensures that `bytes` and [`AROUND_BYTES`] can be appended without the buffer growing. `limit` is the maximum length of the row;
+/// buffers above [`KEPT_BYTES_MAX`] keep to it exactly.
 ///
 /// # Errors
-/// [`NoRoom`] when that would be passed; the buffer is then as it was.
+/// [`NoRoom`] if that would be exceeded; the buffer is then unchanged.
 #[inline]
 pub fn make(out: &mut Vec<u8>, bytes: usize, limit: usize) -> Result<(), NoRoom> {
     if out.capacity() - out.len() >= bytes + AROUND_BYTES { Ok(()) } else { grow(out, bytes, limit) }
@@ -55,7 +54,7 @@ fn grow(out: &mut Vec<u8>, bytes: usize, limit: usize) -> Result<(), NoRoom> {
 /// Appends bytes, if the row has room for them.
 ///
 /// # Errors
-/// [`NoRoom`] when it has not; nothing is appended then.
+/// [`NoRoom`] if it has not; nothing is appended then.
 #[inline]
 pub fn append(out: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<(), NoRoom> {
     make(out, bytes.len(), limit)?;
@@ -63,7 +62,7 @@ pub fn append(out: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<(), NoRoo
     Ok(())
 }
 
-/// Empties scratch, and gives back what a huge row took.
+/// Empties a scratch buffer, and frees the extra memory of a huge row.
 #[inline]
 pub fn let_go(scratch: &mut Vec<u8>) {
     scratch.clear();

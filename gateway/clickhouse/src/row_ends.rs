@@ -1,11 +1,11 @@
 //! Where a row of `RowBinary` ends.
 //!
-//! Job: `RowBinary` has no marks between rows; whoever wants some rows of a block has to pass over the others, value by value. Place in
-//! the flow: [`crate::block_rows`] asks this for a block that the server refuses; never on the way of rows that it takes. Pure,
-//! and total on any bytes: they are a row, or the beginning of one, or neither.
+//! Job: `RowBinary` has no marks between rows. To read some rows of a block, all values before them must be skipped. Place in the flow:
+//! [`crate::block_rows`] uses this for a block that the server refuses; never for rows that it accepts. Pure, and total on any bytes:
+//! they are a row, the beginning of one, or neither.
 //!
 //! The bytes per type are those of [`crate::rowbinary`], [`crate::json`], [`crate::json_array`] and [`crate::groups`]. Values that carry
-//! their type may be of any type that the row encoder writes.
+//! their type may have any type that the row encoder writes.
 //!
 //! Limits: types and values nest [`DEPTH_MAX`] deep. Time is linear in the bytes.
 
@@ -16,7 +16,7 @@ use crate::rowbinary::tag;
 /// How deep types and values may nest. Chosen: attributes nest at most 48 deep, each level being an array and a value with its type.
 const DEPTH_MAX: u8 = 200;
 
-/// What the bytes of a value look like.
+/// The encoding of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     /// So many bytes, whatever the value.
@@ -39,27 +39,27 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowShape(Vec<Kind>);
 
-/// Why bytes do not begin with a whole row.
+/// Why bytes do not begin with a complete row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRow {
-    /// They end within it.
+    /// They end inside it.
     Short,
-    /// Nothing that follows could make it one.
+    /// No further bytes could make it a row.
     Not(NotARow),
 }
 
-/// What is wrong with bytes that are not a row.
+/// The error in bytes that are not a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("byte {position} of the row: {what}")]
 pub struct NotARow {
     /// Bytes from the row's start.
     pub position: usize,
-    /// What is wrong there.
+    /// The error at that position.
     pub what: &'static str,
 }
 
 impl RowShape {
-    /// Of rows of these columns.
+    /// The shape of rows of these columns.
     pub fn of(columns: &TableColumns) -> Self {
         Self(columns.columns().iter().map(|column| Kind::of_column(column, columns)).collect())
     }
@@ -67,7 +67,7 @@ impl RowShape {
     /// The length of the row that `bytes` begins with.
     ///
     /// # Errors
-    /// [`NoRow`] when there is none, or not the whole of it.
+    /// [`NoRow`] if there is none, or only a part of it.
     pub fn row_bytes(&self, bytes: &[u8]) -> Result<usize, NoRow> {
         let mut cursor = Cursor { bytes, at: 0 };
         for kind in &self.0 {
@@ -80,11 +80,11 @@ impl RowShape {
 /// The length of the header of `RowBinaryWithNamesAndTypes`: a count, as many names, as many types.
 ///
 /// # Errors
-/// [`NoRow`] when `bytes` does not begin with one.
+/// [`NoRow`] if `bytes` does not begin with one.
 pub fn names_and_types_bytes(bytes: &[u8]) -> Result<usize, NoRow> {
     let mut cursor = Cursor { bytes, at: 0 };
     let columns = cursor.length()?;
-    // Each text takes a byte at least, so that a count of too many ends with the bytes.
+    // Each text takes at least one byte, so a count that is too large ends with the bytes.
     for _ in 0..columns {
         cursor.pass(&Kind::Text, 0)?;
     }
@@ -187,7 +187,7 @@ impl Cursor<'_> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn pass(&mut self, kind: &Kind, depth: u8) -> Result<(), NoRow> {
         if depth > DEPTH_MAX {
             return self.not("a value that is nested too deep");
@@ -216,7 +216,7 @@ impl Cursor<'_> {
     fn array(&mut self, element: &Kind, depth: u8) -> Result<(), NoRow> {
         let length = self.length()?;
         if let Kind::Fixed(bytes) = element {
-            // At once: elements of no bytes would be passed over for ever.
+            // At once: skipping elements without bytes one by one could take forever.
             return match length.checked_mul(*bytes) {
                 Some(bytes) => self.skip(bytes),
                 None => self.not("a length that no row can have"),

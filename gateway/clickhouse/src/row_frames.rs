@@ -26,22 +26,22 @@ use crate::frame::{self, FRAME_HEADER_BYTES, FrameEncoder, FrameError};
 /// since LZ4 looks back 64 KiB at most.
 pub const FRAME_RAW_BYTES: usize = 256 * 1024;
 
-/// Bytes that the row buffer holds before it has to grow: a full frame and the row that goes past it. Chosen: spans
-/// above 64 KiB are rare enough to pay for growing.
+/// Size of the row buffer before it grows: a full frame and the row that crosses its end. Chosen: spans above 64 KiB are rare enough to
+/// pay for growing.
 pub const ROW_BUFFER_BYTES: usize = FRAME_RAW_BYTES + 64 * 1024;
 
 /// The shortest row. A cut inside a row needs two bytes; a row of `otel_traces` has more than 40.
 pub const ROW_BYTES_MIN: usize = 2;
 
-/// Where frames are kept: the block's memory. The end of the store is where the next frame goes.
+/// The memory of frames: the block's. The end of the store is where the next frame goes.
 pub trait FrameStore {
-    /// Why a frame could not be kept.
+    /// Why a frame could not be stored.
     type Error;
 
-    /// Keeps a whole frame, or nothing of it.
+    /// Stores a whole frame, or nothing of it.
     fn append(&mut self, frame: &[u8]) -> Result<(), Self::Error>;
 
-    /// Bytes kept.
+    /// Bytes stored.
     fn len(&self) -> usize;
 
     /// Whether nothing is kept.
@@ -49,10 +49,10 @@ pub trait FrameStore {
         self.len() == 0
     }
 
-    /// Forgets everything from byte `len` on, which is where a frame begins.
+    /// Removes everything from byte `len` on, which must be the start of a frame.
     fn truncate(&mut self, len: usize);
 
-    /// Appends the kept bytes of `range` to `out`. The range lies within what is kept.
+    /// Appends the stored bytes of `range` to `out`. The range lies within the stored bytes.
     fn read(&self, range: Range<usize>, out: &mut Vec<u8>);
 }
 
@@ -77,8 +77,7 @@ impl FrameStore for Vec<u8> {
     }
 }
 
-/// The end of a row that [`RowFrames::rewind`] can go back to, until [`RowFrames::finish`] or a rewind to an earlier
-/// one.
+/// The end of a row to which [`RowFrames::rewind`] can return, until [`RowFrames::finish`] or a rewind to an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowMark {
     /// Bytes in the store.
@@ -102,7 +101,7 @@ pub struct RowTotals {
 #[derive(Debug)]
 pub struct RowFrames {
     raw: Vec<u8>,
-    /// Where the row being written begins in `raw`; where `raw` ends when there is none.
+    /// Where the row being written begins in `raw`; the end of `raw` if there is none.
     row_start: usize,
     /// Rows ended.
     rows: u64,
@@ -129,17 +128,17 @@ impl RowFrames {
         }
     }
 
-    /// Memory held, in bytes: for the budget. Constant but while a row longer than the buffer is written.
+    /// Memory held, in bytes: for the budget. Constant, except while a row longer than the buffer is written.
     pub fn memory_bytes(&self) -> usize {
         self.raw.capacity() + self.encoder.memory_bytes()
     }
 
-    /// What the insert holds so far. Depends on the rows alone, not on how well they compress.
+    /// The size of the insert so far. Depends on the rows alone, not on how well they compress.
     pub fn totals(&self) -> RowTotals {
         RowTotals { rows: self.rows, raw_bytes: self.raw_bytes_framed + self.row_start as u64 }
     }
 
-    /// The buffer to append one row to, ended by [`RowFrames::end_row`]. What it already holds must not be touched.
+    /// The buffer to append one row to, ended by [`RowFrames::end_row`]. Its content must not be changed.
     #[inline]
     pub fn row(&mut self) -> &mut Vec<u8> {
         &mut self.raw
@@ -151,7 +150,7 @@ impl RowFrames {
     /// The store's. The row is then not ended: make room and call this again, or rewind.
     ///
     /// # Panics
-    /// When the row has fewer than [`ROW_BYTES_MIN`] bytes.
+    /// If the row has fewer than [`ROW_BYTES_MIN`] bytes.
     #[inline]
     pub fn end_row<S: FrameStore>(&mut self, store: &mut S) -> Result<(), S::Error> {
         let row_bytes = self.raw.len() - self.row_start;
@@ -164,7 +163,7 @@ impl RowFrames {
         Ok(())
     }
 
-    /// Where [`RowFrames::rewind`] goes back to: the end of the last row, with the frames that `store` holds now.
+    /// A mark for [`RowFrames::rewind`]: the end of the last row, with the frames that `store` holds now.
     #[inline]
     pub fn mark<S: FrameStore>(&self, store: &S) -> RowMark {
         RowMark {
@@ -175,11 +174,11 @@ impl RowFrames {
         }
     }
 
-    /// Takes back every row, whole or begun, that came after `mark`, from the buffer and from `store`. An object that
-    /// was open in such a row stays in the caller's [`crate::json_paths::JsonPaths`] until that is cleared.
+    /// Removes every row, complete or not, after `mark` from the buffer and from `store`. An object that was open in such a row stays in
+    /// the caller's [`crate::json_paths::JsonPaths`] until that is cleared.
     ///
     /// # Errors
-    /// [`FrameError`] when the store does not give back the frame it was given.
+    /// [`FrameError`] if the store does not return the frame that it was given.
     #[cold]
     pub fn rewind<S: FrameStore>(&mut self, store: &mut S, mark: RowMark) -> Result<(), FrameError> {
         if store.len() > mark.stored {
@@ -202,13 +201,13 @@ impl RowFrames {
         Ok(())
     }
 
-    /// Makes the last frame, which ends with the last row, and begins anew. Without rows there is no frame.
+    /// Makes the last frame, which ends with the last row, and starts a new insert. Without rows there is no frame.
     ///
     /// # Errors
     /// The store's. Nothing has changed then: make room and call this again.
     ///
     /// # Panics
-    /// When a row was begun and not ended.
+    /// If a row was started and not ended.
     pub fn finish<S: FrameStore>(&mut self, store: &mut S) -> Result<RowTotals, S::Error> {
         assert!(self.raw.len() == self.row_start, "a row was begun and neither ended nor taken back");
         if self.rows > 0 {
@@ -235,7 +234,7 @@ impl RowFrames {
                 framed = cut;
             }
         }
-        // Also after an error: what the store has kept must not be sent a second time.
+        // Also after an error: stored frames must not be sent a second time.
         self.raw.drain(..framed);
         self.raw.shrink_to(ROW_BUFFER_BYTES);
         self.row_start = self.row_start.saturating_sub(framed);

@@ -1,13 +1,12 @@
 //! Whether a table has the columns that the gateway fills.
 //!
-//! Job: from `DESCRIBE TABLE` to [`TableColumns`], with which nothing can go wrong any more, or to every mismatch with what
-//! would help. Place in the flow: [`check`] runs at start, on `sluice-gateway check` and `ddl apply`, and after the server
-//! refused rows. Pure.
+//! Job: converts `DESCRIBE TABLE` into [`TableColumns`], which need no further checks, or into a list of mismatches with advice. Place in
+//! the flow: [`check`] runs at start, in `sluice-gateway check` and `ddl apply`, and after the server refused rows. Pure.
 //!
-//! Bytes are compared rather than names: `String` and `LowCardinality(String)` are written alike, a time zone changes how
-//! a time prints and not how it is stored, and a `Duration` of ten years at the most is the same `UInt64` and `Int64`. The names that were found go before the rows of every INSERT ([`crate::header`]), so
-//! that a type that changes afterwards is noticed. Columns that the gateway does not fill are left to the server, which gives
-//! them their DEFAULT, computes them, or takes the default of their type.
+//! Encodings are compared rather than names: `String` and `LowCardinality(String)` are written alike, a time zone changes how a time
+//! prints but not how it is stored, and a `Duration` of at most ten years is the same as `UInt64` and `Int64`. The names that were found
+//! go before the rows of every INSERT ([`crate::header`]), so that a later change of a type is detected. Other columns are left to the
+//! server, which fills them from their DEFAULT, computes them, or uses the default of their type.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ use crate::column::{AttributeColumns, AttributeSet, Column, ColumnType, Group, L
 use crate::json_type::{JsonType, JsonTypeError};
 use crate::typed_value;
 
-/// How a column of the server gets its value when an INSERT does not name it.
+/// How the server fills a column that an INSERT does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultKind {
     /// The type's default.
@@ -31,7 +30,7 @@ pub enum DefaultKind {
 }
 
 impl DefaultKind {
-    /// Reads the column `default_type` of `DESCRIBE TABLE`. A kind that is not known yet is one of some default.
+    /// Parses the column `default_type` of `DESCRIBE TABLE`. An unknown kind counts as a default.
     pub fn from_described(default_type: &str) -> Self {
         match default_type {
             "" => Self::Plain,
@@ -42,7 +41,7 @@ impl DefaultKind {
         }
     }
 
-    /// Whether an INSERT may not name the column.
+    /// Whether an INSERT must not name the column.
     fn is_computed(self) -> bool {
         matches!(self, Self::Materialized | Self::Alias)
     }
@@ -67,7 +66,7 @@ pub struct DescribedColumn {
     pub name: String,
     /// Its type as the server prints it.
     pub type_name: String,
-    /// Where its value comes from when it is not given.
+    /// The source of its value if an INSERT does not name it.
     pub default_kind: DefaultKind,
 }
 
@@ -78,14 +77,14 @@ pub struct TableFit {
     pub columns: TableColumns,
     /// Columns that the gateway does not fill, in the table's order; the server gives them their default.
     pub additional: Vec<String>,
-    /// What someone who made the table may not expect.
+    /// Notes about behaviour that the table's owner may not expect.
     pub notes: Vec<String>,
 }
 
 /// One reason why rows cannot be written to a table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// The column is not there.
+    /// The column does not exist.
     #[error("column {column} is missing; expected {column} {expected}: add it (ALTER TABLE … ADD COLUMN)")]
     Missing {
         /// The column's name.
@@ -93,7 +92,7 @@ pub enum Mismatch {
         /// The type that the gateway writes.
         expected: String,
     },
-    /// The column has a type of which other bytes are read.
+    /// The column has a type with another encoding.
     #[error(
         "column {column} has type {found}; expected {expected}: change it (ALTER TABLE … MODIFY COLUMN), or name another table"
     )]
@@ -107,7 +106,7 @@ pub enum Mismatch {
     },
     /// The column's JSON type declares a path of a type that is not supported.
     #[error(
-        "column {column} declares path {path} as {found}; expected one of {supported}: declare it so, or not at all",
+        "column {column} declares path {path} as {found}; expected one of {supported}: declare one of them, or remove the path",
         supported = typed_value::SUPPORTED
     )]
     PathType {
@@ -120,7 +119,7 @@ pub enum Mismatch {
     },
     /// The column's JSON type declares a path that the gateway writes itself.
     #[error(
-        "column {column} declares path {path}; expected it undeclared, since the gateway writes it with its type"
+        "column {column} declares path {path}; remove it: the gateway writes this path with its own type"
     )]
     PathReserved {
         /// The column's name.
@@ -155,12 +154,12 @@ impl Mismatch {
     }
 }
 
-/// How rows seem to be meant to be written to a table of these columns, whether or not they can be.
+/// The apparent layout of a table with these columns, whether or not rows can be written to it.
 pub fn described_columns(described: &[DescribedColumn]) -> TableColumns {
     Described(described).columns()
 }
 
-/// Finds out how rows are written to a table of these columns.
+/// Determines how rows are written to a table with these columns.
 ///
 /// # Errors
 /// Every mismatch, in the order of a row.
@@ -181,10 +180,10 @@ pub fn check(described: &[DescribedColumn]) -> Result<TableFit, Vec<Mismatch>> {
     Ok(TableFit { additional: additional.collect(), notes: notes(&columns), columns })
 }
 
-/// The columns that rows were encoded for, of their names and types ([`TableColumns::names_and_types`]).
+/// The columns for which rows were encoded, from their names and types ([`TableColumns::names_and_types`]).
 ///
 /// # Errors
-/// Every mismatch: no rows are encoded for such columns.
+/// Every mismatch: rows are never encoded for such columns.
 pub fn columns_of(names_and_types: &[(String, String)]) -> Result<TableColumns, Vec<Mismatch>> {
     let described = |(name, type_name): &(String, String)| DescribedColumn {
         name: name.clone(),
@@ -194,12 +193,11 @@ pub fn columns_of(names_and_types: &[(String, String)]) -> Result<TableColumns, 
     check(&names_and_types.iter().map(described).collect::<Vec<_>>()).map(|fit| fit.columns)
 }
 
-/// Finds out how rows that were encoded for some columns are written to a table, whose own rows may be encoded for others by now: an
-/// INSERT names its columns, so that those need only be there still, with types that the same bytes are read of. What they are
-/// called there goes before the rows.
+/// Determines how rows that were encoded for other columns are written to a table. An INSERT names its columns, so these need only exist,
+/// with types of the same encoding. Their current type names go before the rows.
 ///
 /// # Errors
-/// Every column that is not, in the order of a row.
+/// Every column that does not fit, in the order of a row.
 pub fn check_encoded(
     encoded: &TableColumns,
     described: &[DescribedColumn],
@@ -230,16 +228,16 @@ impl<'a> Described<'a> {
         columns
     }
 
-    /// What the server calls them, as far as it has them.
+    /// The server's names of these columns, as far as they exist.
     fn names_and_types(self, columns: &[Column]) -> Vec<(String, String)> {
         let described = columns.iter().filter_map(|column| self.find(&column.name));
         described.map(|column| (column.name.clone(), column.type_name.clone())).collect()
     }
 
-    /// How a set of attributes seems to be meant. Where there is nothing that tells, JSON is.
+    /// The apparent layout of a set of attributes; JSON if no column tells.
     fn attributes(self, set: AttributeSet) -> AttributeColumns {
         let grouped = set.columns(Layout::Nested).iter().any(|column| self.find(&column.name).is_some());
-        // A column that is computed from the groups, for old queries, is not where rows go.
+        // Rows do not go to a column that is computed from the groups, for old queries.
         let is_target = |column: &&DescribedColumn| !(grouped && column.default_kind.is_computed());
         if let Some(column) = self.find(set.name()).filter(is_target) {
             let single =
@@ -265,7 +263,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// Why bytes that were encoded for a column are not what is read of it now.
+    /// Why bytes that were encoded for a column are no longer right for it.
     fn mismatch_encoded(self, wanted: &Column, encoded: &TableColumns) -> Option<Mismatch> {
         let (column, expected) = (wanted.name.clone(), encoded.type_name(wanted));
         let found = match self.writable(&column, &expected) {
@@ -273,7 +271,7 @@ impl<'a> Described<'a> {
             Err(mismatch) => return Some(mismatch),
         };
         let is_same = match wanted.column_type {
-            // Its paths and limits decide which bytes are written.
+            // Its paths and limits determine the bytes.
             ColumnType::Json => JsonType::parse(&found) == JsonType::parse(&expected),
             ColumnType::ArrayJson => {
                 array_element(&found).map(JsonType::parse) == array_element(&expected).map(JsonType::parse)
@@ -304,7 +302,7 @@ impl<'a> Described<'a> {
     }
 }
 
-/// The type wanted of a column, in words; for attributes in one column, the other layouts too.
+/// The expected type of a column, as text; for attributes in one column, with the other layouts.
 fn expected(wanted: &Column) -> String {
     match wanted.column_type {
         ColumnType::Json => {
@@ -317,11 +315,11 @@ fn expected(wanted: &Column) -> String {
     }
 }
 
-/// What a table does that its maker may not expect.
+/// Notes about behaviour of a table that its owner may not expect.
 fn notes(columns: &TableColumns) -> Vec<String> {
     let note = |set: AttributeSet| match columns.of(set) {
         AttributeColumns::Json(json) if !json.patterns().is_empty() => Some(format!(
-            "column {} has SKIP REGEXP {}, which ClickHouse does not apply to rows that come in binary: such paths are stored",
+            "column {} has SKIP REGEXP {}, which ClickHouse ignores for binary formats: matching paths are stored",
             set.name(),
             json.patterns().join(", ")
         )),
@@ -330,7 +328,7 @@ fn notes(columns: &TableColumns) -> Vec<String> {
     AttributeSet::ALL.into_iter().filter_map(note).collect()
 }
 
-/// Whether a type of the server takes the bytes of one of ours.
+/// Whether a type of the server has the encoding of one of the gateway's.
 #[derive(Debug, PartialEq, Eq)]
 enum TypeFit {
     Same,
@@ -349,7 +347,7 @@ impl ColumnType {
             Self::ArrayMap => element().is_some_and(is_map),
             Self::DateTime64Nanos => is_time(found),
             Self::ArrayDateTime64Nanos => element().is_some_and(is_time),
-            // A number of the gateway's is less than 2^63: both read the same bytes.
+            // The gateway's numbers are below 2^63: both types read the same bytes.
             Self::UInt64 => found == "UInt64" || found == "Int64",
             Self::String | Self::LowCardinalityString => is_text(found),
             Self::ArrayString | Self::ArrayLowCardinalityString => element().is_some_and(is_text),

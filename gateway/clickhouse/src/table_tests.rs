@@ -20,7 +20,7 @@ fn of_layout(layout: Layout) -> Vec<DescribedColumn> {
     columns.iter().map(|column| described(&column.name, &column.column_type.to_string(), "")).collect()
 }
 
-/// What is found of a layout: with the types as they are described, in the order of a row.
+/// The result for a layout: with the described types, in the order of a row.
 fn found(layout: Layout) -> TableColumns {
     let described = of_layout(layout).into_iter().map(|column| (column.name, column.type_name));
     TableColumns { described: described.collect(), ..TableColumns::of_layout(layout) }
@@ -110,7 +110,7 @@ fn types_that_read_the_same_bytes_fit() {
     assert_eq!(message("SpanAttributes", "JSON", "EPHEMERAL"), None);
 }
 
-/// The table that the Collector's exporter made until 2024, as `DESCRIBE` gives it, with the alias that some guides add.
+/// The table of the Collector's exporter until 2024, as `DESCRIBE` prints it, with the alias that some guides add.
 #[test]
 fn an_older_table_of_the_collector_fits_as_it_is() {
     let map = "Map(LowCardinality(String), String)";
@@ -287,13 +287,13 @@ fn what_rows_were_encoded_for_is_made_of_its_names_and_types_again() {
 
 #[test]
 fn rows_of_other_columns_fit_while_theirs_are_there() {
-    // Their own places, although new rows go to others by now.
+    // Their own columns, although new rows now go to others.
     let groups = of_layout(Layout::Nested);
     let mut now = groups.clone();
     now.extend(["ResourceAttributes", "SpanAttributes"].map(|name| described(name, "JSON", "")));
     assert_ne!(fits(&now), fits(&groups));
     assert_eq!(check_encoded(&fits(&groups), &now).unwrap(), found(Layout::Nested));
-    // Types that read the same bytes, under the names that they have now.
+    // Types with the same encoding, under their current names.
     let mut now = fitting();
     now[1] = described("TraceId", "LowCardinality(String)", "");
     now.iter_mut().find(|column| column.name == "Duration").unwrap().type_name = "Int64".into();
@@ -324,7 +324,7 @@ fn rows_of_other_columns_do_not_fit_types_that_read_other_bytes() {
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].starts_with(&format!("column {column} has type {type_name}; expected ")), "{said:?}");
     }
-    // What they were encoded for is named, and not what new rows could be.
+    // The message names the columns of the rows, not those of new rows.
     let said = mismatches(&with("SpanAttributes", "JSON(`a.b` Int64)", ""), &fitting());
     assert!(said[0].contains("has type JSON; expected JSON(`a.b` Int64): "), "{said:?}");
     let said = mismatches(&fitting(), &with("Duration", "UInt64", "ALIAS"));

@@ -1,4 +1,4 @@
-//! Rows as the encoder writes them, for tests: random columns, random values, the package's own writers.
+//! Rows in the encoder's format, for tests: random columns, random values, the package's own writers.
 
 use crate::column::{AttributeColumns, AttributeSet, Column, ColumnType, Group, TableColumns};
 use crate::groups::Groups;
@@ -66,7 +66,7 @@ pub fn row(columns: &TableColumns, chance: &mut Chance) -> Vec<u8> {
     out
 }
 
-/// The same with this `TraceId`.
+/// A row with this `TraceId`.
 pub fn with_trace_id(columns: &TableColumns, chance: &mut Chance, id: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for column in columns.columns() {
@@ -86,7 +86,7 @@ fn put_value(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance:
         ColumnType::String | ColumnType::LowCardinalityString => put_string(out, &chance.text()),
         ColumnType::Json => put_json(out, column, columns, chance),
         ColumnType::Map => put_map(out, chance),
-        // The groups of a set are written together, with the first of their columns.
+        // The groups of a set are written together, at the first of their columns.
         ColumnType::ArrayLowCardinalityString if column.name.ends_with("Bool.Key") => {
             groups(chance).put_columns(out, usize::MAX).unwrap();
         }

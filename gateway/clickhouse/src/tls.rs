@@ -1,10 +1,9 @@
-//! TLS to the servers: whom we trust, and who we are.
+//! TLS to the servers: trusted authorities and the client's certificate.
 //!
-//! Job: certificates and keys from files, read once; and what a failed handshake means for a person. Place in the flow: made at
-//! start from the config; the probe and the insert client connect with it. Where the endpoints are `http`, nothing here is used.
+//! Job: reads certificates and keys from files once, and explains a failed handshake. Place in the flow: created at start from the
+//! config; the probe and the insert client connect with it. Not used for `http` endpoints.
 //!
-//! rustls with ring, as the operator has it for Kubernetes: one implementation in both programs, and none of it written in C
-//! but ring's arithmetic.
+//! rustls with ring, like the operator's for Kubernetes: one implementation in both programs, and no C code except ring's arithmetic.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -18,19 +17,19 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-/// Where certificates and keys are; all of them PEM.
+/// The files of certificates and keys, all PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Authorities that may sign a server's certificate; those of the system when there is none.
+    /// Authorities that may sign a server's certificate; the system's if there is no file.
     pub ca: Option<PathBuf>,
     /// The client's certificate with its chain, and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why connections cannot be made.
+/// Why connections cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not there, or is no PEM.
+    /// A file does not exist, or is not PEM.
     #[error("reading the {what} from {}: {source}", file.display())]
     Read {
         /// What is in it.
@@ -40,8 +39,8 @@ pub enum TlsError {
         /// What is wrong with it.
         source: pem::Error,
     },
-    /// A file holds no certificate.
-    #[error("reading the {what} from {}: there is no certificate in it", file.display())]
+    /// A file contains no certificate.
+    #[error("reading the {what} from {}: it contains no certificate", file.display())]
     Empty {
         /// What should be in it.
         what: &'static str,
@@ -58,17 +57,15 @@ pub enum TlsError {
         /// What rustls said.
         source: rustls::Error,
     },
-    /// The system trusts nobody.
-    #[error(
-        "this system has no authorities to trust a server's certificate by ({reason}); name a file with tls.caFile"
-    )]
+    /// The system has no trusted authorities.
+    #[error("this system has no trusted certificate authorities ({reason}); set tls.caFile")]
     NoAuthorities {
-        /// What was looked for in vain.
+        /// Where they were looked for.
         reason: String,
     },
 }
 
-/// How servers are connected to. Clones share it.
+/// How to connect to servers. Clones share it.
 #[derive(Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
@@ -78,7 +75,7 @@ impl Tls {
         Self(Arc::new(trusting(RootCertStore::empty()).with_no_client_auth()))
     }
 
-    /// Reads the files, or the authorities of the system.
+    /// Reads the files, or the system's authorities.
     ///
     /// # Errors
     /// [`TlsError`], which names the file.
@@ -94,7 +91,7 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// A connector that makes TLS of `http`'s connections where the URL says `https`.
+    /// A connector that uses TLS if the URL says `https`.
     pub(crate) fn connector(&self, mut http: HttpConnector) -> HttpsConnector<HttpConnector> {
         http.enforce_http(false);
         let config = ClientConfig::clone(&self.0);
@@ -148,8 +145,8 @@ fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Those of `SSL_CERT_FILE`, else where OpenSSL looks, so that Kafka and `ClickHouse` trust the same ones. What cannot be read
-/// among hundreds is passed over.
+/// The authorities in `SSL_CERT_FILE`, or where OpenSSL looks, so that Kafka and `ClickHouse` trust the same ones. Unreadable ones among
+/// hundreds are skipped.
 fn system_authorities() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -177,31 +174,33 @@ pub(crate) fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a r
     if let Some(found) = error.downcast_ref::<rustls::Error>() {
         return Some(found);
     }
-    // An I/O error gives the causes of what it carries as its own, and not what it carries.
+    // An I/O error reports the causes of its inner error, but not the inner error itself.
     let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let carried = carried.and_then(|carried| tls_error(carried));
     carried.or_else(|| tls_error(error.source()?))
 }
 
-/// What a person looks at next.
+/// What a user should check next.
 pub(crate) fn advice(error: &rustls::Error) -> &'static str {
     use rustls::Error;
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "the server's certificate is signed by nobody that is trusted: look at tls.caFile, which must hold the \
-             authority that signed it"
+            "no trusted authority signed the server's certificate: check tls.caFile, which must contain the \
+             signing authority"
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "the server's certificate is made out to other names than the endpoint's host",
+        ) => "the server's certificate is not valid for the endpoint's host",
         Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
-        ) => "the server's certificate is not valid at this time: renew it, or look at this machine's clock",
+        ) => {
+            "the server's certificate is expired or not yet valid: renew it, or check the clock of the gateway's node"
+        }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server asks for a client certificate: set tls.certificateFile and tls.keyFile"
+            "the server requires a client certificate: set tls.certificateFile and tls.keyFile"
         }
         Error::AlertReceived(
             AlertDescription::UnknownCA
@@ -211,9 +210,9 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
             | AlertDescription::DecryptError,
         ) => "the server does not trust the client certificate of tls.certificateFile",
         Error::InvalidMessage(_) => {
-            "the server does not speak TLS on this port: look at the endpoint's port, or write it as http://"
+            "the server does not speak TLS on this port: check the endpoint's port, or write it as http://"
         }
-        _ => "look at tls, and at the server's TLS settings",
+        _ => "check tls and the server's TLS settings",
     }
 }
 
@@ -231,7 +230,7 @@ mod tests {
                 TlsFiles { ca: Some(nowhere.clone()), client: None },
                 "reading the authorities from /nowhere/ca.crt",
             ),
-            (TlsFiles { ca: Some(file.clone()), client: None }, "there is no certificate in it"),
+            (TlsFiles { ca: Some(file.clone()), client: None }, "it contains no certificate"),
         ] {
             let error = Tls::load(&files).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

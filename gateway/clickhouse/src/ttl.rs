@@ -1,15 +1,15 @@
-//! How old rows become in a table: its TTL, as `engine_full` of `system.tables` prints it.
+//! The age at which a table deletes rows: its TTL, as `engine_full` of `system.tables` prints it.
 //!
-//! Place in the flow: [`crate::ddl::difference`] compares it with the one that the spec asks for; the gateway counts rows that it has
-//! expired before they are inserted, and `sluice-gateway audit` does not miss the rows that it has deleted.
+//! Place in the flow: [`crate::ddl::difference`] compares it with the spec's. The gateway counts rows that are already expired when they
+//! are inserted. `sluice-gateway audit` does not report expired rows as missing.
 
 use std::time::Duration;
 
-/// Age, seconds, up to which `toDateTime(Timestamp) + age` holds for rows up to the year 2050: from there to the end of its 32 bits in
-/// February 2106.
+/// Maximum age in seconds for which `toDateTime(Timestamp) + age` is right for rows up to the year 2050: the time from there to the end
+/// of its 32 bits in February 2106.
 const AGE_OF_32_BITS_MAX: u64 = 1_770_359_295;
 
-/// What is behind a TTL that moves or recompresses rows instead of deleting them.
+/// Suffixes of a TTL that moves or recompresses rows instead of deleting them.
 const KEEPS_ROWS: [&str; 3] = [" TO DISK ", " TO VOLUME ", " RECOMPRESS "];
 
 /// When a table deletes its rows.
@@ -25,7 +25,8 @@ pub enum RowTtl {
 }
 
 impl RowTtl {
-    /// Of a table, from its engine with everything behind it: `MergeTree PARTITION BY … TTL … SETTINGS …`. Of several ages, the shortest.
+    /// The TTL of a table, from its engine with all its clauses: `MergeTree PARTITION BY … TTL … SETTINGS …`. The shortest, if there are
+    /// several ages.
     pub fn in_engine(engine_full: &str) -> Self {
         let Some(ttl) = expression(engine_full) else { return Self::None };
         let deleting = || elements(ttl).into_iter().filter(|element| deletes(element));
@@ -35,7 +36,7 @@ impl RowTtl {
         }
     }
 
-    /// The age at which rows go, where it is one.
+    /// The age at which rows are deleted, if it is a fixed one.
     pub fn age(&self) -> Option<Duration> {
         match self {
             Self::Age(age) => Some(*age),
@@ -50,7 +51,7 @@ pub(crate) fn expression(engine_full: &str) -> Option<&str> {
     Some(rest.rsplit_once(" SETTINGS ").map_or(rest, |(ttl, _)| ttl).trim())
 }
 
-/// What stands between commas outside of parentheses.
+/// The elements between commas outside of parentheses.
 fn elements(ttl: &str) -> Vec<&str> {
     let (mut depth, mut start, mut elements) = (0_i32, 0, Vec::new());
     for (at, char) in ttl.char_indices() {
@@ -72,15 +73,15 @@ fn deletes(element: &str) -> bool {
     !KEEPS_ROWS.iter().any(|keeps| element.contains(keeps))
 }
 
-/// The age in a TTL that is one, counted from `Timestamp`.
+/// The age in a TTL that counts from `Timestamp`.
 fn age(element: &str) -> Option<Duration> {
     let (from, interval) = element.split_once(" + ")?;
     let age = interval_seconds(interval)?;
     match from {
         "toDateTime64(Timestamp, 0)" | "Timestamp" => Some(Duration::from_secs(age)),
-        // In 32 bits a sum that is too large lies in the past.
+        // A sum that exceeds 32 bits lies in the past.
         "toDateTime(Timestamp)" if age < AGE_OF_32_BITS_MAX => Some(Duration::from_secs(age)),
-        // `toDate(Timestamp)` counts from midnight, so that rows go up to a day too early.
+        // `toDate(Timestamp)` counts from midnight, so that rows are deleted up to a day too early.
         _ => None,
     }
 }

@@ -1,11 +1,10 @@
 //! The value of a path that a `JSON` column declares.
 //!
-//! Job: write a value as the declared type has it, without a tag, or say that it does not fit. Place in the flow: the
-//! encoder calls this for paths with [`crate::json_type::PathRule::Typed`]. Owner: the worker thread that owns the buffer.
-//! Limits: the closed list of types below; a table that declares a path of another one is refused by
-//! [`crate::table::check`].
+//! Job: writes a value in the form of the declared type, without a tag, or reports that it does not fit. Place in the flow: the encoder
+//! calls this for paths with [`crate::json_type::PathRule::Typed`]. Owner: the worker thread that owns the buffer. Limits: the list of
+//! types below; [`crate::table::check`] refuses a table that declares a path with another type.
 //!
-//! | type | takes |
+//! | type | accepts |
 //! |---|---|
 //! | `String` | text |
 //! | `Bool` | booleans; the texts `true` and `false` |
@@ -13,17 +12,17 @@
 //! | `Float64`, `Float32` | doubles, integers that a double holds exactly, texts of numbers; `Float32` rounds |
 //! | `DateTime64(p)`, with or without a zone | integers as ns since 1970; texts as RFC 3339, or without a zone in UTC |
 //!
-//! Around each of them `Nullable`, and around `String` `LowCardinality`. `Nullable` puts a byte before the value;
-//! `LowCardinality` changes no byte.
+//! Each of them may be `Nullable`, and `String` may be `LowCardinality`. `Nullable` puts a byte before the value; `LowCardinality`
+//! changes no byte.
 
 use crate::date_time;
 use crate::rowbinary::{put_string, put_u8};
 
-/// Types that a declared path may have, in words, for refusals.
+/// The types that a declared path may have, as text for errors.
 pub const SUPPORTED: &str = "Bool, Int8 to Int64, UInt8 to UInt64, Float32, Float64, String, DateTime64, \
                              each also as Nullable, and LowCardinality(String)";
 
-/// Up to here a double holds every integer.
+/// A double represents all integers up to this one.
 const EXACT_MAX: u64 = 1 << 53;
 
 /// The type of a declared path.
@@ -38,18 +37,18 @@ pub struct TypedValue {
 enum Scalar {
     Text,
     Bool,
-    /// An integer of so many bytes.
+    /// An integer of this many bytes.
     Int(usize),
-    /// An unsigned integer of so many bytes.
+    /// An unsigned integer of this many bytes.
     UInt(usize),
     Float32,
     Float64,
-    /// So many digits behind the second.
+    /// This many digits of a second's fraction.
     DateTime64(u32),
 }
 
 impl TypedValue {
-    /// Reads the text of a type; `None` for one that is not in the list.
+    /// Parses the text of a type; `None` if it is not in the list.
     pub fn parse(type_name: &str) -> Option<Self> {
         let inside = |outer: &str| type_name.strip_prefix(outer)?.strip_suffix(')');
         if let Some(inner) = inside("LowCardinality(") {
@@ -62,19 +61,19 @@ impl TypedValue {
         Some(Self { scalar: Scalar::parse(type_name)?, nullable: false, low_cardinality: false })
     }
 
-    /// Whether a column has its values in a dictionary; a row has the same bytes either way.
+    /// Whether a column stores its values in a dictionary; the bytes in a row are the same.
     #[cfg(feature = "native")]
     pub(crate) fn is_low_cardinality(self) -> bool {
         self.low_cardinality
     }
 
-    /// Whether it is text, which takes every value in writing.
+    /// Whether it is text, which accepts every value in textual form.
     #[inline]
     pub fn is_text(self) -> bool {
         self.scalar == Scalar::Text
     }
 
-    /// Whether a byte before the value says if there is one, and the bytes of the value; none for text, which says so itself.
+    /// Whether a flag byte precedes the value, and the bytes of the value; `None` for text, which has its own length.
     pub(crate) fn shape(self) -> (bool, Option<usize>) {
         let bytes = match self.scalar {
             Scalar::Text => None,
@@ -86,7 +85,7 @@ impl TypedValue {
         (self.nullable, bytes)
     }
 
-    /// Appends text, if the type takes it.
+    /// Appends text, if the type accepts it.
     #[must_use = "a value that does not fit has to go elsewhere"]
     pub fn put_text(self, out: &mut Vec<u8>, text: &[u8]) -> bool {
         match self.scalar {
@@ -108,7 +107,7 @@ impl TypedValue {
         }
     }
 
-    /// Appends a boolean, if the type takes it.
+    /// Appends a boolean, if the type accepts it.
     #[must_use = "a value that does not fit has to go elsewhere"]
     pub fn put_bool(self, out: &mut Vec<u8>, value: bool) -> bool {
         let fits = self.scalar == Scalar::Bool;
@@ -119,7 +118,7 @@ impl TypedValue {
         fits
     }
 
-    /// Appends an integer, if the type takes it.
+    /// Appends an integer, if the type accepts it.
     #[must_use = "a value that does not fit has to go elsewhere"]
     pub fn put_int(self, out: &mut Vec<u8>, value: i64) -> bool {
         match self.scalar {
@@ -134,7 +133,7 @@ impl TypedValue {
         }
     }
 
-    /// Appends a double, if the type takes it.
+    /// Appends a double, if the type accepts it.
     #[must_use = "a value that does not fit has to go elsewhere"]
     pub fn put_double(self, out: &mut Vec<u8>, value: f64) -> bool {
         match self.scalar {
@@ -168,7 +167,7 @@ impl TypedValue {
         }
         #[expect(clippy::cast_possible_truncation, reason = "the column's owner chose the shorter type")]
         let short = value as f32;
-        // A finite number that becomes infinite is another number.
+        // A finite number that becomes infinite would be another number.
         let fits = short.is_finite() || !value.is_finite();
         if fits {
             self.put_presence(out);
@@ -220,12 +219,12 @@ fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether the double is the number of the text: digits beyond the range of a double are read as infinite.
+/// Whether the double equals the number in the text: numbers beyond the range of a double are parsed as infinite.
 fn is_what_it_says(double: f64, text: &[u8]) -> bool {
     double.is_finite() || !text.iter().any(u8::is_ascii_digit)
 }
 
-/// A double without a fraction, if it is one that 64 bits may hold.
+/// The integer value of a double without a fraction, if 64 bits may hold it.
 fn whole(value: f64) -> Option<i128> {
     // Beyond 2^64 nothing fits any type of the list.
     let is_whole = value.fract() == 0.0 && value.abs() <= 18_446_744_073_709_551_616.0;

@@ -3,138 +3,134 @@
 //! | part | bytes | why |
 //! | --- | --- | --- |
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
-//! | spool | [`SPOOL_BYTES`] + concurrency × [`SPOOL_PIECES`] × [`SPOOL_PIECE_BYTES`] | what is known of blocks on the queue volume, and their bytes on the way to an insert |
+//! | spool | [`SPOOL_BYTES`] + concurrency × [`SPOOL_PIECES`] × [`SPOOL_PIECE_BYTES`] | the index of blocks on the queue volume, and their bytes on the way to an insert |
 //! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
-//! | rows | row buffers × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed: [`row_buffers`] |
+//! | rows | row buffers × [`ROW_BUFFER_BYTES`] | each open block holds rows that are not compressed yet: [`row_buffers`] |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, and its pieces, while they grow |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
-//! | letters | [`LETTERS_BYTES`] | dead letters on their way |
+//! | letters | [`LETTERS_BYTES`] | dead letters under way |
 //! | parts | [`PARTS_BYTES`] | the rows of a refused block, while it is sent in parts |
-//! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
-//! | native | [`NATIVE_TURN_BYTES`] + concurrency × [`NATIVE_FRAMES_BYTES`] | only with `format: Native`: a block that is being turned into columns, and those that have been |
+//! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of running inserts |
+//! | native | [`NATIVE_TURN_BYTES`] + concurrency × [`NATIVE_FRAMES_BYTES`] | only with `format: Native`: a block that is being converted to columns, and converted ones |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
-//! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
+//! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
 //!
-//! The pool must hold a block of [`BLOCK_BYTES_MAX`]: workers whose message finds no chunk take turns, and each waits until there is room
-//! for the largest block, so that it can finish the message it is in. An empty pool is back-pressure, never a deadlock. With another
-//! block per worker beyond the first, of which [`PARTS_BYTES`] are set aside, they need not wait for each other as a rule.
+//! The pool must have room for a block of [`BLOCK_BYTES_MAX`]: if workers find no chunk for a message, they take turns, and each waits
+//! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. With another
+//! block per worker beyond the first, of which [`PARTS_BYTES`] are reserved, workers normally do not wait for each other.
 //!
-//! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest that
-//! would do.
+//! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest sufficient one.
 
 use crate::gateway_config::{Format, InsertFormat};
 use crate::units::ByteSize;
 
-/// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen; the resident set of a gateway with two workers and little to
-/// do, its Kafka client and its inserts included, was seen at 21.4 MiB, the rest is for per-partition bookkeeping.
+/// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen: the resident set of a gateway with two workers and little load,
+/// including its Kafka client and inserts, was 21.4 MiB; the rest is for per-partition data.
 pub const BASE_BYTES: u64 = 40 << 20;
 
-/// What is known of blocks on the queue volume, whether there is one or not, so that the same limit does for both. Chosen: 8,192 blocks
-/// of about 550 bytes each, the index of the volume included, which the gateway asserts.
+/// The index of blocks on the queue volume; reserved even without a volume, so that the same limit works for both. Chosen: 8,192 blocks
+/// of about 550 bytes each, including the volume's own index; the gateway asserts this.
 pub const SPOOL_BYTES: u64 = 4_480 << 10;
 
-/// A piece of a body that is read from the queue volume while it is sent. Chosen: large enough that a disk reads at its full speed
-/// when it reads ahead.
+/// A piece of a body that is read from the queue volume while it is sent. Chosen: large enough that a disk reads ahead at its full speed.
 pub const SPOOL_PIECE_BYTES: u64 = 128 << 10;
 
-/// Pieces that an insert can have: what its connection buffers (400 KiB) with the piece that passes that, one read ahead.
+/// Maximum pieces per insert: the connection's buffer (400 KiB) with the piece that exceeds it, and one read ahead.
 pub const SPOOL_PIECES: u64 = 6;
 
-/// Rows that are not yet compressed: a frame of 256 KiB, a quarter of it for the row that crosses its end, and the same
-/// once more for the compressed frame. The gateway asserts that its buffers are no larger.
+/// Rows that are not compressed yet: a frame of 256 KiB, a quarter of it for the row that crosses its end, and the same once more for the
+/// compressed frame. The gateway asserts that its buffers are not larger.
 pub const ROW_BUFFER_BYTES: u64 = 640 << 10;
 
-/// The largest encoded row. A span that would need more makes its message rejected: 4 MiB is four times the largest message
-/// that Kafka takes with its own defaults, and the largest that gRPC, and so a collector, takes with its own.
+/// Maximum size of an encoded row. A larger span makes its message rejected. 4 MiB is four times Kafka's default maximum message, and the
+/// default maximum of gRPC, and so of a Collector.
 pub const ROW_BYTES_MAX: u64 = 4 << 20;
 
-/// What a worker needs of a row's size, in halves of it: the row; what is kept aside of it, which is a part of it or will be (what
-/// the spans of a scope share, events' columns, a set in typed groups, JSON text) and is given back once it is in the row; and a
-/// half of it that one of these moves from when it grows. The gateway's tests measure it for rows that are made for that.
+/// A worker's memory for a row, in halves of the row's size: the row; data kept aside that is or will be part of it (shared by the spans
+/// of a scope, events' columns, a set in typed groups, JSON text), freed once it is in the row; and half of the row while one of these
+/// grows and moves. The gateway's tests measure it with rows made for that.
 pub const ROW_HALVES: u64 = 5;
 
-/// What a worker needs beside that: which paths its open objects have, the places of attributes in groups, the small buffers that it
-/// keeps, resources seen a moment ago, a frame that is taken back. The gateway asserts that it is no more.
+/// A worker's other memory: the paths of open objects, positions of attributes in groups, small reused buffers, recently seen resources,
+/// a frame that is taken back. The gateway asserts this maximum.
 pub const SCRATCH_BYTES: u64 = 7552 << 10;
 
-/// Per worker: a row of the largest size and what it is made in.
+/// Per worker: a row of the largest size and its scratch memory.
 pub const WORKER_BYTES: u64 = ROW_HALVES * ROW_BYTES_MAX / 2 + SCRATCH_BYTES;
 
-/// With `format: OtlpJson`, per worker and byte of the largest message, which a record batch holds: the message on the
-/// protobuf wire, and its longest string with escapes. The gateway asserts that its rewriter needs no more.
+/// With `format: OtlpJson`, per worker and byte of the largest message in a record batch: the message in protobuf, and its longest string
+/// with escapes. The gateway asserts that its rewriter needs no more.
 pub const JSON_BYTES_PER_MESSAGE_BYTE: u64 = 2;
 
-/// Dead letters under way, in bytes as they were given. Chosen: one of the size that a topic takes with Kafka's own default, 1 MiB,
-/// and some small ones.
+/// Maximum bytes of dead letters under way. Chosen: one of Kafka's default maximum size, 1 MiB, and some small ones.
 pub const LETTER_QUEUE_BYTES: u64 = 1_152 << 10;
 
-/// What they take: each is held twice for a moment, by us and by librdkafka, and there once more while it is compressed, which
-/// happens to one at a time.
+/// Memory for these: each exists twice for a moment, here and in librdkafka, and once more while it is compressed, which happens to one
+/// at a time.
 pub const LETTERS_BYTES: u64 = 2 * LETTER_QUEUE_BYTES;
 
-/// A block that is sent in parts, beside its frames, which stay where they are or are read back into the room of free chunks. One block
-/// of a process goes in parts at a time. Chosen: the largest row with the frame that it ends in, the places of 24,576 frames (the largest
-/// block, compressed as well as LZ4 can), and the first and last frame of a part, which are made anew. The gateway asserts that it is no more.
+/// A block that is sent in parts, besides its frames, which stay in place or are read back into free chunks. One block of a process is
+/// sent in parts at a time. Chosen: the largest row with the frame in which it ends, the positions of 24,576 frames (the largest block at
+/// LZ4's best compression), and the first and last frame of a part, which are compressed again. The gateway asserts this maximum.
 pub const PARTS_BYTES: u64 = 8 << 20;
 
-/// Per insert on its way: socket buffers, request head and the bounded response.
+/// Per running insert: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
 
-/// With `insert.format: Native`, a block that is being turned into columns; one at a time is. Chosen: 16 MiB of columns, and the largest
-/// row three times, with its frame. The gateway asserts that it is no more.
+/// With `insert.format: Native`, a block that is being converted to columns; one at a time. Chosen: 16 MiB of columns, and the largest
+/// row three times, with its frame. The gateway asserts this maximum.
 pub const NATIVE_TURN_BYTES: u64 = 32 << 20;
 
-/// With `insert.format: Native`, per insert on its way: the columns of its block, compressed. The gateway asserts that they are no more.
+/// With `insert.format: Native`, per running insert: the compressed columns of its block. The gateway asserts this maximum.
 pub const NATIVE_FRAMES_BYTES: u64 = 8 << 20;
 
-/// The largest compressed block. The size rule closes blocks far below it (16 MiB of messages make about 4 MiB); what
-/// would pass it is a single message that does not compress, and that is rejected.
+/// Maximum size of a compressed block. The size rule closes blocks far below it (16 MiB of messages make about 4 MiB). Only a single
+/// incompressible message could exceed it; that message is rejected.
 pub const BLOCK_BYTES_MAX: u64 = 24 << 20;
 
-/// One part in this many of the limit is left to the allocator.
+/// The allocator's share: one part in this many of the limit.
 pub const SLACK_DIVISOR: u64 = 12;
 
-/// An answer of Kafka of this size is always taken, whatever the record batches should be: a batch that is too large stops its own
-/// partition only when it can be received. A larger one stops all partitions of its broker. Chosen: eight times the largest
-/// message that Kafka takes with its own defaults.
+/// Kafka answers up to this size are always accepted, whatever `recordBatchBytesMax` is: a batch that is too large stops only its own
+/// partition if it can be received. A larger answer stops all partitions of its broker. Chosen: eight times Kafka's default maximum
+/// message.
 pub const ANSWER_BYTES_MIN: u64 = 8 << 20;
 
-/// Partitions read at the same time unless the config says otherwise.
+/// Default number of partitions that are read at the same time.
 pub const PARTITIONS_ACTIVE_DEFAULT: u32 = 8;
 
-/// Largest record batch unless the config says otherwise: the broker's default limit for a message is 1 MiB.
+/// Default maximum of a record batch: the broker's default limit for a message is 1 MiB.
 pub const RECORD_BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(1);
 
-/// Largest record batch that a config may name. Chosen: four times that of the largest reference size.
+/// The largest `recordBatchBytesMax`. Chosen: four times that of the largest reference size.
 pub const RECORD_BATCH_BYTES_MAX: ByteSize = ByteSize::mib(256);
 
-/// The size at which a block closes unless the config says otherwise, in bytes of the messages in it: about 36,000
-/// spans of 460 bytes.
+/// Default size at which a block closes, in bytes of its messages: about 36,000 spans of 460 bytes.
 pub const BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(16);
 
-/// What the budget depends on.
+/// The parameters of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
     /// The memory limit.
     pub limit: ByteSize,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: u32,
     /// Partitions read at the same time.
     pub partitions_active_max: u32,
     /// The largest record batch, decompressed.
     pub record_batch_bytes_max: ByteSize,
-    /// How the messages are encoded.
+    /// The encoding of messages.
     pub format: Format,
-    /// Inserts at the same time.
+    /// Number of concurrent inserts.
     pub insert_concurrency: u32,
-    /// How blocks go over the wire.
+    /// The format of inserts.
     pub insert_format: InsertFormat,
 }
 
-/// A limit, divided. The parts add up to the limit exactly.
+/// A divided limit. The parts add up to the limit exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// What was divided.
+    /// The whole limit.
     pub limit: ByteSize,
     /// Program, stacks, runtime.
     pub base: ByteSize,
@@ -142,21 +138,21 @@ pub struct Budget {
     pub kafka: ByteSize,
     /// Blocks on the queue volume.
     pub spool: ByteSize,
-    /// Rows that are not yet compressed.
+    /// Rows that are not compressed yet.
     pub rows: ByteSize,
-    /// Scratch of the workers.
+    /// The workers' scratch memory.
     pub workers: ByteSize,
-    /// Dead letters on their way.
+    /// Dead letters under way.
     pub letters: ByteSize,
     /// A block that is sent in parts.
     pub parts: ByteSize,
-    /// Inserts on their way.
+    /// Running inserts.
     pub http: ByteSize,
-    /// Blocks as columns.
+    /// Blocks converted to columns.
     pub native: ByteSize,
     /// The pool of compressed chunks.
     pub blocks: ByteSize,
-    /// Left to the allocator.
+    /// The allocator's share.
     pub slack: ByteSize,
 }
 
@@ -164,14 +160,14 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} is too small for these buffers; the smallest limit that would do is {smallest}")]
 pub struct Shortfall {
-    /// The limit that was asked for.
+    /// The given limit.
     pub limit: ByteSize,
-    /// The smallest that would do, in whole MiB.
+    /// The smallest sufficient limit, in whole MiB.
     pub smallest: ByteSize,
 }
 
 impl Budget {
-    /// Divides the limit, or says which one would do.
+    /// Divides the limit, or returns the smallest sufficient one.
     pub fn divide(sizing: &Sizing) -> Result<Self, Shortfall> {
         let limit = sizing.limit.get();
         let fixed = Fixed::of(sizing);
@@ -195,7 +191,7 @@ impl Budget {
         }
     }
 
-    /// Name and size of every part, in the order of the table above: for printing and for metrics.
+    /// Name and size of every part, in the order of the table above: for output and metrics.
     pub fn parts(&self) -> [(&'static str, ByteSize); 11] {
         [
             ("base", self.base),
@@ -213,22 +209,21 @@ impl Budget {
     }
 }
 
-/// What librdkafka and the workers may hold of Kafka's messages.
+/// Maximum memory of librdkafka and the workers for Kafka's messages.
 ///
 /// * A batch for each active partition: its queue is filled when it is empty, with one batch of the largest size or with
-///   smaller ones that are no larger together. Until the answer has come, the answer has that room.
-/// * A batch for each worker: librdkafka keeps a batch until its last message is done with, and fills the queue meanwhile.
-/// * A batch for each worker: a message for which the pool has no room is copied, and may be a batch of its own.
-/// * The answer that is being decompressed: half a batch, since traces compress to less than half, and at least
-///   [`ANSWER_BYTES_MIN`].
+///   smaller ones of the same total size. While the answer is being received, it uses that memory instead.
+/// * A batch for each worker: librdkafka keeps a batch until its last message is done, and fills the queue meanwhile.
+/// * A batch for each worker: a message for which the pool has no room is copied, and may be a whole batch.
+/// * The answer that is being decompressed: half a batch, since traces compress to less than half, and at least [`ANSWER_BYTES_MIN`].
 fn kafka_bytes(sizing: &Sizing) -> u64 {
     let batch = sizing.record_batch_bytes_max.get();
     let batches = u64::from(sizing.partitions_active_max).saturating_add(2 * u64::from(sizing.workers));
     batches.saturating_mul(batch).saturating_add((batch / 2).max(ANSWER_BYTES_MIN))
 }
 
-/// A worker's share of the row buffers, workers being counted from 0: one for each active partition. The first workers get what does not
-/// divide. Each has one at least, since partitions take turns: there are as many as workers where those are more.
+/// The row buffers of a worker, counted from 0: one for each active partition, evenly distributed; the first workers get the remainder.
+/// Each worker has at least one, since partitions take turns.
 pub fn row_buffers(partitions_active_max: u32, workers: u32, worker: usize) -> usize {
     let workers = workers.max(1);
     let (share, rest) = (partitions_active_max / workers, partitions_active_max % workers);
@@ -268,7 +263,7 @@ impl Fixed {
     }
 }
 
-/// What a worker needs to rewrite a message from JSON.
+/// A worker's memory to rewrite a message from JSON.
 fn json_bytes(sizing: &Sizing) -> u64 {
     match sizing.format {
         Format::OtlpProto => 0,
@@ -276,7 +271,7 @@ fn json_bytes(sizing: &Sizing) -> u64 {
     }
 }
 
-/// What blocks need as columns.
+/// The memory for blocks as columns.
 fn native_bytes(sizing: &Sizing) -> u64 {
     match sizing.insert_format {
         InsertFormat::RowBinary => 0,
@@ -290,13 +285,13 @@ fn blocks_min(sizing: &Sizing) -> u64 {
     u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX).saturating_sub(PARTS_BYTES).max(BLOCK_BYTES_MAX)
 }
 
-/// The smallest limit that would do, in whole MiB.
+/// The smallest sufficient limit, in whole MiB.
 pub fn smallest_limit(sizing: &Sizing) -> ByteSize {
     smallest(sizing)
 }
 
-/// The smallest whole MiB that divides. What is left of a limit L without the slack is `L − ⌈L/12⌉ = ⌊11·L/12⌋`, so the
-/// smallest L for which that is enough is `⌈12·needed/11⌉`.
+/// The smallest sufficient limit in whole MiB. A limit L without the slack has `L − ⌈L/12⌉ = ⌊11·L/12⌋`, so the smallest L for which that
+/// is enough is `⌈12·needed/11⌉`.
 fn smallest(sizing: &Sizing) -> ByteSize {
     let needed = Fixed::of(sizing).sum().saturating_add(blocks_min(sizing));
     let limit = (u128::from(needed) * u128::from(SLACK_DIVISOR)).div_ceil(u128::from(SLACK_DIVISOR - 1));

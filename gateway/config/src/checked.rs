@@ -1,4 +1,4 @@
-//! All rules between and about fields, in one place; past it there is nothing left to doubt.
+//! All rules about fields, in one place. A [`CheckedConfig`] needs no further checks.
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
@@ -10,13 +10,13 @@ use crate::{
 };
 use std::{collections::BTreeSet, net::SocketAddr};
 
-/// What follows a source topic's name in that of its dead-letter topic.
+/// Suffix of a dead-letter topic's name after its source topic's.
 pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
 
-/// The most shards. Chosen: each has inserts of its own, whose memory is set aside at the start.
+/// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
 pub const SHARDS_MAX: usize = 64;
 
-/// A config that keeps every rule, with its memory budget. Only [`GatewayConfig::check`] makes one.
+/// A config that satisfies every rule, with its memory budget. Only [`GatewayConfig::check`] creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedConfig {
     config: GatewayConfig,
@@ -30,15 +30,15 @@ impl CheckedConfig {
         &self.config
     }
 
-    /// How its memory limit is divided.
+    /// The division of its memory limit.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// The same with a lower memory limit, rounded down to whole MiB.
+    /// The config with a lower memory limit, rounded down to whole MiB.
     ///
     /// # Errors
-    /// [`Shortfall`] when its buffers do not fit.
+    /// [`Shortfall`] if its buffers do not fit.
     pub fn within(&self, limit: ByteSize) -> Result<Self, Shortfall> {
         let mut config = self.config.clone();
         config.memory.limit = config.memory.limit.min(ByteSize::mib(limit.get() >> 20));
@@ -46,13 +46,13 @@ impl CheckedConfig {
         Ok(Self { config, budget, listen: self.listen })
     }
 
-    /// Where the admin server is to listen.
+    /// The address of the admin server.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
-    /// Where commands are taken from other machines and pods, so that a network can keep others from it than metrics are for: one port
-    /// above the admin server's. `None` where only this machine reaches that, and where there is no such port.
+    /// The address for commands from other machines and pods: one port above the admin server's, so that a network policy can restrict
+    /// commands separately from metrics. `None` if the admin server listens on loopback only, or there is no such port.
     pub fn control(&self) -> Option<SocketAddr> {
         let port = self.listen.port().checked_add(1).filter(|port| *port > 1)?;
         (!self.listen.ip().is_loopback()).then(|| SocketAddr::new(self.listen.ip(), port))
@@ -60,12 +60,12 @@ impl CheckedConfig {
 }
 
 impl GatewayConfig {
-    /// Checks every rule and divides the memory, or names all that is wrong.
+    /// Checks every rule and divides the memory, or returns all violations.
     pub fn check(self) -> Result<CheckedConfig, Violations> {
         let mut found = Violations::default();
         found.add_if(self.contract_version != CONTRACT_VERSION, "contractVersion", || {
             format!(
-                "this program knows version {CONTRACT_VERSION}, the config is of version {}",
+                "this gateway reads version {CONTRACT_VERSION}, the config has version {}",
                 self.contract_version
             )
         });
@@ -131,7 +131,7 @@ impl GatewayConfig {
         let has_shards = !clickhouse.shards.is_empty();
         found.add_if(clickhouse.endpoints.is_empty() && !has_shards, at, || "at least one endpoint".into());
         found.add_if(!clickhouse.endpoints.is_empty() && has_shards, at_shards, || {
-            "is set beside endpoints, which are those of a single shard: leave one of them out".into()
+            "is set together with endpoints, which are those of a single shard: remove one of them".into()
         });
         found.add_if(clickhouse.shards.len() > SHARDS_MAX, at_shards, || {
             format!("at most {SHARDS_MAX} shards")
@@ -150,19 +150,19 @@ impl GatewayConfig {
                 )
             });
             found.add_if(!seen.insert(endpoint) && has_shards, at, || {
-                format!("{endpoint:?} is there twice: a server belongs to one shard")
+                format!("{endpoint:?} is listed twice: a server belongs to one shard")
             });
         }
     }
 
-    /// One scheme for all: a replica without TLS would be sent the password that the others get encrypted.
+    /// One scheme for all: otherwise a replica without TLS would get the password in clear text.
     fn check_sink_tls(&self, found: &mut Violations) {
         let clickhouse = &self.sink.clickhouse;
         let is_https = |endpoint: &String| endpoint.starts_with("https://");
         let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
         let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
         found.add_if(some && !all, "sink.clickhouse.endpoints", || {
-            "some are https and some are http: use one of them for all".into()
+            "some are https and some are http: use one scheme for all".into()
         });
         let Some(tls) = &clickhouse.tls else { return };
         found.add_if(!some, "sink.clickhouse.tls", || {
@@ -197,7 +197,7 @@ impl GatewayConfig {
                 for topic in topics {
                     let letters = format!("{topic}{DEAD_LETTER_SUFFIX}");
                     found.add_if(is_topic(topic) && !is_topic(&letters), at, || {
-                        format!("{letters:?} would be too long for a topic; name another")
+                        format!("{letters:?} is too long for a topic name; set delivery.deadLetter.topic")
                     });
                     found.add_if(topics.contains(&letters), at, || {
                         format!(
@@ -221,7 +221,7 @@ impl GatewayConfig {
             "AfterEnqueue commits what is on the queue volume, and queue.mode Disabled has none; use Spill".into()
         });
         found.add_if(!self.memory.limit.get().is_multiple_of(1 << 20), "memory.limit", || {
-            "must be whole MiB".into()
+            "must be a whole number of MiB".into()
         });
         in_range(
             found,
@@ -251,7 +251,7 @@ impl GatewayConfig {
         }
     }
 
-    /// What the memory budget depends on.
+    /// The parameters of the memory budget.
     pub fn sizing(&self) -> Sizing {
         let shards = u32::try_from(self.sink.clickhouse.shards().len()).unwrap_or(u32::MAX);
         Sizing {
@@ -260,7 +260,7 @@ impl GatewayConfig {
             partitions_active_max: self.source.kafka.partitions_active_max,
             record_batch_bytes_max: self.source.kafka.record_batch_bytes_max,
             format: self.source.kafka.format,
-            // Each shard has its own.
+            // Each shard has its own inserts.
             insert_concurrency: self.sink.clickhouse.insert.concurrency.saturating_mul(shards),
             insert_format: self.sink.clickhouse.insert.format,
         }
@@ -299,7 +299,7 @@ fn is_topic(text: &str) -> bool {
     (1..=249).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(legal)
 }
 
-/// ClickHouse takes any text in backticks; what a person would name a table is enough here, and nothing needs escaping.
+/// ClickHouse accepts any text in backticks; usual table names are enough here, and need no escaping.
 fn is_identifier(text: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     (1..=128).contains(&text.len()) && text.bytes().all(legal)

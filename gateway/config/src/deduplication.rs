@@ -1,26 +1,25 @@
-//! How many tokens a table must remember.
+//! The number of tokens that a table must remember.
 //!
-//! Pure arithmetic, used by the operator for the table that it has made and for the number that it shows.
+//! Pure arithmetic. The operator uses it for tables that it creates, and for the number that it reports.
 
 use crate::units::Duration;
 
-/// How long a retry may come after its first try and still be recognised, in seconds: a gateway that is replaced, and a server
-/// that is restarted meanwhile, take minutes; ten leave room. Chosen.
+/// Maximum time between a first try and its retry, in seconds, for which the retry is recognized. A replacement of a gateway, together
+/// with a restart of a server, takes minutes; ten leave room. Chosen.
 pub const SECONDS: u64 = 600;
 
-/// The smallest window, blocks. Chosen: what replicated tables remember by default (25.9); about 1 MB of the server's memory.
+/// The smallest window, blocks. Chosen: the default of replicated tables (25.9); about 1 MB of the server's memory.
 pub const WINDOW_BLOCKS_MIN: u32 = 10_000;
 
 /// The largest window, blocks. Chosen: a hundred times the smallest, about 100 MB of the server's memory.
 pub const WINDOW_BLOCKS_MAX: u32 = 1_000_000;
 
-/// Blocks whose tokens a table should remember that is sent so many partitions, each of which closes a block at the latest when
-/// its oldest message is `max_interval` old.
+/// Number of blocks whose tokens a table should remember if so many partitions are sent to it, each of which closes a block at the latest
+/// when its oldest message is `max_interval` old.
 ///
-/// A partition with little traffic closes one block each time its oldest message is that old, and one with much closes larger ones
-/// instead of more, as long as it stays below `insert.maxBytes` in that time; so blocks a second = partitions / interval. The window
-/// is twice what comes in [`SECONDS`], since a busy partition does close more; it grows in powers of two, so that a topic that
-/// grows seldom changes it.
+/// A partition with little traffic closes one block per interval. One with much traffic closes larger blocks instead of more, as long as
+/// it stays below `insert.maxBytes` in that time. So blocks a second = partitions / interval. The window is twice the number of blocks in
+/// [`SECONDS`], since a busy partition closes more. It grows in powers of two, so that a growing topic rarely changes it.
 pub fn window_blocks(partitions: u32, max_interval: Duration) -> u32 {
     let per_partition = (SECONDS * 1_000).div_ceil(max_interval.as_millis().max(1));
     let blocks = u64::from(partitions).saturating_mul(per_partition).saturating_mul(2);

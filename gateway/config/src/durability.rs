@@ -1,11 +1,11 @@
-//! What rows survive once ClickHouse has acknowledged them.
+//! The durability of rows that ClickHouse has acknowledged.
 //!
-//! Job: the wish, and the rules about it. `sluice-gateway ddl` makes tables accordingly; a gateway sends its INSERTs accordingly.
+//! Job: the wanted durability, and its rules. `sluice-gateway ddl` creates tables accordingly; a gateway sends its INSERTs accordingly.
 
 use crate::{Engine, gateway_config::ClickHouse, violation::Violations};
 use serde::{Deserialize, Serialize};
 
-/// The setting of an INSERT that says how many replicas must have its parts.
+/// The setting of an INSERT with the number of replicas that must have its parts.
 const QUORUM_SETTING: &str = "insert_quorum";
 
 /// What acknowledged rows survive.
@@ -14,27 +14,27 @@ pub enum Durability {
     /// The end of the ClickHouse process: parts are files that are not synced.
     #[default]
     Process,
-    /// A power failure of ClickHouse's host: tables that Sluice makes sync every part before an INSERT is acknowledged.
+    /// A power failure of ClickHouse's host: tables created by Sluice sync every part before an INSERT is acknowledged.
     Fsync,
-    /// The loss of a host: an INSERT is acknowledged once a majority of the replicas has its parts. Of replicated tables only.
-    /// `insert.settings` may name another number (`insert_quorum`) or another time to wait (`insert_quorum_timeout`, ms).
+    /// The loss of a host: an INSERT is acknowledged once a majority of the replicas has its parts. Only for replicated tables.
+    /// `insert.settings` may set another number (`insert_quorum`) or another wait (`insert_quorum_timeout`, ms).
     Quorum,
 }
 
 impl Durability {
-    /// Whether it is what a config without it means.
+    /// Whether it is the default.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Adds what contradicts the wish; `at` is the path of the sink.
+/// Adds what contradicts the wanted durability; `at` is the path of the sink.
 pub(crate) fn check(sink: &ClickHouse, at: &str, found: &mut Violations) {
     if sink.schema.durability != Durability::Quorum {
         return;
     }
-    // Another engine takes an INSERT that asks for a quorum, and acknowledges it without one.
+    // Other engines accept an INSERT that asks for a quorum, and acknowledge it without one.
     let is_replicated = sink.schema.engine.is_none_or(|engine| engine == Engine::ReplicatedMergeTree);
     found.add_if(!is_replicated, &format!("{at}.schema.engine"), || {
         "must be ReplicatedMergeTree with durability Quorum: other engines have no replicas".into()
@@ -42,7 +42,7 @@ pub(crate) fn check(sink: &ClickHouse, at: &str, found: &mut Violations) {
     let replicas = sink.insert.settings.get(QUORUM_SETTING);
     let is_none = replicas.is_some_and(|replicas| matches!(replicas.as_str(), "" | "0" | "1"));
     found.add_if(is_none, &format!("{at}.insert.settings.{QUORUM_SETTING}"), || {
-        "is no quorum, which schema.durability asks for: leave it out for a majority, or set it to 2 or more".into()
+        "is not a quorum, which schema.durability requires: remove it for a majority, or set it to 2 or more".into()
     });
 }
 
@@ -80,7 +80,7 @@ mod tests {
             (
                 "durability: Quorum",
                 "insert_quorum: '1'",
-                "sink.clickhouse.insert.settings.insert_quorum: is no quorum",
+                "sink.clickhouse.insert.settings.insert_quorum: is not a quorum",
             ),
         ] {
             let found = found(schema, settings);

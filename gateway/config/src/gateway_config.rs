@@ -1,6 +1,6 @@
-//! What a gateway is told, in the order in which data flows.
+//! The config of a gateway, in the order in which data flows.
 //!
-//! Every struct refuses unknown fields: a misspelt one is an error with its path, never a silent default.
+//! Every struct refuses unknown fields: a misspelt field is an error with its path, never a silent default.
 
 use crate::{
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
@@ -15,28 +15,28 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayConfig {
-    /// The version of this contract that the config is written in ([`crate::CONTRACT_VERSION`]).
+    /// The contract version of the config ([`crate::CONTRACT_VERSION`]).
     pub contract_version: u32,
-    /// Whose gateway this is: in logs, client ids and `log_comment`.
+    /// The pipeline: shown in logs, client ids and `log_comment`.
     pub pipeline: Pipeline,
-    /// Where messages come from.
+    /// The source of messages.
     pub source: Source,
-    /// Where rows go.
+    /// The destination of rows.
     pub sink: Sink,
-    /// What is done with what cannot be delivered.
+    /// What happens to data that cannot be delivered.
     #[serde(default)]
     pub delivery: Delivery,
     /// The queue volume.
     #[serde(default)]
     pub queue: Queue,
-    /// Worker threads that walk and encode; 1 to 64.
+    /// Worker threads, which decode and encode; 1 to 64.
     pub workers: u32,
     /// The memory limit that the budget divides.
     pub memory: Memory,
-    /// Where `/metrics`, `/livez` and `/readyz` are served.
+    /// The address of `/metrics`, `/livez` and `/readyz`.
     #[serde(default)]
     pub admin: Admin,
-    /// How the gateway leaves.
+    /// How the gateway shuts down.
     #[serde(default)]
     pub shutdown: Shutdown,
     /// What it logs.
@@ -44,7 +44,7 @@ pub struct GatewayConfig {
     pub log: Log,
 }
 
-/// The pipeline's name in Kubernetes, or any two words where there is none.
+/// The pipeline's name in Kubernetes, or any two words elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pipeline {
@@ -66,34 +66,34 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kafka {
-    /// Brokers to ask first, `host:port`; at least one.
+    /// Bootstrap brokers, `host:port`; at least one.
     pub bootstrap_servers: Vec<String>,
-    /// TLS to the brokers; absent means none.
+    /// TLS to the brokers; absent means plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// User and password; absent means that brokers ask for none.
+    /// User and password; absent if the brokers require none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sasl: Option<Sasl>,
     /// Topics by name; at least one.
     pub topics: Vec<String>,
     /// The consumer group.
     pub consumer_group: String,
-    /// How it is a member of it.
+    /// The protocol of the consumer group.
     #[serde(default, skip_serializing_if = "GroupProtocol::is_classic")]
     pub group_protocol: GroupProtocol,
-    /// Where a partition without a committed offset is begun.
+    /// Where a partition without a committed offset starts.
     #[serde(default)]
     pub initial_offset: InitialOffset,
-    /// How the messages are encoded.
+    /// The encoding of messages.
     #[serde(default)]
     pub format: Format,
-    /// Partitions that are read at the same time; the buffers are sized for this many. 1 to 1,024.
+    /// Maximum number of partitions that are read at the same time; buffers are sized for it. 1 to 1,024.
     #[serde(default = "partitions_active_max")]
     pub partitions_active_max: u32,
-    /// The largest record batch, decompressed or never compressed, that must be read: 64 KiB to 256 MiB.
+    /// Maximum size of a record batch, decompressed or never compressed: 64 KiB to 256 MiB.
     #[serde(default = "record_batch_bytes_max")]
     pub record_batch_bytes_max: ByteSize,
-    /// More settings of librdkafka: what [`crate::kafka_properties`] lets pass.
+    /// More librdkafka settings, checked by [`crate::kafka_properties`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
 }
@@ -106,30 +106,31 @@ fn record_batch_bytes_max() -> ByteSize {
     RECORD_BATCH_BYTES_DEFAULT
 }
 
-/// Seconds after which the group takes a member for gone that sends no heartbeat (`session.timeout.ms`): what Kafka's own consumer has since
-/// 3.0, and the brokers' default for the new protocol. Until then nobody else reads the partitions of a gateway that ended.
+/// Seconds after which the group removes a member without heartbeats (`session.timeout.ms`): the default of Kafka's own consumer since
+/// 3.0, and the brokers' default for the new protocol. Until then no other member reads the partitions of a gateway that ended.
 pub const SESSION_SECONDS: u32 = 45;
 
 /// The protocol between the members of a consumer group and its coordinator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupProtocol {
-    /// One of the members divides the partitions (cooperative-sticky). A pod is a static member: one that comes back within 45 s has its
-    /// partitions at once, and nobody else moves.
+    /// One of the members assigns the partitions (cooperative-sticky). A pod is a static member: if it returns within 45 s, it gets its
+    /// partitions back at once, and no other partition moves.
     #[default]
     Classic,
-    /// The coordinator divides them (KIP-848): brokers from 4.0 on. No member waits for others in a rebalance. All members of a
-    /// group should use the same protocol; while it is changed they may be mixed.
+    /// The coordinator assigns the partitions (KIP-848): brokers from 4.0 on. No member waits for others in a rebalance. All members of a
+    /// group should use the same protocol; during a change they may be mixed.
     ///
-    /// What is known of it in librdkafka 2.12:
-    /// - Session timeout and heartbeat interval are the brokers' (`group.consumer.session.timeout.ms`, 45 s unless set).
-    /// - Membership is dynamic: a static member that died could not come back before its session is over, because the coordinator
-    ///   refuses the new one rather than the dead one, and librdkafka takes that for fatal. So a restart moves partitions, and one that
+    /// Behaviour of librdkafka 2.12:
+    /// - Session timeout and heartbeat interval are the brokers' (`group.consumer.session.timeout.ms`, 45 s by default).
+    /// - Membership is dynamic: a static member that died could not return before its session ends, because the coordinator refuses the
+    ///   new member rather than the dead one, and librdkafka treats that as fatal. So a restart moves partitions, and a member that
     ///   leaves has left at once.
-    /// - A commit may be refused while the member's epoch moves on (`STALE_MEMBER_EPOCH`); it is made again. The coordinator checks the
-    ///   epoch of a commit as it checks the generation of a classic one, so that the plan of a member that was left behind is refused.
-    /// - A member that cannot reach the coordinator goes on reading; nothing is sent without a proof of membership of the last 30 s.
-    /// - Consumers were seen elsewhere to stop fetching for minutes while a group is reconciled (mended in 2.15); the gateway's watchdog
-    ///   names a partition that stands still.
+    /// - A commit may be refused while the member's epoch changes (`STALE_MEMBER_EPOCH`); it is made again. The coordinator checks the
+    ///   epoch of a commit like the generation of a classic one, so that it refuses the plan of a member that was left behind.
+    /// - A member that cannot reach the coordinator continues to read; it sends no block without a proof of membership from the last 30
+    ///   s.
+    /// - Others have reported consumers that stop fetching for minutes while a group is reconciled (fixed in 2.15); the gateway's
+    ///   watchdog reports a partition without progress.
     Consumer,
 }
 
@@ -141,23 +142,23 @@ impl GroupProtocol {
     }
 }
 
-/// Where a partition without a committed offset is begun.
+/// Where a partition without a committed offset starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InitialOffset {
     /// At the oldest message that Kafka still has.
     #[default]
     Earliest,
-    /// Behind the newest message.
+    /// After the newest message.
     Latest,
 }
 
-/// How the messages are encoded.
+/// The encoding of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// An OTLP `ExportTraceServiceRequest` or `TracesData` as protobuf (the Collector's `otlp_proto`).
     #[default]
     OtlpProto,
-    /// The same in OTLP/JSON (the Collector's `otlp_json`): one document a message.
+    /// The same in OTLP/JSON (the Collector's `otlp_json`): one document per message.
     OtlpJson,
 }
 
@@ -169,30 +170,29 @@ pub struct Sink {
     pub clickhouse: ClickHouse,
 }
 
-/// Servers, table and how rows are inserted.
+/// Servers, table and inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClickHouse {
-    /// HTTP interfaces of replicas of the one shard, all `http://host:8123` or all `https://host:8443`; at least one, unless there are
-    /// several `shards`.
+    /// HTTP interfaces of the replicas of a single shard, all `http://host:8123` or all `https://host:8443`; at least one, unless
+    /// `shards` is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
-    /// The same for each of several shards, instead of `endpoints`; each partition of the source goes to one of them. Shards are added at
+    /// The endpoints of several shards, instead of `endpoints`; each partition of the source goes to one shard. New shards are added at
     /// the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<Vec<String>>,
-    /// How `https` endpoints are trusted, and the client's certificate; absent means the authorities that the system trusts
-    /// and no certificate.
+    /// Trusted authorities and client certificate for `https` endpoints; absent means the system's authorities and no certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// Database.
     pub database: String,
     /// Table.
     pub table: String,
-    /// User and password; absent means the user `default` without one.
+    /// User and password; absent means the user `default` without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
-    /// Who makes the table.
+    /// How the table is created.
     #[serde(default)]
     pub schema: Schema,
     /// When a block closes and how it is sent.
@@ -211,8 +211,7 @@ impl ClickHouse {
     }
 }
 
-/// Files that hold user and password. They are read at the start and hold nothing but the text; one line end at the
-/// end is ignored.
+/// Files with user and password. They are read at the start and contain only the text; one trailing line end is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Credentials {
@@ -226,30 +225,30 @@ pub struct Credentials {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Insert {
-    /// A block closes once it has this many messages, each of which has a row at least: 1 to 1,000,000.
+    /// A block closes when it has this many messages, each with at least one row: 1 to 1,000,000.
     #[serde(default = "max_rows")]
     pub max_rows: u32,
-    /// A block closes once the messages in it are this large, as read from Kafka and decompressed: 64 KiB to 16 MiB.
+    /// A block closes when its messages have this size, decompressed: 64 KiB to 16 MiB.
     #[serde(default = "max_bytes")]
     pub max_bytes: ByteSize,
     /// A block closes this long after its first message: 50 ms to 5 m.
     #[serde(default = "max_interval")]
     pub max_interval: Duration,
-    /// An insert that takes longer is ended by both sides: 2 s to 10 m.
+    /// Time limit of an insert, enforced by gateway and server: 2 s to 10 m.
     #[serde(default = "timeout")]
     pub timeout: Duration,
-    /// Inserts at the same time from this process to each shard: 1 to 64.
+    /// Concurrent inserts from this process to each shard: 1 to 64.
     #[serde(default = "concurrency")]
     pub concurrency: u32,
-    /// How blocks go over the wire.
+    /// The format of blocks on the wire.
     #[serde(default, skip_serializing_if = "InsertFormat::is_row_binary")]
     pub format: InsertFormat,
-    /// More settings of ClickHouse for every INSERT: what [`crate::insert_settings`] lets pass.
+    /// More ClickHouse settings for every INSERT, checked by [`crate::insert_settings`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
 }
 
-// 100,000 rows are the upper end of what ClickHouse's documentation advises for one insert.
+// 100,000 rows are the upper end of the ClickHouse documentation's advice for one insert.
 fn max_rows() -> u32 {
     100_000
 }
@@ -284,14 +283,14 @@ impl Default for Insert {
     }
 }
 
-/// How blocks go over the wire. Which one changes nothing that is stored, and no block's identity: it may be changed at any time.
+/// The format of blocks on the wire. It changes neither the stored rows nor a block's identity, and may be changed at any time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InsertFormat {
-    /// As the rows that they are kept as: the gateway's CPU is the least.
+    /// Rows, as they are stored in blocks: least CPU in the gateway.
     #[default]
     RowBinary,
-    /// Turned into columns before they are sent: the server's CPU is the least, and that of both together. What comes from the queue
-    /// volume, goes in parts, or does not fit the memory for it goes as rows.
+    /// Columns, converted before sending: least CPU in the server, and in total. Blocks from the queue volume, blocks in parts, and
+    /// blocks that do not fit the memory for conversion are sent as rows.
     Native,
 }
 
@@ -303,14 +302,14 @@ impl InsertFormat {
     }
 }
 
-/// What is done with what cannot be delivered.
+/// What happens to data that cannot be delivered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delivery {
     /// When an offset may be committed.
     #[serde(default, skip_serializing_if = "Commit::is_default")]
     pub commit: Commit,
-    /// Messages that cannot be read, and rows that are refused.
+    /// Malformed messages, and rows that ClickHouse refuses.
     #[serde(default)]
     pub dead_letter: DeadLetter,
 }
@@ -318,40 +317,40 @@ pub struct Delivery {
 /// When an offset may be committed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Commit {
-    /// Once every row below it is in ClickHouse, or a dead letter: Kafka is the durable copy, and the queue volume may be lost.
+    /// Once every row below it is in ClickHouse or in a dead letter: Kafka is the durable copy, and the queue volume may be lost.
     #[default]
     AfterInsert,
-    /// Also once rows are synced to the queue volume, which is then their only copy: a volume that is lost takes them with it.
+    /// Also once rows are synced to the queue volume, which is then their only copy: if the volume is lost, they are lost.
     AfterEnqueue,
 }
 
 impl Commit {
-    /// Whether it is what a config without it means.
+    /// Whether it is the default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Messages that cannot be read, and rows that are refused.
+/// Malformed messages, and rows that ClickHouse refuses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeadLetter {
-    /// The topic that they are put into, for all topics of the source; absent means a topic beside each of them, with
-    /// [`DEAD_LETTER_SUFFIX`](crate::DEAD_LETTER_SUFFIX) behind its name.
+    /// The dead-letter topic for all topics of the source; absent means one topic per source topic, named with the suffix
+    /// [`DEAD_LETTER_SUFFIX`](crate::DEAD_LETTER_SUFFIX).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// What happens to one that has nowhere to go.
+    /// What happens if the dead letter cannot be delivered.
     #[serde(default)]
     pub on_missing: OnMissing,
 }
 
-/// What happens to a message that cannot be read and has nowhere to go.
+/// What happens to a message or row whose dead letter cannot be delivered, for example because the topic is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnMissing {
-    /// Its partition stops in front of it, alone, and says so.
+    /// Its partition stops before it, and reports that; other partitions continue.
     #[default]
     Stop,
-    /// It is counted and passed over.
+    /// It is counted and skipped.
     Skip,
 }
 
@@ -359,25 +358,25 @@ pub enum OnMissing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Queue {
-    /// Whether there is one.
+    /// Whether there is a queue volume.
     #[serde(default)]
     pub mode: QueueMode,
-    /// Where it is mounted.
+    /// Its mount path.
     #[serde(default = "queue_path")]
     pub path: String,
-    /// Bytes that blocks may take on it: at least 32 MiB. Absent means all of the volume but a twentieth, which the file system needs.
+    /// Maximum bytes of blocks on it: at least 32 MiB. Absent means 95 % of the volume; the file system needs the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<ByteSize>,
 }
 
 impl Queue {
-    /// Bytes that blocks may take on a volume of so many bytes.
+    /// Maximum bytes of blocks on a volume of this size.
     pub fn bytes_max(&self, volume_bytes: u64) -> u64 {
         self.max_bytes.map_or(volume_bytes - volume_bytes / 20, ByteSize::get)
     }
 }
 
-/// The smallest `queue.maxBytes`. Chosen: above the largest block and what its file needs beside it.
+/// The smallest `queue.maxBytes`. Chosen: more than the largest block and its file overhead.
 pub const QUEUE_BYTES_MIN: ByteSize = ByteSize::mib(32);
 
 fn queue_path() -> String {
@@ -393,7 +392,7 @@ impl Default for Queue {
 /// Whether there is a queue volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueMode {
-    /// There is one, and the gateway claims it at the start.
+    /// There is one; the gateway claims it at the start.
     #[default]
     Spill,
     /// There is none.
@@ -404,15 +403,16 @@ pub enum QueueMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Memory {
-    /// What the process may use at the most, in whole MiB.
+    /// Maximum memory of the process, in whole MiB.
     pub limit: ByteSize,
 }
 
-/// Where `/metrics`, `/livez` and `/readyz` are served; commands are taken one port above it ([`crate::CheckedConfig::control`]).
+/// The address of `/metrics`, `/livez` and `/readyz`; commands are accepted one port above it ([`crate::CheckedConfig::control`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Admin {
-    /// Address and port; `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4. With port 0 the kernel chooses one, which the first line of the log names, and there is no port for commands.
+    /// Address and port; `0.0.0.0` and `[::]` mean all addresses, IPv6 and IPv4. With port 0 the kernel chooses one, which the first log
+    /// line names, and there is no port for commands.
     #[serde(default = "listen")]
     pub listen: String,
 }
@@ -427,11 +427,11 @@ impl Default for Admin {
     }
 }
 
-/// How the gateway leaves.
+/// How the gateway shuts down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long SIGTERM waits for blocks in flight: 1 s to 1 h. Shorter than the pod's termination grace period.
+    /// How long SIGTERM waits for blocks in flight: 1 s to 1 h. Must be shorter than the pod's termination grace period.
     #[serde(default = "deadline")]
     pub deadline: Duration,
 }
@@ -446,15 +446,15 @@ impl Default for Shutdown {
     }
 }
 
-/// What it logs.
+/// What the gateway logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Log {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or several by commas, of which those that are `target=level` hold for a part
-    /// of the program: what [`crate::log_filter`] lets pass.
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or several separated by commas; `target=level` sets the level of a
+    /// part of the program. Checked by [`crate::log_filter`].
     #[serde(default = "level")]
     pub level: String,
-    /// How a line is written.
+    /// The format of a log line.
     #[serde(default)]
     pub format: LogFormat,
 }
@@ -469,12 +469,12 @@ impl Default for Log {
     }
 }
 
-/// How a log line is written.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// For a person at a terminal.
+    /// Text for a terminal.
     Text,
 }

@@ -1,23 +1,23 @@
-//! Settings of ClickHouse that a config may add to every INSERT, and those that it may not, with what decides them instead.
+//! ClickHouse settings that a config may add to every INSERT, and those that it may not, each with the reason.
 //!
-//! What is passed on is what the promise "one INSERT is one block, whole, once" does not rest on: quorum, memory, threads,
-//! priorities, limits of partitions, logging.
+//! Allowed are settings that do not affect the promise "one INSERT is one block, whole, once": quorum, memory, threads, priorities,
+//! limits of partitions, logging.
 
 use crate::violation::Violations;
 use std::collections::BTreeMap;
 
-/// Settings at the most. Chosen: they stand in the query string of every INSERT.
+/// Maximum number of settings. Chosen: they are in the query string of every INSERT.
 pub const SETTINGS_MAX: usize = 32;
 
-/// Bytes of a name or a value at the most.
+/// Maximum bytes of a name or a value.
 pub const SETTING_BYTES_MAX: usize = 256;
 
 const BLOCK: &str = "one INSERT is one block, stored whole or not at all";
 const ONCE: &str = "a retry must be recognised and dropped";
 const FORMAT: &str = "the gateway decides how rows are written";
-const REQUEST: &str = "the gateway decides how the server is asked";
+const REQUEST: &str = "the gateway decides how it sends requests";
 
-/// Names, or beginnings of names that end in `_`, and what decides them. The CRD has the same list.
+/// Names, or prefixes of names that end in `_`, and the reason. The CRD has the same list.
 pub const OWNED: [(&str, &str); 39] = [
     ("async_insert", BLOCK),
     ("async_insert_", BLOCK),
@@ -31,7 +31,7 @@ pub const OWNED: [(&str, &str); 39] = [
     ("insert_deduplicate", ONCE),
     ("insert_deduplication_", ONCE),
     ("update_insert_deduplication_token_in_dependent_materialized_views", ONCE),
-    ("materialized_views_ignore_errors", "a view that fails must be heard of"),
+    ("materialized_views_ignore_errors", "the gateway must see the error of a failed view"),
     ("throw_if_deduplication_in_dependent_materialized_views_enabled_with_async_insert", ONCE),
     ("input_format_", FORMAT),
     ("format_", FORMAT),
@@ -63,7 +63,7 @@ pub const OWNED: [(&str, &str); 39] = [
 /// Names that the gateway sets, where another value would only be slower.
 const TUNED: [&str; 1] = ["materialize_statistics_on_insert"];
 
-/// What decides a setting; `None` when a config may.
+/// The reason why a config may not set this setting; `None` if it may.
 pub fn owner(name: &str) -> Option<&'static str> {
     let is_meant = |owned: &str| if owned.ends_with('_') { name.starts_with(owned) } else { name == owned };
     let owned = OWNED.iter().find(|(owned, _)| is_meant(owned)).map(|(_, instead)| *instead);

@@ -1,20 +1,20 @@
-//! Settings of librdkafka that a config may add, and those that it may not, with what decides them instead.
+//! librdkafka settings that a config may add, and those that it may not, each with the reason.
 //!
-//! What is passed on is what no field of ours decides: socket buffers, timeouts of connections, address families, debug logs.
+//! Allowed are settings that no field of the config determines: socket buffers, connection timeouts, address families, debug logs.
 
 use crate::violation::Violations;
 use std::collections::BTreeMap;
 
-/// Settings at the most.
+/// Maximum number of settings.
 pub const PROPERTIES_MAX: usize = 32;
 
-/// Bytes of a value at the most.
+/// Maximum bytes of a value.
 pub const PROPERTY_BYTES_MAX: usize = 1_024;
 
-/// What decides how letters are produced.
+/// The reason for settings of the dead-letter producer.
 const LETTERS: &str = "the gateway decides how dead letters are produced";
 
-/// Names, or beginnings of names that end in a dot, and what decides them.
+/// Names, or prefixes of names that end in a dot, and the reason.
 pub const OWNED: [(&str, &str); 43] = [
     ("bootstrap.servers", "set bootstrapServers"),
     ("metadata.broker.list", "set bootstrapServers"),
@@ -41,9 +41,9 @@ pub const OWNED: [(&str, &str); 43] = [
     ("max.poll.interval.ms", "the gateway decides how it is a member of its group"),
     ("enable.", "the gateway commits offsets itself, after the insert"),
     ("auto.commit.", "the gateway commits offsets itself, after the insert"),
-    ("isolation.level", "the gateway reads what is committed, and nothing else"),
-    ("check.crcs", "the gateway always checks"),
-    ("plugin.", "no code is loaded"),
+    ("isolation.level", "the gateway reads committed messages only"),
+    ("check.crcs", "the gateway always checks CRCs"),
+    ("plugin.", "the gateway loads no plugins"),
     ("acks", LETTERS),
     ("request.required.acks", LETTERS),
     ("message.timeout.ms", LETTERS),
@@ -61,7 +61,7 @@ pub const OWNED: [(&str, &str); 43] = [
     ("topic.metadata.propagation.max.ms", LETTERS),
 ];
 
-/// Names that the gateway sets, where another value would only be slower or louder: its own reasons stand beside them.
+/// Names that the gateway sets, where another value would only be slower or noisier; the reasons are beside the settings.
 pub const TUNED: [&str; 9] = [
     "fetch.queue.backoff.ms",
     "fetch.error.backoff.ms",
@@ -74,7 +74,7 @@ pub const TUNED: [&str; 9] = [
     "log.connection.close",
 ];
 
-/// What decides a setting; `None` when a config may.
+/// The reason why a config may not set this setting; `None` if it may.
 pub fn owner(name: &str) -> Option<&'static str> {
     let is_meant = |owned: &str| if owned.ends_with('.') { name.starts_with(owned) } else { name == owned };
     let owned = OWNED.iter().find(|(owned, _)| is_meant(owned)).map(|(_, instead)| *instead);

@@ -1,11 +1,10 @@
 //! The contract between operator and gateway.
 //!
-//! The operator writes a [`GatewayConfig`] as YAML into a ConfigMap; the gateway reads it with [`parse`] and does not
-//! start unless [`GatewayConfig::check`] proves it. Both use the same arithmetic ([`budget`]) to decide whether a
-//! memory limit is enough, so that the operator refuses a pipeline for the reason the gateway would.
+//! The operator writes a [`GatewayConfig`] as YAML into a ConfigMap; the gateway reads it with [`parse`] and does not start unless
+//! [`GatewayConfig::check`] accepts it. Both use the same arithmetic ([`budget`]) for the memory limit, so that the operator refuses a
+//! pipeline for the same reason as the gateway.
 //!
-//! Nothing here is asynchronous, and nothing here touches the network; only [`parse::read`] and
-//! [`security::read_secret`] open a file.
+//! This package is synchronous and does not use the network. Only [`parse::read`] and [`security::read_secret`] open a file.
 
 pub mod budget;
 mod checked;
@@ -35,6 +34,6 @@ pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};
 
-/// The version of this contract. A gateway image accepts exactly the versions that it knows; the operator never hands
-/// an image a config of another one. It is raised when a field changes its meaning or a new required one appears.
+/// The version of this contract. A gateway image accepts only the versions that it knows; the operator never gives an image a config of
+/// another version. It is raised when a field changes its meaning or a new required field is added.
 pub const CONTRACT_VERSION: u32 = 1;

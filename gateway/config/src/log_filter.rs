@@ -1,11 +1,11 @@
-//! What is logged: a level, or levels by part of the program, as `tracing` writes them.
+//! The log filter: a level, or levels by part of the program, in the syntax of `tracing`.
 //!
-//! The filter of gateway and operator takes a word that is no level for the name of a part of the program, and then logs nothing of all others. So
-//! `warning` instead of `warn` would silence it; here it is refused. What passes here, the filter takes.
+//! The filter of gateway and operator takes an unknown level for the name of a part of the program, and then logs nothing from all
+//! others. So `warning` instead of `warn` would silence it; here it is refused. The filter accepts everything that passes here.
 
 use crate::violation::Violations;
 
-/// The levels, the most silent first.
+/// The levels, the quietest first.
 pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Adds what is wrong with a filter; `at` is its path.
@@ -29,7 +29,7 @@ fn is_level(text: &str) -> bool {
     LEVELS.iter().any(|level| level.eq_ignore_ascii_case(text))
 }
 
-/// The name of a crate or of a module in it.
+/// Whether the text is the name of a crate or of a module in it.
 fn is_target(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'))
 }

@@ -1,4 +1,4 @@
-//! From YAML text to a [`GatewayConfig`], with the paths of the fields that are wrong.
+//! Parses YAML text to a [`GatewayConfig`], with the paths of wrong fields.
 
 mod findings;
 
@@ -6,7 +6,7 @@ use crate::{CONTRACT_VERSION, Commit, GatewayConfig, violation::Violations};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 use std::path::Path;
 
-/// A config larger than this is not one: 1 MiB is the limit of a ConfigMap.
+/// Maximum size of a config: 1 MiB is the limit of a ConfigMap.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a config could not be read.
@@ -21,17 +21,17 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is too large to be a config.
-    #[error("the config {path} has {bytes} bytes; at most {CONFIG_BYTES_MAX} are read")]
+    #[error("the config {path} has {bytes} bytes; the maximum is {CONFIG_BYTES_MAX}")]
     TooLarge {
         /// The file.
         path: String,
         /// Its size.
         bytes: u64,
     },
-    /// Fields are unknown, missing or of the wrong type; what breaks a rule beside them is among these.
+    /// Fields are unknown, missing or of the wrong type; violations of rules are included.
     #[error("{0}")]
     Fields(Violations),
-    /// The text is not YAML, or nothing that has the fields of a config.
+    /// The text is not YAML, or is not a config at all.
     #[error("{path}: {message}")]
     Field {
         /// Path of the field, `.` for the document itself.
@@ -39,10 +39,8 @@ pub enum Error {
         /// What was expected, with line and column.
         message: String,
     },
-    /// The config is of a contract that this program does not know.
-    #[error(
-        "contractVersion: this program knows version {CONTRACT_VERSION}, the config is of version {found}"
-    )]
+    /// The config has a contract version that this program does not know.
+    #[error("contractVersion: this gateway reads version {CONTRACT_VERSION}, the config has version {found}")]
     ContractVersion {
         /// The version in the config.
         found: u32,
@@ -62,8 +60,7 @@ pub fn read(path: &Path) -> Result<GatewayConfig, Error> {
 
 /// Parses YAML.
 ///
-/// The version is looked at first, so that a config of another contract says so rather than naming a field that this
-/// one does not have.
+/// The version is checked first: a config of another version is then reported as such, and not because of an unknown field.
 pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -80,8 +77,7 @@ pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
     })
 }
 
-/// When gateways with this config commit, whatever else it holds, and of whichever version of the contract it is: the field has stood in
-/// this place in each.
+/// The commit mode of a config, whatever its other content and contract version: the field has had this place in every version.
 pub fn commit(text: &str) -> Result<Commit, Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -98,13 +94,13 @@ pub fn commit(text: &str) -> Result<Commit, Error> {
     Ok(config.delivery.and_then(|delivery| delivery.commit).unwrap_or_default())
 }
 
-/// What reading a text ended at.
+/// The error at which reading ended.
 struct Wrong {
-    /// The field, where there is one.
+    /// The field, if there is one.
     path: Option<serde_path_to_error::Path>,
     /// What was expected, with line and column.
     message: String,
-    /// The same without them.
+    /// The message without line and column.
     plain: String,
 }
 
@@ -138,7 +134,7 @@ fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Wrong> {
     })
 }
 
-/// Writes a config as YAML; what is written is read back equal.
+/// Writes a config as YAML; reading it gives an equal config.
 ///
 /// # Panics
 /// Never: every field serialises.

@@ -1,6 +1,6 @@
-//! How the operator names the pod that it means: an address may be another pod's by the time that a request arrives there, and nobody learns
-//! a pod's UID from the network.
+//! How the operator names the pod that it means. By the time that a request arrives, its address may belong to another pod; and a pod's
+//! UID cannot be learned from the network.
 
-/// Header of a request to a gateway: the UID of the pod that is meant, as the API server gave it. A gateway that knows its own UID and is
-/// named another one answers 421, whatever it was asked; it takes commands of other pods only with its own.
+/// Header of a request to a gateway: the UID of the intended pod, from the API server. A gateway that knows its own UID answers any
+/// request with another UID with 421. It accepts commands from other pods only with its own UID.
 pub const POD_UID_HEADER: &str = "sluice-pod-uid";

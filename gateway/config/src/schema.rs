@@ -1,35 +1,35 @@
-//! The table that rows go to: who makes it, and how.
+//! The schema of the table: who creates it, and its properties.
 //!
-//! Job: what `sluice-gateway ddl` is told, and the rules about it. Nothing here reaches a statement that was not looked at: names are
-//! names, types and expressions are whole (brackets and quotes closed), so that no text can become a second statement or a second
-//! clause of one. What a field leaves open is as the table has it, and takes its default in a table that is made.
+//! Job: the options of `sluice-gateway ddl`, and their rules. No unchecked text reaches a statement: names are plain names, types and
+//! expressions are complete (brackets and quotes closed), so that no text can become a second statement or clause. An absent field leaves
+//! an existing table unchanged, and has its default in a new table.
 
 use crate::{deduplication, durability::Durability, units::Duration, violation::Violations};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Expressions of the sorting key at the most. Chosen: beyond a handful a key sorts nothing any more.
+/// Maximum number of expressions in the sorting key. Chosen: beyond a handful, a key has no more effect.
 pub const ORDER_BY_MAX: usize = 8;
 
-/// Columns beside the gateway's own at the most. Chosen: each costs every INSERT.
+/// Maximum number of additional columns. Chosen: each costs every INSERT.
 pub const COLUMNS_MAX: usize = 64;
 
-/// Declared paths of one set of attributes at the most. Chosen: each is a column of its own in every part.
+/// Maximum number of declared paths per set of attributes. Chosen: each is a column of its own in every part.
 pub const TYPED_PATHS_MAX: usize = 64;
 
-/// Bytes of a type at the most.
+/// Maximum bytes of a type.
 pub const TYPE_BYTES_MAX: usize = 256;
 
-/// Bytes of an expression or a path at the most.
+/// Maximum bytes of an expression or a path.
 pub const EXPRESSION_BYTES_MAX: usize = 1_024;
 
-/// Paths with a column of their own at the most: the server's default, of which its developers advise against.
+/// Maximum number of paths with a column of their own: the server's default; its developers advise against more.
 pub const DYNAMIC_PATHS_MAX: u32 = 1_024;
 
-/// The shortest TTL. Chosen: partitions are days, and a whole one is dropped at a time.
+/// The shortest TTL. Chosen: partitions are days, and are dropped as a whole.
 const TTL_MIN: Duration = Duration::secs(3_600);
 
-/// The longest TTL: what fits a `DateTime`, give or take.
+/// The longest TTL: about what fits a `DateTime`.
 const TTL_MAX: Duration = Duration::secs(100 * 365 * 86_400);
 
 /// Types of a declared path; each also as `Nullable(…)`.
@@ -38,7 +38,7 @@ pub const PATH_TYPES: [&str; 12] = [
     "String",
 ];
 
-/// Names that the gateway's own columns have, or begin with before a dot, in any layout.
+/// Names, or prefixes before a dot, of the gateway's own columns in any layout.
 pub const COLUMNS_OWNED: [&str; 17] = [
     "Timestamp",
     "TraceId",
@@ -59,51 +59,50 @@ pub const COLUMNS_OWNED: [&str; 17] = [
     "Links",
 ];
 
-/// The beginning of paths that the gateway writes itself, with their type.
+/// Prefix of paths that the gateway writes itself, with their type.
 const PATH_RESERVED: &str = "sluice.";
 
-/// Who makes the table, and how.
+/// Who creates the table, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Schema {
     /// What Sluice may do with the table.
     #[serde(default)]
     pub management: SchemaManagement,
-    /// How attributes lie in the table. When absent: as they do; `Json` in a table that is made.
+    /// The layout of attributes in the table. Absent: unchanged; `Json` in a new table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// The table's engine. When absent: the one that it has; `MergeTree` in a table that is made.
+    /// The table's engine. Absent: unchanged; `MergeTree` in a new table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
-    /// The cluster that every statement is run on (`ON CLUSTER`); absent means each endpoint by itself.
+    /// The cluster on which every statement runs (`ON CLUSTER`); absent means each endpoint on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Age at which rows are dropped, whole days at a time: 1 h to 100 years. When absent: as it is; a table that is made keeps
-    /// them for ever.
+    /// Age at which rows are dropped, whole days at a time: 1 h to 100 years. Absent: unchanged; a new table keeps rows forever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
-    /// The sorting key: names of columns, or a function of one, at most [`ORDER_BY_MAX`]. When empty: as it is; low cardinality
-    /// first in a table that is made.
+    /// The sorting key: column names, or functions of one column, at most [`ORDER_BY_MAX`]. Empty: unchanged; low cardinality first in a
+    /// new table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order_by: Vec<String>,
-    /// Paths of a JSON column that get a column of their own: 0 to [`DYNAMIC_PATHS_MAX`]. Further ones share one.
+    /// Paths of a JSON column that get a column of their own: 0 to [`DYNAMIC_PATHS_MAX`]. More paths share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_dynamic_paths: Option<u32>,
-    /// Paths of JSON columns with a type.
+    /// Declared paths of JSON columns, with their types.
     #[serde(default, skip_serializing_if = "TypedPaths::is_empty")]
     pub typed_paths: TypedPaths,
-    /// Columns beside the gateway's own, which the server computes.
+    /// Additional columns, which the server computes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ExtraColumn>,
-    /// Tables that are filled beside this one.
+    /// Additional tables that views fill.
     #[serde(default, skip_serializing_if = "Views::is_empty")]
     pub views: Views,
-    /// What rows survive, at the least, that ClickHouse has acknowledged. A table that gives more is left as it is.
+    /// The minimum durability of acknowledged rows. A table with more is left unchanged.
     #[serde(default, skip_serializing_if = "Durability::is_default")]
     pub durability: Durability,
-    /// Blocks whose tokens a table that is made remembers: 1 to [`deduplication::WINDOW_BLOCKS_MAX`]; when absent,
-    /// [`deduplication::WINDOW_BLOCKS_MIN`]. One that is there is not compared: the gateway says when its window is too short for
-    /// what it promises.
+    /// Number of blocks whose tokens a new table remembers: 1 to [`deduplication::WINDOW_BLOCKS_MAX`]; absent means
+    /// [`deduplication::WINDOW_BLOCKS_MIN`]. An existing table is not compared: the gateway reports if its window is too short for the
+    /// delivery guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplication_window: Option<u32>,
 }
@@ -111,18 +110,18 @@ pub struct Schema {
 /// What Sluice may do with the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SchemaManagement {
-    /// Nothing; the gateway alone looks at the columns when it starts.
+    /// Nothing; only the gateway checks the columns when it starts.
     None,
-    /// Compare, and refuse to start pods when rows cannot be written.
+    /// Compare, and start no pods if rows cannot be written.
     Validate,
-    /// Create database, table and views when they are missing, then compare.
+    /// Create database, table and views if they are missing, then compare.
     #[default]
     CreateIfMissing,
-    /// As `CreateIfMissing`, and add columns that are missing. Nothing else is ever changed.
+    /// Like `CreateIfMissing`, and add missing columns. Nothing else is ever changed.
     Evolve,
 }
 
-/// How attributes lie in a table.
+/// The layout of attributes in a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
     /// One `JSON` column per set of attributes: every value keeps its type.
@@ -137,20 +136,20 @@ pub enum Layout {
 /// The table's engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
-    /// One server.
+    /// Rows on one server.
     #[default]
     MergeTree,
-    /// Replicas, which Keeper keeps equal.
+    /// Replicas that Keeper keeps in sync.
     ReplicatedMergeTree,
-    /// Nothing is stored; views get the rows.
+    /// No rows are stored; views get them.
     Null,
 }
 
-/// Paths of JSON columns with a type, by path.
+/// Declared paths of JSON columns: type by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TypedPaths {
-    /// Of the resource's attributes, beside the usual ones.
+    /// Of the resource's attributes, besides the usual ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resource: BTreeMap<String, String>,
     /// Of the span's attributes.
@@ -159,7 +158,7 @@ pub struct TypedPaths {
 }
 
 impl TypedPaths {
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.resource.is_empty() && self.span.is_empty()
     }
@@ -173,16 +172,16 @@ pub struct ExtraColumn {
     pub name: String,
     /// Its type.
     pub r#type: String,
-    /// What the server computes it from (`DEFAULT`); absent means the default of its type.
+    /// The expression from which the server computes it (`DEFAULT`); absent means the default of its type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
 }
 
-/// Tables that are filled beside the main one, by materialized views.
+/// Additional tables that materialized views fill.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Views {
-    /// Services and their operations, with the first and the last time that each was seen: `<table>_operations`.
+    /// Services and their operations, with the first and last time of each: `<table>_operations`.
     #[serde(default, skip_serializing_if = "is_off")]
     pub operations: bool,
     /// The time range of each trace: `<table>_trace_id_ts`.
@@ -196,7 +195,7 @@ fn is_off(on: &bool) -> bool {
 }
 
 impl Views {
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         !self.operations && !self.trace_times
     }
@@ -269,9 +268,9 @@ impl Schema {
         for column in &self.columns {
             let at = format!("{at}.{}", column.name);
             found.add_if(!is_name(&column.name), &at, || not_a_name(&column.name));
-            found.add_if(!names.insert(&column.name), &at, || "is named twice".into());
+            found.add_if(!names.insert(&column.name), &at, || "is listed twice".into());
             found.add_if(COLUMNS_OWNED.contains(&column.name.as_str()), &at, || {
-                "is a column that the gateway fills; give yours another name".into()
+                "the gateway fills this column; use another name".into()
             });
             found.add_if(!is_type(&column.r#type), &format!("{at}.type"), || {
                 format!("{:?} is not a type, such as String or LowCardinality(String)", column.r#type)
@@ -311,7 +310,7 @@ fn check_path(path: &str, type_name: &str, at: &str, found: &mut Violations) {
     });
 }
 
-/// What needs no quotes anywhere.
+/// Whether the text needs no quotes.
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     let begins = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
@@ -342,14 +341,14 @@ fn is_type(text: &str) -> bool {
     }
 }
 
-/// Whether the text is whole: it stays one expression between brackets.
+/// Whether the text is complete: it stays one expression between brackets.
 fn is_expression(text: &str) -> bool {
     let is_sized = !text.trim().is_empty() && text.len() <= EXPRESSION_BYTES_MAX;
     is_sized && closes_at_the_end(&format!("({text})"))
 }
 
-/// Whether the bracket that `text` begins with is closed by its last character, and by none before; brackets and quotes inside are
-/// closed too, and nothing is a comment or ends a statement.
+/// Whether the bracket at the beginning of `text` is closed by its last character, and not before. Brackets and quotes inside must be
+/// closed too, and there must be no comment and no `;`.
 fn closes_at_the_end(text: &str) -> bool {
     let mut open = Vec::new();
     let mut quote = None;
@@ -424,7 +423,7 @@ mod tests {
             ("typedPaths: {span: {sluice.a: String}}", "typedPaths.span.sluice.a: begins with sluice."),
             ("typedPaths: {resource: {'': String}}", "typedPaths.resource.: \"\" is not a path"),
             ("columns: [{name: 1a, type: String}]", "columns.1a: \"1a\" is not a name"),
-            ("columns: [{name: a, type: String}, {name: a, type: Int8}]", "columns.a: is named twice"),
+            ("columns: [{name: a, type: String}, {name: a, type: Int8}]", "columns.a: is listed twice"),
             (
                 "columns: [{name: a, type: 'String, DROP COLUMN b'}]",
                 "columns.a.type: \"String, DROP COLUMN b\"",

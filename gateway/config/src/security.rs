@@ -1,24 +1,23 @@
-//! How a connection is secured: TLS and who is at its end.
+//! The security of a connection: TLS, user and password.
 //!
-//! Secrets never stand in the config, which lies in a ConfigMap: it names files, which the operator mounts from Secrets. They
-//! are read when a client is made; a Secret that changes restarts the gateway, so that nothing here is read twice.
+//! Secrets are never in the config, which is in a ConfigMap: it names files, which the operator mounts from Secrets. They are read when a
+//! client is created. A changed Secret restarts the gateway, so the files are read only once.
 
 use crate::violation::Violations;
 use serde::{Deserialize, Serialize};
 
-/// TLS to a server. An empty one is TLS with the authorities that the system trusts and no client certificate. All files are
-/// PEM.
+/// TLS to a server. If it is empty, the system's authorities are trusted and there is no client certificate. All files are PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tls {
-    /// File with the certificates of the authorities that may sign the server's certificate; absent means those of the
-    /// system (`SSL_CERT_FILE`, else where OpenSSL looks).
+    /// File with the certificates of authorities that may sign the server's certificate. If absent, those of the system (`SSL_CERT_FILE`,
+    /// else where OpenSSL looks).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
-    /// File with the client's certificate and the chain behind it; goes with `keyFile`.
+    /// File with the client's certificate and its chain; requires `keyFile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<String>,
-    /// File with the client's key, not encrypted; goes with `certificateFile`.
+    /// File with the client's key, not encrypted; requires `certificateFile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<String>,
 }
@@ -27,7 +26,7 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sasl {
-    /// How they are proved.
+    /// The SASL mechanism.
     pub mechanism: SaslMechanism,
     /// File with the user's name.
     pub username_file: String,
@@ -38,16 +37,16 @@ pub struct Sasl {
 /// How user and password are proved to a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SaslMechanism {
-    /// The password is sent as it is.
+    /// The password is sent in clear text.
     Plain,
-    /// It is proved without being sent, by SHA-256.
+    /// The password is proved by SHA-256 without being sent.
     ScramSha256,
-    /// It is proved without being sent, by SHA-512.
+    /// The password is proved by SHA-512 without being sent.
     ScramSha512,
 }
 
 impl Tls {
-    /// The certificate file and the key file, when there are both.
+    /// The certificate file and the key file, if both are set.
     pub fn client_certificate(&self) -> Option<(&str, &str)> {
         self.certificate_file.as_deref().zip(self.key_file.as_deref())
     }
@@ -81,7 +80,7 @@ impl Sasl {
 }
 
 impl SaslMechanism {
-    /// Kafka's name for it.
+    /// Kafka's name of the mechanism.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
@@ -91,11 +90,11 @@ impl SaslMechanism {
     }
 }
 
-/// A file with a secret cannot be read.
+/// A secret file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the {what} from {path}: {source}")]
 pub struct SecretFileError {
-    /// What is in it: "user", "password".
+    /// Its content: "user", "password".
     pub what: &'static str,
     /// The file.
     pub path: String,
@@ -103,7 +102,7 @@ pub struct SecretFileError {
     pub source: std::io::Error,
 }
 
-/// The content of a file with a secret, without the one line end that an editor leaves.
+/// The content of a secret file, without one trailing line end.
 pub fn read_secret(what: &'static str, path: &str) -> Result<String, SecretFileError> {
     let text = std::fs::read_to_string(path).map_err(|source| SecretFileError {
         what,

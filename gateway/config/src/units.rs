@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them: `64MiB`, `5s`.
+//! Sizes and durations in text form: `64MiB`, `5s`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{fmt, str::FromStr};
@@ -8,8 +8,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Suffixes of sizes, largest first. `Mi` is Kubernetes' way to write what everyone else writes `MiB`; both are read,
-/// the second is written.
+/// Suffixes of sizes, largest first. `Mi` is the Kubernetes form of `MiB`. Both are read, the second is written.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", TIB),
     ("GiB", GIB),
@@ -22,11 +21,12 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Suffixes of durations in milliseconds. `ms` stands before `m` and `s`, which are its ends. Days are read and written as hours.
+/// Suffixes of durations, with their milliseconds. `ms` comes before `m` and `s`, which are suffixes of it. Days are read, and written as
+/// hours.
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
-/// A text that is not a size or a duration, with what was expected.
+/// A text that is not a size or a duration, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}: expected a whole number and a unit, such as {example}")]
 pub struct UnitError {
@@ -40,17 +40,17 @@ pub struct UnitError {
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// So many bytes.
+    /// A number of bytes.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many KiB; saturates at the largest number.
+    /// A number of KiB; saturates at the largest number.
     pub const fn kib(kib: u64) -> Self {
         Self(kib.saturating_mul(KIB))
     }
 
-    /// So many MiB; saturates at the largest number.
+    /// A number of MiB; saturates at the largest number.
     pub const fn mib(mib: u64) -> Self {
         Self(mib.saturating_mul(MIB))
     }
@@ -60,7 +60,7 @@ impl ByteSize {
         self.0
     }
 
-    /// Whole MiB, rounded up: the unit in which a memory limit is given.
+    /// Whole MiB, rounded up: the unit of memory limits.
     pub const fn mib_ceil(self) -> u64 {
         self.0.div_ceil(MIB)
     }
@@ -93,12 +93,12 @@ impl FromStr for ByteSize {
 pub struct Duration(u64);
 
 impl Duration {
-    /// So many milliseconds.
+    /// A number of milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// So many seconds; saturates at the largest number.
+    /// A number of seconds; saturates at the largest number.
     pub const fn secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
     }
@@ -108,7 +108,7 @@ impl Duration {
         self.0
     }
 
-    /// The same as the standard library's type.
+    /// As the standard library's type.
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_millis(self.0)
     }
@@ -136,7 +136,7 @@ impl FromStr for Duration {
     }
 }
 
-/// A whole number followed by one of the units; `None` when it is something else or does not fit 64 bits.
+/// A whole number followed by one of the units; `None` for other texts, or if it does not fit 64 bits.
 fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,13 +1,13 @@
-//! What is wrong with a config or a spec: every finding at once, each with the path of its field.
+//! Violations: all errors in a config or a spec, each with the path of its field.
 
 use std::fmt;
 
-/// One finding: which field, and what would be right.
+/// One violation: a field, and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// Path of the field, as a user would write it: `source.kafka.topics`.
     pub path: String,
-    /// What is wrong and what would do, in one sentence.
+    /// What is wrong and what is expected, in one sentence.
     pub message: String,
 }
 
@@ -17,39 +17,39 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All findings, in the order of the fields; empty when all is well.
+/// All violations, in the order of the fields; empty if there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Violations(Vec<Violation>);
 
 impl Violations {
-    /// Adds a finding.
+    /// Adds a violation.
     pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push(Violation { path: path.into(), message: message.into() });
     }
 
-    /// Adds a finding when `wrong` holds.
+    /// Adds a violation if `wrong` is true.
     pub fn add_if(&mut self, wrong: bool, path: &str, message: impl FnOnce() -> String) {
         if wrong {
             self.add(path, message());
         }
     }
 
-    /// Adds the findings of another list behind those of this one.
+    /// Appends the violations of another list.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// `Ok` with the value when nothing was found, else the findings.
+    /// `Ok` with the value if there are no violations, else the violations.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no violations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The findings in order.
+    /// The violations in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Violation> {
         self.0.iter()
     }

@@ -1,30 +1,30 @@
 /*
- * The limit of what librdkafka keeps of a record batch.
+ * Limits the memory that librdkafka uses for a record batch.
  *
- * librdkafka 2.12 decompresses whole record batches, every batch of a partition's answer in a row, and bounds only zstd, by
- * `receive.message.max.bytes`: a gzip batch of 1 MiB may become 1 GiB. Here its four decompressors are replaced, at link time
- * (`-Wl,--wrap=NAME`, see gateway/build.rs: a call to NAME arrives at __wrap_NAME), by ones that write into a buffer of what is
- * left of the limit and stop where it is full. So memory is bounded before it is allocated.
+ * librdkafka 2.12 decompresses whole record batches, all batches of a partition's answer in a row. It bounds only zstd, by
+ * `receive.message.max.bytes`: a gzip batch of 1 MiB may become 1 GiB. Here its four decompressors are replaced at link time
+ * (`-Wl,--wrap=NAME`, see gateway/build.rs: a call to NAME arrives at __wrap_NAME). The replacements write into a buffer of the size
+ * that is left of the limit, and stop when it is full. So memory is bounded before it is allocated.
  *
- * The messages of a batch that is not compressed lie in the answer itself, which librdkafka keeps until the last of them is done with.
- * A broker sends the first batch of an answer whole, however large it is, so one over the limit is not parsed at all: then nothing
- * refers to the answer, and it is freed at once.
+ * The messages of an uncompressed batch are in the answer itself, which librdkafka keeps until the last of them is done.
+ * A broker sends the first batch of an answer whole, however large it is. So a batch above the limit is not parsed at all: nothing
+ * refers to the answer then, and it is freed at once.
  *
  *   rd_kafka_msgset_parse     one partition's part of an answer begins: nothing of the limit is used yet
  *   rd_kafka_*_decompress,    a batch: decompressed into what is left of the limit, or refused
  *   rd_gz_..., ..._snappy_...
  *   rd_slice_narrow_relative  a batch that is not compressed: its bytes count as if they were decompressed
  *   rd_kafka_q_init0          tells which queue the answer's messages and errors go to
- *   rd_kafka_consumer_err     the worker is told: a batch that fits the limit but not what is left of it is QUEUE_FULL, read again
- *                             when the queue is empty; one that can never fit stays BAD_COMPRESSION
- *   rd_kafka_conf_set, _get   the way in and out: properties sluice.batch.bytes.max and sluice.refused.bytes
+ *   rd_kafka_consumer_err     reports to the worker: a batch that fits the limit but not the rest of it is QUEUE_FULL, and fetched
+ *                             again when the queue is empty; one that can never fit stays BAD_COMPRESSION
+ *   rd_kafka_conf_set, _get   input and output: properties sluice.batch.bytes.max and sluice.refused.bytes
  *
  * Owner: librdkafka's broker threads, each parses one answer at a time; what belongs to an answer is thread-local. Limit and the
  * last refused size are atomic: one consumer per process reads batches.
  *
  * The signatures are those of librdkafka 2.12.1 (rdgz.h, rdkafka_lz4.h, rdkafka_zstd.h, snappy.h, rdkafka_msgset.h, rdkafka_op.h, rdbuf.h,
- * rdkafka_queue.h); message sets of Kafka before 0.11, which come in another form, are as good as extinct and not bounded here;
- * the end-to-end tests `oversized` fail when a newer one calls others.
+ * rdkafka_queue.h). Message sets of Kafka before 0.11 have another form, are practically extinct, and are not bounded here.
+ * The end-to-end tests `oversized` fail if a newer librdkafka calls other functions.
  */
 
 #include <stdarg.h>
@@ -88,18 +88,18 @@ static size_t room(void) {
         return left < INT32_MAX ? (size_t)left : INT32_MAX;
 }
 
-/* Takes note of a batch that did not fit. `bytes` is its size, 0 when it is not known. */
+/* Records a batch that did not fit. `bytes` is its size, 0 when it is not known. */
 static void refuse(uint64_t bytes) {
         later           = used_bytes > 0 && bytes <= atomic_load(&limit_bytes);
         too_large_bytes = later ? 0 : bytes;
 }
 
-/* A buffer of so many bytes; never of none. NULL is handled by the callers as it is by librdkafka's. */
+/* A buffer of so many bytes, at least 1. Callers handle NULL as librdkafka does. */
 static void *buffer_of(size_t bytes) {
         return malloc(bytes > 0 ? bytes : 1);
 }
 
-/* Gives back what of a buffer was not used. */
+/* Frees the unused rest of a buffer. */
 static void *shrunk(void *buffer, size_t bytes) {
         void *smaller = realloc(buffer, bytes > 0 ? bytes : 1);
         return smaller ? smaller : buffer;
@@ -261,7 +261,7 @@ char *__wrap_rd_kafka_snappy_java_uncompress(const char *in, size_t in_bytes, si
                 size_t bytes;
                 at += 4;
                 if (chunk > in_bytes - at || !__real_rd_kafka_snappy_uncompressed_length(in + at, chunk, &bytes))
-                        break; /* librdkafka says what is wrong with it. */
+                        break; /* librdkafka reports the error. */
                 at += chunk;
                 whole += bytes;
         }
@@ -275,7 +275,7 @@ char *__wrap_rd_kafka_snappy_java_uncompress(const char *in, size_t in_bytes, si
         return __real_rd_kafka_snappy_java_uncompress(in, in_bytes, out_bytes, error, error_bytes);
 }
 
-/* --- An answer, and what is said about it. --- */
+/* --- An answer and its errors. --- */
 
 void __real_rd_kafka_consumer_err(void *queue, int32_t broker, int error, int32_t version, const char *topic, void *partition,
                                   int64_t offset, const char *format, ...);
@@ -372,7 +372,7 @@ int __wrap_rd_slice_narrow_relative(rd_slice_t *slice, rd_slice_t *before, size_
         return done;
 }
 
-/* --- The way in and out. --- */
+/* --- Input and output. --- */
 
 static const char LIMIT[] = "sluice.batch.bytes.max", REFUSED[] = "sluice.refused.bytes";
 

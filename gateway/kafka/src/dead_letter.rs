@@ -1,8 +1,8 @@
-//! The dead-letter topic: what cannot be delivered is put there, with where it came from and why.
+//! The dead-letter topic: messages and rows that cannot be delivered, with their origin and the reason.
 //!
-//! Place in the flow: workers (messages that cannot be read) and delivery (rows that ClickHouse refuses) [send](DeadLetters::send)
-//! a [`Letter`]; a range settles only once the [`Receipt`] says that the brokers have it. Owner: a thread of its own, which
-//! makes a producer when the first letter comes, and none before.
+//! Place in the flow: workers (malformed messages) and delivery (rows that ClickHouse refuses) [send](DeadLetters::send) a [`Letter`]. A
+//! range settles only once the [`Receipt`] says that the brokers have it. Owner: a thread of its own, which creates a producer for the
+//! first letter.
 //!
 //! ```text
 //!  worker, delivery -- Letter --> queue (bounded) -> thread: topic there? -> producer (acks=all) -> <topic>.dead-letter
@@ -12,8 +12,8 @@
 //!
 //! # The format, version 1
 //!
-//! A letter is a Kafka message. Key and headers are those of the original message; its value is what [`LetterValue`] says. What is
-//! known about it is in further headers, all of them text:
+//! A letter is a Kafka message. Key and headers are those of the original message; the value is described by [`LetterValue`]. Further
+//! text headers describe the original:
 //!
 //! | header | value |
 //! | --- | --- |
@@ -35,15 +35,16 @@
 //! A replayed message has one header more, `sluice.dev/replayed`: the letter's topic, partition and offset. It is carried along
 //! when such a message becomes a letter again; all other headers of this list are not.
 //!
-//! The letter's own timestamp is when it was written: under the original's, the topic's retention might delete it at once.
+//! The letter's own timestamp is the time of writing: with the original's timestamp, the topic's retention might delete the letter at
+//! once.
 //!
-//! The same letter may be there twice, after a crash between the brokers' answer and the commit of the range: topic, partition,
-//! offset and row ([`Coordinates`]) are equal then.
+//! The same letter may exist twice, after a crash between the brokers' answer and the commit of the range. Topic, partition, offset and
+//! row ([`Coordinates`]) are then equal.
 //!
 //! # Limits
 //!
-//! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for
-//! that, or for the topic, is left out: the coordinates still say where Kafka has it.
+//! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for that or for
+//! the topic is left out; the coordinates still point to the message in Kafka.
 
 mod answers;
 mod headers;
@@ -65,11 +66,11 @@ pub use topic::TOPIC_PARTITIONS_MAX;
 
 pub use sluice_gateway_config::budget::LETTER_QUEUE_BYTES;
 
-/// Letters under way at the most. Chosen: a letter without a value takes about 1 KiB, here and in librdkafka.
+/// Maximum number of letters under way. Chosen: a letter without a value takes about 1 KiB, here and in librdkafka.
 pub const LETTERS_MAX: usize = 512;
 
-/// The largest letter. Chosen: a little above what a topic takes with Kafka's own default, 1 MiB, so that it is the topic that
-/// decides in most clusters.
+/// Maximum size of a letter. Chosen: a little above Kafka's default limit of a topic, 1 MiB, so that in most clusters the topic's limit
+/// decides.
 pub const LETTER_BYTES_MAX: u64 = (1 << 20) + (64 << 10);
 
 const _: () = assert!(LETTER_BYTES_MAX <= LETTER_QUEUE_BYTES, "the largest letter must fit an empty queue");

@@ -1,13 +1,13 @@
 /*
- * What other programs wrote where the Rust client expects text, made text: the metadata of committed offsets, and the names of
- * headers of messages.
+ * Converts bytes of other programs to UTF-8 where the Rust client expects text: the metadata of committed offsets, and the names of
+ * message headers.
  *
- * Any program may have written any bytes there, and no broker looks at them; the Rust client panics on bytes that are not UTF-8, and a
- * panic ends the process, again and again. So the answers to rd_kafka_committed and rd_kafka_header_get_all pass through here
- * (`-Wl,--wrap=NAME`, as in batch_limit.c): in what is not UTF-8 all bytes beyond ASCII become question marks. Such metadata is no plan of
- * ours with or without them, and such a name is that of no header which we read.
+ * Any program can write any bytes there, and brokers do not check them. The Rust client panics on bytes that are not UTF-8, and the
+ * panic would end the process after every restart. So the answers to rd_kafka_committed and rd_kafka_header_get_all pass through here
+ * (`-Wl,--wrap=NAME`, as in batch_limit.c). If they are not UTF-8, all bytes beyond ASCII become question marks. Such metadata is never a
+ * plan of the gateway, and such a name is never a header that the gateway reads.
  *
- * Owner: the thread that asks, whose metadata and message it is. The types are those of librdkafka's public interface (rdkafka.h).
+ * Owner: the calling thread, which owns the metadata or message. The types are those of librdkafka's public interface (rdkafka.h).
  * Cost: one look at each byte.
  */
 
@@ -32,7 +32,7 @@ typedef struct {
         partition_t *elems;
 } partition_list_t;
 
-/* How many bytes the character at the beginning has; 0 where there is none. Source: the table of well-formed sequences in chapter 3 of
+/* Bytes of the first character; 0 if there is no valid one. Source: the table of well-formed sequences in chapter 3 of
  * Unicode (3-7). */
 static size_t character(const unsigned char *text, size_t size) {
         unsigned char first = text[0], least = 0x80, most = 0xbf;

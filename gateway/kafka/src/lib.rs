@@ -1,5 +1,6 @@
-//! Kafka, as a gateway uses it: a consumer whose partitions are handed to worker threads, and commits that hold the planned ranges
-//! ([`sluice_ranges`]): what is inserted together, when it may be sent, and up to where a partition is committed.
+//! Kafka, as a gateway uses it: a consumer that hands partitions to worker threads, and commits that contain the plan of ranges
+//! ([`sluice_ranges`]). The plan says which messages are inserted together, when a range may be sent, and up to where a partition is
+//! committed.
 //!
 //! ```text
 //!  poll thread                                worker threads                 delivery
@@ -15,20 +16,20 @@
 //!       `---- Report::Settled <------------------------------------------------'
 //! ```
 //!
-//! A partition goes by `Ownership::Lost` and `Report::Released`; one that must begin anew is released by the worker unasked.
+//! A partition leaves by `Ownership::Lost` and `Report::Released`. A worker releases a partition that must restart on its own.
 //!
-//! [`dead_letter`] is where messages and rows go that cannot be delivered; it has a thread of its own.
+//! Messages and rows that cannot be delivered go to [`dead_letter`], which has a thread of its own.
 //!
-//! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
+//! The poll thread owns the consumer, the assignment and the ranges. No code here takes a lock in the path of messages.
 
 pub mod dead_letter;
 mod ground;
 mod group;
 mod questions;
 
-// The C files beside this one are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with its
-// headers. What the functions do must be read again for every version; the faults `oversized-*`, `foreign-metadata`, `heartbeat-lost`,
-// `duplicate-member` and `clock-jump` show it.
+// The C files in this folder are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with
+// its headers. Read the functions again for every new version; the faults `oversized-*`, `foreign-metadata`, `heartbeat-lost`,
+// `duplicate-member` and `clock-jump` test them.
 const _: () =
     assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 

@@ -1,12 +1,12 @@
 /*
- * A static member that is not fenced by itself.
+ * Prevents that a static member fences its own instance id.
  *
- * When a member hears nothing from its coordinator for a session (45 s), librdkafka 2.12 forgets its member id and joins anew. Heartbeats and
- * commits that are sent before it has an id again have none, and the group.instance.id all the same. A coordinator that has come back in
- * the meantime still knows that instance by the id of before: it answers FENCED_INSTANCE_ID, as if another process were the same member, and
- * librdkafka ends the consumer for good. (confluentinc/librdkafka#5585; since 1.6.0.) Here such a request is sent without the instance, so
- * that the answer is UNKNOWN_MEMBER_ID: nothing is committed by it, and the member goes on joining. JoinGroup, which has no member id at
- * first and takes the instance over, is not touched; another process that takes it is noticed as before, by requests that have an id.
+ * If a member hears nothing from its coordinator for a session (45 s), librdkafka 2.12 drops its member id and joins again. Heartbeats and
+ * commits that are sent before it has a new id contain no member id, but still the group.instance.id. A coordinator that has returned in
+ * the meantime still knows that instance by the old id. It answers FENCED_INSTANCE_ID, as if another process were the same member, and
+ * librdkafka ends the consumer for good. (confluentinc/librdkafka#5585; since 1.6.0.) Here such a request is sent without the instance id.
+ * The answer is then UNKNOWN_MEMBER_ID: it commits nothing, and the member continues to join. JoinGroup, which has no member id at first
+ * and takes the instance over, is unchanged. Another process that takes the instance is still noticed, by requests that have a member id.
  *
  * Calls arrive here at link time (-Wl,--wrap, see batch_limit.c). Signatures and types are those of librdkafka 2.12.1 (rdkafka_request.h,
  * rdkafka_cgrp.h, rdkafka_proto.h, rdkafka_op.h). Owner: librdkafka's main thread.
@@ -54,7 +54,7 @@ void __wrap_rd_kafka_HeartbeatRequest(void *broker, const str_t *group, int32_t 
         __real_rd_kafka_HeartbeatRequest(broker, group, generation, member, instance, replyq, respond, opaque);
 }
 
-/* What a commit says of who sends it. Without a generation the coordinator would take it for one of a group without members, and store it. */
+/* The sender of a commit. Without a generation the coordinator would take it for a commit of a group without members, and store it. */
 void sluice_name_member(group_metadata_t *sent) {
         if (sent->group_instance_id == NULL || (sent->member_id != NULL && sent->member_id[0] != '\0'))
                 return;

@@ -1,15 +1,15 @@
 /*
- * librdkafka's waits, by a clock that does not jump.
+ * Makes librdkafka's waits use a clock that does not jump.
  *
- * librdkafka 2.12 waits until a time of day (rd_timeout_init_timespec, cnd_timedwait): when the machine's clock is set back by an
- * hour while it waits, it waits an hour longer, and so do all who wait for its threads. Nothing is lost by that, and nothing goes on.
- * (confluentinc/librdkafka#2145.) Here a wait is as long as the time of day says when it begins, and counted by the clock that
- * nobody sets; calls arrive here at link time (-Wl,--wrap, see batch_limit.c).
+ * librdkafka 2.12 waits until a time of day (rd_timeout_init_timespec, cnd_timedwait). If the machine's clock is set back by an hour
+ * during a wait, the wait takes an hour longer, and so do waits for librdkafka's threads. No data is lost, but all work stops.
+ * (confluentinc/librdkafka#2145.) Here the length of a wait is computed once, when it starts, and measured by the monotonic clock.
+ * Calls arrive here at link time (-Wl,--wrap, see batch_limit.c).
  *
- * Who begins another wait until the same moment after the clock was set back waits too long, at the most WAIT_SECONDS_MAX. A wait
- * that was to be longer ends early, as if its time had passed; all who wait for so long look again.
+ * A second wait for the same time of day, started after the clock was set back, takes too long: at most WAIT_SECONDS_MAX. A longer
+ * wait ends early, as if its time had passed; all callers with such long waits check again.
  *
- * Any thread of librdkafka, and whoever calls it. In glibc, condition variables and mutexes of C11 are those of POSIX.
+ * Owner: any thread of librdkafka, and its callers. In glibc, condition variables and mutexes of C11 are those of POSIX.
  */
 
 #define _GNU_SOURCE

@@ -10,12 +10,12 @@ use crate::wire::Reader;
 
 /// The value of an attribute, or of an element of an array.
 ///
-/// A value that is read twice at each level of nesting is read 2^depth times at the bottom, so read it once and keep
-/// what you need, or read it twice at the top only.
+/// Reading a value twice at each level of nesting reads the bottom 2^depth times. Read it once and keep the result, or read it twice only
+/// at the top.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Value<'a> {
-    /// There is none; also for `string_value_strindex`, which means nothing outside of profiles (opentelemetry-proto:
-    /// "process the data as if this value were absent or empty").
+    /// There is no value; also for `string_value_strindex`, which has a meaning only in profiles (opentelemetry-proto: "process the data
+    /// as if this value were absent or empty").
     #[default]
     Empty,
     /// Bytes that should be UTF-8 but are not checked.
@@ -35,8 +35,8 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Merges an `AnyValue` into this one: the last member of the `oneof` wins, and of equal neighbours the messages
-    /// are merged. `parent` is the `KeyValue` from before it, where more of the same may stand; an element of an array has none.
+    /// Merges an `AnyValue` into this one: the last member of the `oneof` wins, and equal consecutive messages are merged. `parent` is
+    /// the `KeyValue` from before it, which may contain more of the same; an element of an array has none.
     #[inline(always)]
     pub(crate) fn merge(
         &mut self,
@@ -64,7 +64,7 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// This value after the array or the list of attributes that `key` announces, and the reader behind it.
+    /// This value after the array or list of attributes with key `key`, and the reader behind it.
     #[inline(never)]
     fn merged_with_messages(
         self,
@@ -92,7 +92,7 @@ impl<'a> Value<'a> {
         while !holder.is_empty() {
             let from = holder;
             let key = holder.key()?;
-            // Arrays and lists have this one field, under the same number.
+            // Arrays and lists have one field, with the same number.
             if key == array_value::VALUES {
                 holder.bytes(key)?;
                 found.note_spread(place, from, reader.end(), outermost);
@@ -104,8 +104,8 @@ impl<'a> Value<'a> {
         Ok((merged, reader))
     }
 
-    /// Another member of the `oneof` takes the place of this one, so nobody will see it: what is malformed in it must
-    /// be found now, as other readers of protobuf would.
+    /// Another member of the `oneof` replaces this one, so the sink never sees it. Errors in it must be found now, as other protobuf
+    /// readers would.
     #[inline(always)]
     fn replace(&mut self, member: Self) -> Result<(), Malformed> {
         if let Self::Array(_) | Self::KeyValues(_) = self {
@@ -115,8 +115,8 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// Reads all that is in this value, at most [`crate::NESTING_DEPTH_MAX`] deep: for a sink that has no use for it, and is to refuse
-    /// what others would.
+    /// Reads everything in this value, at most [`crate::NESTING_DEPTH_MAX`] deep: for a sink that does not use it, but must reject what
+    /// other readers would.
     #[cold]
     #[inline(never)]
     pub fn check(self) -> Result<(), Malformed> {
@@ -128,7 +128,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A value that is one field of the message: what most attributes have.
+/// A value that is a single field, as in most attributes.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar<'a> {
     /// [`Value::String`].
@@ -142,7 +142,7 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    /// Reads the scalar of an `AnyValue`; `None` is for all else, malformed or not.
+    /// Reads the scalar of an `AnyValue`; `None` for everything else, malformed or not.
     #[inline(always)]
     pub(crate) fn read(reader: &mut Reader<'a>) -> Option<Self> {
         let key = reader.key().ok()?;
@@ -173,7 +173,7 @@ impl<'a> From<Scalar<'a>> for Value<'a> {
 pub struct Array<'a>(Repeated<'a>);
 
 impl<'a> Array<'a> {
-    /// How many elements there are; costs nothing.
+    /// Number of elements; costs nothing.
     #[inline]
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -185,7 +185,7 @@ impl<'a> Array<'a> {
         self.0.len() == 0
     }
 
-    /// Reads the elements in wire order. After an error there is nothing more.
+    /// Reads the elements in wire order. After an error the iterator ends.
     #[inline]
     pub fn iter(&self) -> ArrayIter<'a> {
         ArrayIter(self.0.occurrences())

@@ -9,12 +9,12 @@ use crate::wire::Reader;
 
 /// A list of attributes. Keys may repeat: OTLP forbids it, the wire does not.
 ///
-/// What is inside an attribute is read when the iterator comes to it, so it may be malformed only then.
+/// The content of an attribute is read only when the iterator reaches it, so an error in it appears only then.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes<'a>(pub(crate) Repeated<'a>);
 
 impl<'a> Attributes<'a> {
-    /// How many attributes there are, repeated keys included; costs nothing.
+    /// Number of attributes, including repeated keys; costs nothing.
     #[inline]
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -26,13 +26,13 @@ impl<'a> Attributes<'a> {
         self.0.len() == 0
     }
 
-    /// Reads the attributes in wire order. After an error there is nothing more.
+    /// Reads the attributes in wire order. After an error the iterator ends.
     #[inline]
     pub fn iter(&self) -> AttributesIter<'a> {
         AttributesIter(self.0.occurrences())
     }
 
-    /// Reads all that is in these attributes: for a sink that has no use for them, and is to refuse what others would.
+    /// Reads everything in these attributes: for a sink that does not use them, but must reject what other readers would.
     pub fn check(&self) -> Result<(), Malformed> {
         self.iter().try_for_each(|attribute| attribute?.value.check())
     }
@@ -57,8 +57,8 @@ pub struct KeyValue<'a> {
 }
 
 impl<'a> KeyValue<'a> {
-    /// Reads an attribute as nearly every SDK writes it: a key, then a scalar, in UTF-8. Without the loops that any order and
-    /// repetition need, the whole walk takes a sixth less time. `None` is for all else, malformed or not.
+    /// Reads an attribute in the usual form of SDKs: a key, then a scalar, in UTF-8. This saves the loops for other orders and
+    /// repetition; the whole walk takes a sixth less time. `None` for everything else, malformed or not.
     #[inline(always)]
     fn read_usual(mut reader: Reader<'a>) -> Option<(&'a [u8], Scalar<'a>)> {
         let whole = reader.rest();
@@ -75,7 +75,7 @@ impl<'a> KeyValue<'a> {
         }
         let scalar = Scalar::read(&mut value)?;
         let is_text = match scalar {
-            // Keys of fields and short lengths are ASCII, too: one question for all of it.
+            // Field keys and short lengths are ASCII too, so one check covers all of it.
             Scalar::String(text) => is_ascii(whole) || (is_utf8(key) && is_utf8(text)),
             Scalar::Bool(_) | Scalar::Int(_) | Scalar::Double(_) => is_utf8(key),
         };
@@ -105,9 +105,10 @@ impl<'a> KeyValue<'a> {
 pub struct AttributesIter<'a>(RepeatedIter<'a>);
 
 impl<'a> AttributesIter<'a> {
-    /// The next attribute, if it is one as nearly every SDK writes it: a key, then a scalar, and what of them is text is UTF-8.
-    /// Otherwise `None` and nothing is read: the iterator tells what it is, or that it is malformed, or that there is none.
+    /// The next attribute, if it has the usual form of SDKs: a key, then a scalar, both UTF-8. Otherwise `None`, and nothing is read: the
+    /// iterator then returns the attribute, an error, or the end.
     ///
+    /// For callers that count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
     /// For callers who count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
     #[inline(always)]
     pub fn next_usual(&mut self) -> Option<(&'a [u8], Scalar<'a>)> {

@@ -6,12 +6,12 @@ use crate::malformed::Malformed;
 use crate::repeated::{EVENT_ATTRIBUTES, Repeated, RepeatedIter};
 use crate::wire::Reader;
 
-/// The events of a span. What is inside one is read when the iterator comes to it.
+/// The events of a span. The content of an event is read only when the iterator reaches it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Events<'a>(pub(crate) Repeated<'a>);
 
 impl<'a> Events<'a> {
-    /// How many events there are; costs nothing.
+    /// Number of events; costs nothing.
     #[inline]
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -23,7 +23,7 @@ impl<'a> Events<'a> {
         self.0.len() == 0
     }
 
-    /// Reads the events in wire order. After an error there is nothing more.
+    /// Reads the events in wire order. After an error the iterator ends.
     #[inline]
     pub fn iter(&self) -> EventsIter<'a> {
         EventsIter(self.0.occurrences())

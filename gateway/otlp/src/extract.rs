@@ -1,26 +1,26 @@
 //! One span of a message, as a message of its own.
 //!
-//! Job: what is known of a span that cannot be stored has to be kept whole: the span, its resource, its scope, both schema URLs, and
-//! every field that the schema does not know. Place in the flow: the dead letter of a refused row. Pure; total on any bytes.
+//! Job: keeps everything that is known of a span that cannot be stored: the span, its resource, its scope, both schema URLs, and every
+//! unknown field. Place in the flow: the dead letter of a refused row. Pure; total on any bytes.
 //!
 //! ```text
 //! { unknown  ResourceSpans { resource url unknown  ScopeSpans { scope url unknown  Span } } }      the wanted span
 //! { unknown  ResourceSpans { resource url unknown  ScopeSpans { scope url unknown  Span Span ... } ScopeSpans ... } ResourceSpans ... }
 //! ```
 //!
-//! Fields are copied as they stand, not written anew, so a message of pieces (a resource in two fields) stays one. The span is put
-//! behind everything else of its holder: [`crate::walk_in_order`] reads the result in one pass, whatever the message's order.
+//! Fields are copied unchanged, so a message in pieces (a resource in two fields) stays in pieces. The span comes after everything else
+//! of its holder: [`crate::walk_in_order`] reads the result in one pass, whatever the message's order.
 //!
-//! Limits: the result is at most as long as the message and three keys and lengths; what is inside a span is not looked at.
+//! Limits: the result is at most as long as the message plus three keys and lengths; the content of a span is not examined.
 
 use crate::fields::{OtlpMessage, resource_spans, scope_spans, traces_data};
 use crate::malformed::Malformed;
 use crate::wire::Reader;
 
-/// The message that holds span number `span` alone, counted from 0 in the order of the walk; `None` when there are fewer.
+/// The message with only span number `span`, counted from 0 in the order of the walk; `None` if there are fewer spans.
 ///
 /// # Errors
-/// [`Malformed`] when the message cannot be read up to its last `ResourceSpans`.
+/// [`Malformed`] if the message cannot be read up to its last `ResourceSpans`.
 pub fn extract(message: &[u8], span: u64) -> Result<Option<Vec<u8>>, Malformed> {
     let mut search = Search { spans_before: span };
     search.in_holder(Reader::new(message), Level::TracesData)
@@ -35,7 +35,7 @@ enum Level {
 }
 
 impl Level {
-    /// The field that leads to spans, and what it holds.
+    /// The field that leads to spans, and its type.
     const fn child(self) -> (u32, OtlpMessage, Option<Self>) {
         match self {
             Self::TracesData => {
@@ -50,12 +50,12 @@ impl Level {
 }
 
 struct Search {
-    /// Spans that stand before the wanted one, from here on.
+    /// The number of spans before the wanted one, from here on.
     spans_before: u64,
 }
 
 impl Search {
-    /// The holder with nothing in it but the wanted span and what is no span; `None` when it does not hold it.
+    /// The holder with only the wanted span and everything that is not a span; `None` if the span is not in it.
     fn in_holder(&mut self, mut reader: Reader<'_>, level: Level) -> Result<Option<Vec<u8>>, Malformed> {
         let (child_key, child, below) = level.child();
         let (mut others, mut found) = (Vec::new(), None);
@@ -89,7 +89,7 @@ impl Search {
     }
 }
 
-/// The bytes that were read from `before` to `after`.
+/// The bytes between `before` and `after`.
 fn bytes_between<'a>(before: &Reader<'a>, after: &Reader<'a>) -> &'a [u8] {
     let count = before.rest().len().saturating_sub(after.rest().len());
     before.rest().get(..count).unwrap_or_default()

@@ -10,8 +10,8 @@
 //!      field number     wire type   0 varint, 1 eight bytes, 2 length then bytes, 5 four bytes
 //! ```
 //!
-//! so that one comparison tells that a field is the expected one in the expected wire type. Only what matches no key
-//! of its message is looked up in the tables, to tell the wrong wire type (malformed) from the unknown (skipped).
+//! so that one comparison checks field and wire type. Only a key that matches none of its message is looked up in the tables, to
+//! distinguish a wrong wire type (malformed) from an unknown field (skipped).
 
 pub(crate) const VARINT: u32 = 0;
 pub(crate) const EIGHT_BYTES: u32 = 1;
@@ -32,7 +32,7 @@ pub(crate) const fn field_number(key: u32) -> u32 {
     key.wrapping_shr(WIRE_TYPE_BITS)
 }
 
-/// The wire type in a key, 0 to 7, of which 6 and 7 mean nothing.
+/// The wire type in a key, 0 to 7; 6 and 7 are invalid.
 pub(crate) const fn wire_type(key: u32) -> u32 {
     key & 0b111
 }
@@ -51,7 +51,7 @@ pub(crate) mod resource_spans {
     use super::{Fields, LENGTH_DELIMITED, key};
     pub(crate) const RESOURCE: u32 = key(1, LENGTH_DELIMITED);
     pub(crate) const SCOPE_SPANS: u32 = key(2, LENGTH_DELIMITED);
-    /// Spans as OTLP had them before `scope_spans`. Current schemas reserve the number.
+    /// The field for spans before `scope_spans`. Current schemas reserve the number.
     pub(crate) const INSTRUMENTATION_LIBRARY_SPANS: u32 = key(1000, LENGTH_DELIMITED);
     pub(super) const FIELDS: Fields = &[
         (RESOURCE, "resource"),
@@ -72,7 +72,7 @@ pub(crate) mod resource {
     ];
 }
 
-/// Read by nobody; only its framing is checked.
+/// Not used; only its framing is checked.
 mod entity_ref {
     use super::{Fields, LENGTH_DELIMITED, key};
     pub(super) const FIELDS: Fields = &[
@@ -119,7 +119,7 @@ pub(crate) mod span {
     pub(crate) const EVENTS: u32 = key(11, LENGTH_DELIMITED);
     pub(crate) const LINKS: u32 = key(13, LENGTH_DELIMITED);
     pub(crate) const STATUS: u32 = key(15, LENGTH_DELIMITED);
-    /// Most SDKs send it with every span, so it is worth its own arm although nobody reads it.
+    /// Most SDKs send it with every span, so it has its own arm although it is not used.
     pub(crate) const FLAGS: u32 = key(16, FOUR_BYTES);
     pub(super) const FIELDS: Fields = &[
         (TRACE_ID, "trace_id"),
@@ -257,7 +257,7 @@ pub enum OtlpMessage {
 }
 
 impl OtlpMessage {
-    /// All messages there are.
+    /// All messages.
     pub const ALL: [Self; 14] = [
         Self::TracesData,
         Self::ResourceSpans,
@@ -295,12 +295,12 @@ impl OtlpMessage {
         }
     }
 
-    /// The name of the field of this message with that number, if it has one.
+    /// The name of this message's field with that number, if it has one.
     pub fn field_name(self, number: u32) -> Option<&'static str> {
         self.entry(number).map(|(_, name)| *name)
     }
 
-    /// The key of the field of this message with that number, in the wire type that it must have.
+    /// The key of this message's field with that number, with its wire type.
     pub(crate) fn known_key(self, number: u32) -> Option<u32> {
         self.entry(number).map(|(key, _)| *key)
     }

@@ -1,8 +1,8 @@
 //! Ids of traces and spans: of 16 and 8 bytes, by opentelemetry-proto (`trace/v1/trace.proto`: "of length other than 16 bytes is
 //! considered invalid").
 //!
-//! The rule tells spans from other messages of the same wire: a metric has its name where a span has its trace id, and its description
-//! where a span has its span id; a log record has neither. Ids of all zeros are invalid, too, but pass: they have the form of an id.
+//! The rule distinguishes spans from other messages with the same wire format: a metric has its name in place of a trace id, and its
+//! description in place of a span id; a log record has neither. Ids of all zeros are invalid too, but pass: they have the form of an id.
 
 use crate::fields::{field_number, link, span};
 use crate::malformed::{Malformed, Reason};
@@ -34,7 +34,7 @@ impl Id {
             (_, 0) => None,
             (wanted, found) if found == wanted => None,
             (16, 32) | (8, 16) if id.iter().all(u8::is_ascii_hexdigit) => Some(Reason::IdIsText),
-            // Base64 makes four digits of three bytes, and fills the last four.
+            // Base64 encodes three bytes as four digits, and pads the last four.
             (16, 24) | (8, 12) if id.is_ascii() && id.ends_with(b"=") => Some(Reason::IdIsText),
             (16, 24) | (8, 12) if is_hex_as_base64(id) => Some(Reason::IdDecodedWrongly),
             _ => Some(Reason::IdLengthWrong),
@@ -42,10 +42,10 @@ impl Id {
     }
 }
 
-/// Whether the base64 of these bytes, a multiple of three, has hex digits alone. Ids of OTLP/JSON are hex; a parser that reads them as
-/// protobuf's JSON has bytes makes three bytes of each four digits.
+/// Whether the base64 of these bytes, a multiple of three, has only hex digits. Ids of OTLP/JSON are hex; a parser that reads them as
+/// ProtoJSON bytes decodes each four digits to three bytes.
 fn is_hex_as_base64(bytes: &[u8]) -> bool {
-    // What a digit of base64 stands for (RFC 4648, 4): `A` to `F`, `a` to `f`, `0` to `9`.
+    // The values of base64 digits (RFC 4648, 4): `A` to `F`, `a` to `f`, `0` to `9`.
     let is_hex = |six_bits: u32| matches!(six_bits & 63, 0..=5 | 26..=31 | 52..=61);
     bytes.chunks_exact(3).all(|three| {
         let bits = three.iter().fold(0, |bits, byte| (bits << 8) | u32::from(*byte));
@@ -53,11 +53,11 @@ fn is_hex_as_base64(bytes: &[u8]) -> bool {
     })
 }
 
-/// Bytes that are no id.
+/// Bytes that are not an id.
 #[derive(Debug)]
 pub(crate) struct LengthWrong;
 
-/// An id that need not be there.
+/// An optional id.
 #[inline(always)]
 pub(crate) fn optional<const N: usize>(bytes: &[u8]) -> Result<Option<&[u8; N]>, LengthWrong> {
     match bytes.try_into() {
@@ -67,13 +67,13 @@ pub(crate) fn optional<const N: usize>(bytes: &[u8]) -> Result<Option<&[u8; N]>,
     }
 }
 
-/// What is wrong with the ids of this message, one of which is: the first by `ids`. The position is that of the id, or of the message
-/// where the id is missing. The message was read to its end before.
+/// What is wrong with this message's ids: the first wrong one, by `ids`. The position is that of the id, or of the message if the id is
+/// missing. The message was completely read before.
 #[cold]
 #[inline(never)]
 pub(crate) fn wrong<const N: usize>(mut holder: Reader<'_>, ids: &[Id; N]) -> Malformed {
     let (of, start) = (holder.of(), holder.position());
-    // Of an id that repeats the last counts.
+    // Of a repeated id the last counts.
     let mut found = [(start, &[][..]); N];
     while !holder.is_empty() {
         let Ok(key) = holder.key() else { break };

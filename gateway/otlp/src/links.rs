@@ -1,4 +1,4 @@
-//! `Span.links`: other spans that a span has to do with.
+//! `Span.links`: other spans that a span refers to.
 
 use crate::attributes::Attributes;
 use crate::fields::{OtlpMessage, link};
@@ -7,12 +7,12 @@ use crate::malformed::Malformed;
 use crate::repeated::{LINK_ATTRIBUTES, Repeated, RepeatedIter};
 use crate::wire::Reader;
 
-/// The links of a span. What is inside one is read when the iterator comes to it.
+/// The links of a span. The content of a link is read only when the iterator reaches it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Links<'a>(pub(crate) Repeated<'a>);
 
 impl<'a> Links<'a> {
-    /// How many links there are; costs nothing.
+    /// Number of links; costs nothing.
     #[inline]
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -24,7 +24,7 @@ impl<'a> Links<'a> {
         self.0.len() == 0
     }
 
-    /// Reads the links in wire order. After an error there is nothing more.
+    /// Reads the links in wire order. After an error the iterator ends.
     #[inline]
     pub fn iter(&self) -> LinksIter<'a> {
         LinksIter(self.0.occurrences())
@@ -43,9 +43,9 @@ impl<'a> IntoIterator for &Links<'a> {
 /// One link of a span.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Link<'a> {
-    /// `None` in a link that has its attributes or its trace state alone, which the OpenTelemetry API allows.
+    /// `None` in a link with only attributes or a trace state, which the OpenTelemetry API allows.
     pub trace_id: Option<&'a [u8; 16]>,
-    /// As the trace id.
+    /// `None` as for the trace id.
     pub span_id: Option<&'a [u8; 8]>,
     /// W3C trace state; bytes that should be UTF-8 but are not checked.
     pub trace_state: &'a [u8],

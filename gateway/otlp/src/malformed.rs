@@ -5,9 +5,9 @@ use std::fmt;
 
 use crate::fields::OtlpMessage;
 
-/// A message that is not an OTLP trace request, or is cut short.
+/// The message is not an OTLP trace request, or is truncated.
 ///
-/// Reading it again gives the same answer: the caller rejects the message, it never retries.
+/// Reading it again gives the same result: the caller rejects the message and never retries.
 ///
 /// `reason` and `message` are kept as bytes on purpose. With the enums in here, `Result<_, Malformed>` would be packed
 /// into their unused values, and taking it apart again costs the walk 12 % (see Cost in the crate's documentation).
@@ -25,12 +25,12 @@ impl Malformed {
         Self { position, field, reason: reason as u8, message: message as u8 }
     }
 
-    /// Where the key or the value starts that cannot be read, in bytes from the start of the message.
+    /// The start of the unreadable key or value, in bytes from the start of the message.
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// What is wrong there.
+    /// The reason.
     pub fn reason(&self) -> Reason {
         let mut reasons = Reason::ALL.into_iter();
         reasons.find(|reason| *reason as u8 == self.reason).expect("made of a reason, and ALL has them all")
@@ -44,17 +44,17 @@ impl Malformed {
             .expect("made of a message, and ALL has them all")
     }
 
-    /// The number of the field in [`Self::message`] that was being read, 1 and up; 0 if its key could not be read.
+    /// The number of the field in [`Self::message`] that was being read, from 1; 0 if its key could not be read.
     pub const fn field(&self) -> u32 {
         self.field
     }
 }
 
-/// What is wrong with a message that is [`Malformed`].
+/// Why a message is [`Malformed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A key, value or group runs past the end of what holds it.
+    /// A key, value or group runs past the end of the enclosing message.
     Truncated,
     /// A varint is longer than 10 bytes, or its value than 64 bits.
     VarintTooLong,
@@ -62,11 +62,11 @@ pub enum Reason {
     KeyTooLong,
     /// A key names field 0.
     FieldNumberZero,
-    /// A key has wire type 6 or 7, which mean nothing.
+    /// A key has wire type 6 or 7, which are invalid.
     WireTypeUnknown,
-    /// A field of the schema comes in another wire type than the schema's.
+    /// A field of the schema has another wire type than the schema's.
     WireTypeWrong,
-    /// A group ends that is not open.
+    /// The end of a group that was not started.
     GroupNotOpen,
     /// Messages are nested deeper than [`crate::NESTING_DEPTH_MAX`].
     NestedTooDeep,
@@ -76,16 +76,16 @@ pub enum Reason {
     IdLengthWrong,
     /// An id is text: its bytes in hex or in base64.
     IdIsText,
-    /// An id is what a base64 decoder makes of its hex digits.
+    /// An id is the base64 decoding of its hex digits.
     IdDecodedWrongly,
     /// The message has fields, but no `resource_spans`.
     NotTraces,
-    /// Spans in a field that OTLP has given up.
+    /// Spans in a field that OTLP removed.
     Superseded,
 }
 
 impl Reason {
-    /// All reasons there are.
+    /// All reasons.
     pub const ALL: [Self; 14] = [
         Self::Truncated,
         Self::VarintTooLong,
@@ -107,24 +107,24 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Truncated => "runs past the end of what holds it",
+            Self::Truncated => "runs past the end of the enclosing message",
             Self::VarintTooLong => "a varint is longer than 64 bits",
             Self::KeyTooLong => "a key is longer than 32 bits",
             Self::FieldNumberZero => "the field number is 0",
             Self::WireTypeUnknown => "the wire type is unknown",
-            Self::WireTypeWrong => "the wire type is not the field's",
-            Self::GroupNotOpen => "a group ends that is not open",
+            Self::WireTypeWrong => "the wire type does not match the field",
+            Self::GroupNotOpen => "the end of a group that was not started",
             Self::NestedTooDeep => "messages are nested too deep",
-            Self::IdMissing => "a span needs this id; metrics and logs that are read as spans have none",
+            Self::IdMissing => "a span needs this id; it is missing when metrics or logs are read as spans",
             Self::IdLengthWrong => {
-                "an id is 16 bytes of a trace and 8 of a span; metrics and logs that are read as spans have others"
+                "a trace id has 16 bytes and a span id 8; other lengths occur when metrics or logs are read as spans"
             }
-            Self::IdIsText => "an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span",
+            Self::IdIsText => "an id is hex or base64 text; protobuf needs raw bytes, 16 for a trace and 8 for a span",
             Self::IdDecodedWrongly => {
-                "an id is its hex digits decoded as base64; a producer that reads OTLP/JSON decodes ids as hex"
+                "an id is hex digits decoded as base64; a producer that reads OTLP/JSON must decode ids as hex"
             }
-            Self::NotTraces => "the message has other fields only, so it is no trace message",
-            Self::Superseded => "OTLP has given this field up; spans are read from scope_spans",
+            Self::NotTraces => "the message has only other fields, so it is not a trace message",
+            Self::Superseded => "OTLP removed this field; spans are read from scope_spans",
         })
     }
 }
@@ -162,9 +162,15 @@ mod tests {
     #[test]
     fn it_says_where_and_why() {
         let told = |field| Malformed::new(7, Reason::Truncated, OtlpMessage::Span, field).to_string();
-        assert_eq!(told(5), "malformed OTLP at byte 7, Span.name: runs past the end of what holds it");
-        assert_eq!(told(99), "malformed OTLP at byte 7, Span field 99: runs past the end of what holds it");
-        assert_eq!(told(0), "malformed OTLP at byte 7, Span: runs past the end of what holds it");
+        assert_eq!(
+            told(5),
+            "malformed OTLP at byte 7, Span.name: runs past the end of the enclosing message"
+        );
+        assert_eq!(
+            told(99),
+            "malformed OTLP at byte 7, Span field 99: runs past the end of the enclosing message"
+        );
+        assert_eq!(told(0), "malformed OTLP at byte 7, Span: runs past the end of the enclosing message");
     }
 
     #[test]
@@ -172,7 +178,7 @@ mod tests {
         let told = Malformed::new(9, Reason::IdIsText, OtlpMessage::Span, 1).to_string();
         assert_eq!(
             told,
-            "malformed OTLP at byte 9, Span.trace_id: an id is text in hex or base64; protobuf has its bytes, 16 of a trace and 8 of a span"
+            "malformed OTLP at byte 9, Span.trace_id: an id is hex or base64 text; protobuf needs raw bytes, 16 for a trace and 8 for a span"
         );
     }
 

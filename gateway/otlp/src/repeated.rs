@@ -1,12 +1,12 @@
-//! The occurrences of a repeated message field, found by a scan, given again by an iterator.
+//! The occurrences of a repeated message field: found by a scan, returned by an iterator.
 //!
-//! Usually they stand in one message, the *holder*. But protobuf merges messages that repeat where one is expected,
-//! so the attributes of a resource may be spread over several `Resource` messages in one `ResourceSpans`, and what is
-//! inside an attribute over several fields of several `AnyValue`s. A [`Place`] says which.
+//! Usually they are in one message, the *holder*. But protobuf merges repeated messages where one is expected. So the attributes of a
+//! resource may be spread over several `Resource` messages in one `ResourceSpans`, and the content of an attribute over several fields of
+//! several `AnyValue`s. A [`Place`] describes this.
 //!
-//! The iterator reads the holder from the first occurrence on, then the next holder on the level above, and stops when
-//! it has given as many as were counted. So a run of occurrences may end before its holders do, which is what the
-//! `oneof` of `AnyValue` needs: "array, string, array" is the second array alone.
+//! The iterator reads the holder from the first occurrence on, then the next holder on the level above, and stops when it has returned
+//! the counted number. So a run of occurrences may end before its holders do, which the `oneof` of `AnyValue` needs: "array, string,
+//! array" is the second array alone.
 //!
 //! ```text
 //! far     |--- KeyValue ------------------------------------------------------------|
@@ -22,19 +22,19 @@ use crate::fields::{resource, resource_spans, scope, scope_spans, span};
 use crate::malformed::Malformed;
 use crate::wire::Reader;
 
-/// Where the occurrences of a repeated field stand.
+/// The messages that contain the occurrences of a repeated field.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: u32,
     holder: OtlpMessage,
-    /// The key of the field that the holder is, and the message that has it, if holders may repeat.
+    /// The key of the holder's field, and the message with that field, if holders may repeat.
     near: Option<(u32, OtlpMessage)>,
-    /// The same for the message that has the holder.
+    /// The same for the message that contains the holder.
     far: Option<(u32, OtlpMessage)>,
 }
 
 impl Place {
-    /// In one message, which does not repeat.
+    /// In one message, which is not repeated.
     const fn one(key: u32, holder: OtlpMessage) -> Self {
         assert!(key <= 0x7F, "a run is found by its keys of one byte");
         Self { key, holder, near: None, far: None }
@@ -92,11 +92,11 @@ pub(crate) struct Repeated<'a> {
     place: &'static Place,
     /// From the first occurrence to the end of the outermost message of the place.
     bytes: &'a [u8],
-    /// Where `bytes` ends, in bytes from the start of the trace message. So are the next two.
+    /// The end of `bytes`, in bytes from the start of the trace message. The next two are counted likewise.
     end: usize,
     holder_end: usize,
     near_end: usize,
-    /// That of the holder.
+    /// The depth of the holder.
     depth: u8,
 }
 
@@ -113,8 +113,8 @@ impl<'a> Repeated<'a> {
         self.len
     }
 
-    /// Reads past an occurrence in the only holder, and past those that follow at once. `from` is the reader from
-    /// before the first one's key, `holder` from behind it.
+    /// Skips an occurrence in the only holder, and those directly behind it. `from` is the reader before the first one's key, `holder`
+    /// the reader behind it.
     #[inline(always)]
     pub(crate) fn note_run(
         &mut self,
@@ -137,8 +137,8 @@ impl<'a> Repeated<'a> {
         }
     }
 
-    /// Notes an occurrence in one of several holders. `near_end` is where the message ends that has the holder, and
-    /// `outermost` the reader from before the holder, of the message that has it or of that message's own.
+    /// Records an occurrence in one of several holders. `near_end` is the end of the message that contains the holder, and `outermost`
+    /// the reader before the holder, in the message that contains it or in that message's own.
     pub(crate) fn note_spread(
         &mut self,
         place: &'static Place,
@@ -168,13 +168,13 @@ impl<'a> Repeated<'a> {
     }
 }
 
-/// Gives the occurrences of one repeated field.
+/// Returns the occurrences of one repeated field.
 #[derive(Debug, Clone)]
 pub(crate) struct RepeatedIter<'a> {
     holder: Reader<'a>,
     remaining: usize,
     place: &'static Place,
-    /// All that the place spans, from the first occurrence on.
+    /// All bytes of the place, from the first occurrence on.
     all: Reader<'a>,
     near_end: usize,
 }
@@ -186,14 +186,14 @@ impl<'a> RepeatedIter<'a> {
         self.remaining
     }
 
-    /// Ends the iteration: nothing follows what is malformed.
+    /// Ends the iteration: nothing is read after an error.
     #[inline(always)]
     pub(crate) const fn stop(&mut self) {
         self.remaining = 0;
     }
 
-    /// The next occurrence, if it stands right here, and the holder's reader behind it; nothing is read until
-    /// [`RepeatedIter::read_to`]. Not a function that takes one: whether that is inlined is not for us to say.
+    /// The next occurrence, if it is directly here, and the holder's reader behind it. Nothing is read until [`RepeatedIter::read_to`].
+    /// It does not take a closure: the compiler might not inline that.
     #[inline(always)]
     pub(crate) fn look(&self, of: OtlpMessage) -> Option<(Reader<'a>, Reader<'a>)> {
         if self.remaining == 0 || !self.holder.next_is(self.place.key) {
@@ -233,8 +233,8 @@ impl<'a> RepeatedIter<'a> {
     }
 }
 
-/// The holder behind the one that ended at `holder_end`, and where the message ends that has it. The count of what
-/// remains rules out that there is none.
+/// The holder behind the one that ended at `holder_end`, and the end of the message that contains it. The remaining count guarantees that
+/// there is one.
 #[cold]
 #[inline(never)]
 fn next_holder<'a>(

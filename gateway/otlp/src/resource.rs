@@ -1,4 +1,4 @@
-//! `Resource`: what made the spans of one `ResourceSpans`.
+//! `Resource`: the source of the spans of one `ResourceSpans`.
 
 use crate::attributes::Attributes;
 use crate::fields::{OtlpMessage, resource, resource_spans};
@@ -6,19 +6,19 @@ use crate::malformed::Malformed;
 use crate::repeated::RESOURCE_ATTRIBUTES;
 use crate::wire::Reader;
 
-/// What made the spans of one `ResourceSpans`.
+/// The source of the spans of one `ResourceSpans`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Resource<'a> {
-    /// `service.name` and the like.
+    /// `service.name` and so on.
     pub attributes: Attributes<'a>,
-    /// The resource as it stands on the wire, if it does in one piece. Equal bytes have equal attributes, or are
-    /// malformed in the same way.
+    /// The bytes of the resource on the wire, if they are in one piece. Equal bytes have equal attributes, or are malformed in the same
+    /// way.
     pub message: Option<&'a [u8]>,
     is_begun: bool,
 }
 
 impl<'a> Resource<'a> {
-    /// Finds the resource in a `ResourceSpans`, wherever it stands; empty if there is none.
+    /// Finds the resource in a `ResourceSpans`, at any position; empty if there is none.
     pub(crate) fn find(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let mut found = Self::before_scopes(&mut reader)?;
         while !reader.is_empty() {
@@ -29,14 +29,14 @@ impl<'a> Resource<'a> {
         Ok(found)
     }
 
-    /// The resource of a `ResourceSpans` as far as it stands before the first `ScopeSpans`, where the reader is then.
+    /// The part of a `ResourceSpans`' resource before the first `ScopeSpans`, where the reader then is.
     pub(crate) fn before_scopes(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let mut found = Self::default();
         found.read_on(reader)?;
         Ok(found)
     }
 
-    /// Merges what stands before the next `ScopeSpans`, where the reader is then, or at its end.
+    /// Merges the part before the next `ScopeSpans`, where the reader then is, or before the end.
     fn read_on(&mut self, reader: &mut Reader<'a>) -> Result<(), Malformed> {
         while !reader.is_empty() {
             let from = *reader;

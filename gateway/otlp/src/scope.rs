@@ -18,7 +18,7 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Finds the scope in a `ScopeSpans`, wherever it stands; empty if there is none.
+    /// Finds the scope in a `ScopeSpans`, at any position; empty if there is none.
     pub(crate) fn find(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let mut found = Self::before_spans(&mut reader)?;
         while !reader.is_empty() {
@@ -29,14 +29,14 @@ impl<'a> Scope<'a> {
         Ok(found)
     }
 
-    /// The scope of a `ScopeSpans` as far as it stands before the first span, where the reader is then.
+    /// The part of a `ScopeSpans`' scope before the first span, where the reader then is.
     pub(crate) fn before_spans(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let mut found = Self::default();
         found.read_on(reader)?;
         Ok(found)
     }
 
-    /// Merges what stands before the next span, where the reader is then, or at its end.
+    /// Merges the part before the next span, where the reader then is, or before the end.
     fn read_on(&mut self, reader: &mut Reader<'a>) -> Result<(), Malformed> {
         while !reader.is_empty() {
             let from = *reader;

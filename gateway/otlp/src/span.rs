@@ -9,9 +9,9 @@ use crate::malformed::Malformed;
 use crate::repeated::{SPAN_ATTRIBUTES, SPAN_EVENTS, SPAN_LINKS};
 use crate::wire::Reader;
 
-/// One span. A field that the wire does not have is empty or 0, as protobuf says.
+/// One span. A field that is missing on the wire is empty or 0, as protobuf says.
 ///
-/// `flags` and the counts of what the SDK dropped are not given: no column of the table holds them.
+/// `flags` and the counts of what the SDK dropped are left out: no column of the table holds them.
 #[derive(Debug, Clone, Copy)]
 pub struct Span<'a> {
     /// May be all zeros, which OTLP calls invalid.
@@ -32,9 +32,9 @@ pub struct Span<'a> {
     pub end_time_unix_nano: u64,
     /// The span's own attributes.
     pub attributes: Attributes<'a>,
-    /// What happened meanwhile.
+    /// The events of the span.
     pub events: Events<'a>,
-    /// Other spans that it has to do with.
+    /// Other spans that it refers to.
     pub links: Links<'a>,
     /// `StatusCode`, 0 unset, 1 ok, 2 error; may be any number.
     pub status_code: i32,
@@ -64,8 +64,8 @@ impl Default for Span<'_> {
 }
 
 impl<'a> Span<'a> {
-    /// Reads a span into this one, which is empty. One without its ids is malformed: OTLP requires them, and by them spans are told from
-    /// metrics and log records, which have strings where spans have ids.
+    /// Reads a span into this one, which is empty. A span without its ids is malformed: OTLP requires them. They distinguish spans from
+    /// metrics and log records, which have strings in place of ids.
     #[inline(always)]
     pub(crate) fn read(&mut self, mut reader: Reader<'a>) -> Result<(), Malformed> {
         let whole = reader;
@@ -146,7 +146,7 @@ mod tests {
 
     type Holds = fn(&Span<'_>) -> bool;
 
-    /// Where an id is wrong, and how.
+    /// The position and reason of a wrong id.
     type Wrong = Option<(usize, Reason)>;
 
     #[test]

@@ -1,10 +1,10 @@
 //! Whether a string is UTF-8, as proto3 demands of every `string`.
 //!
-//! Not every producer keeps to that (one that cuts strings by bytes does not), and readers of protobuf differ in whether they refuse it. The
-//! walk gives such strings to its sink, which decides.
+//! Not every producer complies (one that cuts strings by bytes does not), and protobuf readers differ in whether they reject such
+//! strings. The walk passes them to its sink, which decides.
 //!
-//! Cost: nearly all strings are ASCII. Their bytes are looked at in words that may overlap: 6 to 16 instructions for up to 64 bytes, about 20
-//! for each further 64. (`[u8]::is_ascii` takes 240 for 100 bytes.)
+//! Cost: nearly all strings are ASCII. They are checked in words that may overlap: 6 to 16 instructions for up to 64 bytes, about 20 for
+//! each further 64. (`[u8]::is_ascii` takes 240 for 100 bytes.)
 
 /// The top bits of eight bytes, none of which is set in ASCII.
 const TOP_BITS: u64 = 0x8080_8080_8080_8080;

@@ -1,4 +1,4 @@
-//! A sink that reads all there is and keeps nothing.
+//! A sink that reads everything and keeps nothing.
 
 use crate::malformed::Malformed;
 use crate::resource::Resource;
@@ -6,10 +6,10 @@ use crate::scope::Scope;
 use crate::span::Span;
 use crate::walk::{SpanSink, walk};
 
-/// Reads a whole message, to the bottom of every attribute, and tells how many spans it has.
+/// Reads a whole message, including every attribute, and returns the number of its spans.
 ///
-/// It accepts what prost accepts and is a trace, and strings that are not UTF-8. The gateway judges a message by it that is polled before the
-/// one in front of it is done with; its own sink accepts the same messages.
+/// It accepts trace messages that prost accepts, and also strings that are not UTF-8. The gateway uses it for a message that is polled
+/// while the previous one is still in progress; the gateway's own sink accepts the same messages.
 pub fn validate(message: &[u8]) -> Result<u64, Malformed> {
     walk(message, &mut Everything)
 }

@@ -7,33 +7,30 @@ use crate::scope::Scope;
 use crate::span::Span;
 use crate::wire::Reader;
 
-/// What is told the resources, scopes and spans of a message, in wire order.
+/// Receives the resources, scopes and spans of a message, in wire order.
 ///
 /// The first error that it returns ends the walk.
 pub trait SpanSink {
-    /// Why the sink stops the walk, or that the message is malformed.
+    /// The sink's reason for stopping, or that the message is malformed.
     type Error: From<Malformed>;
 
-    /// Called once for each `ResourceSpans`, before its scopes, wherever the resource stands; if it has none, with an
-    /// empty one.
+    /// Called once for each `ResourceSpans`, before its scopes, at whatever position the resource is; with an empty resource if there is
+    /// none.
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error>;
 
-    /// Called once for each `ScopeSpans`, before its spans, wherever the scope stands; if it has none, with an empty
-    /// one.
+    /// Called once for each `ScopeSpans`, before its spans, at whatever position the scope is; with an empty scope if there is none.
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error>;
 
     /// Called once for each span.
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error>;
 }
 
-/// Walks over a message, an `ExportTraceServiceRequest` or `TracesData`, and tells how many spans it has.
+/// Walks over a message, an `ExportTraceServiceRequest` or `TracesData`, and returns the number of its spans.
 ///
-/// What is inside attributes, events and links is checked only as far as the sink reads it. When this returns an
-/// error the sink has already been told what stands before it, so a caller who wants all or nothing notes where it
-/// was and goes back there.
+/// The content of attributes, events and links is only checked as far as the sink reads it. When this returns an error, the sink has
+/// already received everything before it. A caller that wants all or nothing records its state first, and restores it.
 ///
-/// Resource and scope are looked for behind their spans too, so every span's start is read one time more than
-/// [`walk_in_order`] does.
+/// Resource and scope are also looked for behind their spans, so every span's start is read once more than by [`walk_in_order`].
 #[inline]
 pub fn walk<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<u64, S::Error> {
     match walk_message(message, Order::Any, sink) {
@@ -43,9 +40,9 @@ pub fn walk<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<u64, S::Error> 
     }
 }
 
-/// [`walk`] in one pass, for messages in which every resource and scope stands before its spans, as all known SDKs and
-/// collectors write them. `None` when one does not: the sink was then told spans under half of their resource or
-/// scope, so the caller goes back to where it was and walks in any order.
+/// [`walk`] in one pass, for messages in which every resource and scope comes before its spans, as in all known SDKs and collectors.
+/// `None` if one does not: the sink then received spans with an incomplete resource or scope, so the caller restores its state and uses
+/// [`walk`].
 #[inline]
 pub fn walk_in_order<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<Option<u64>, S::Error> {
     match walk_message(message, Order::DescribedFirst, sink) {
@@ -55,20 +52,20 @@ pub fn walk_in_order<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<Option
     }
 }
 
-/// Where resources and scopes may stand.
+/// Where resources and scopes may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Anywhere, as protobuf has it.
+    /// Anywhere, as in protobuf.
     Any,
-    /// Before what they describe.
+    /// Before their spans.
     DescribedFirst,
 }
 
 /// Why a walk ends early.
 enum Ended<E> {
-    /// A resource or scope stands behind what it describes, and may not.
+    /// A resource or scope comes after its spans, which is not allowed here.
     OutOfOrder,
-    /// The sink's error, or that the message is malformed in its words.
+    /// The sink's error, which may be that the message is malformed.
     BySink(E),
 }
 
@@ -83,7 +80,7 @@ type Walked<S> = Result<u64, Ended<<S as SpanSink>::Error>>;
 #[inline]
 fn walk_message<S: SpanSink>(message: &[u8], order: Order, sink: &mut S) -> Walked<S> {
     let mut spans: u64 = 0;
-    // A request without any field is a legal one without spans.
+    // A request without any field is valid and has no spans.
     let mut is_traces = message.is_empty();
     let mut reader = Reader::new(message);
     while !reader.is_empty() {

@@ -7,11 +7,11 @@
 //! value    = varint | 8 bytes | varint length, bytes | group start .. group end | 4 bytes
 //! ```
 //!
-//! Source: <https://protobuf.dev/programming-guides/encoding/>. Groups are obsolete and no field of OTLP uses them, but
-//! they may stand there as unknown fields.
+//! Source: <https://protobuf.dev/programming-guides/encoding/>. Groups are obsolete and no field of OTLP uses them, but they may occur as
+//! unknown fields.
 //!
-//! Methods that read are small and inlined; what is rare is out of line and takes its reader by value, because a
-//! reference to it would force the compiler to keep the reader in memory on the hot path.
+//! Methods that read are small and inlined. Rare cases are out of line and take their reader by value, because a reference would force
+//! the compiler to keep the reader in memory on the hot path.
 
 use crate::fields::{
     EIGHT_BYTES, FOUR_BYTES, GROUP_END, GROUP_START, LENGTH_DELIMITED, OtlpMessage, VARINT, field_number,
@@ -19,21 +19,21 @@ use crate::fields::{
 };
 use crate::malformed::{Malformed, Reason};
 
-/// Messages inside messages (and groups inside them): the outermost one is at depth 0, and depth 100 may not hold
-/// another. An `AnyValue` of a span is at depth 5, so some 47 arrays or 31 lists of attributes nest in each other.
-/// Chosen: the limit of prost and of protobuf's own implementations, so nothing that others read is rejected.
+/// Maximum nesting of messages and groups: the outermost one is at depth 0, and one at depth 100 may not contain another. An `AnyValue`
+/// of a span is at depth 5, so about 47 arrays or 31 lists of attributes can be nested. Chosen: the limit of prost and of protobuf's own
+/// implementations, so that no message that others read is rejected.
 pub const NESTING_DEPTH_MAX: u8 = 100;
 
-/// The key that errors carry while no key was read yet.
+/// The key in errors before any key was read.
 const NO_KEY: u32 = 0;
 
 /// The unread part of one protobuf message. A copy of a reader is a bookmark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// Where `rest` ends in the outermost message, in bytes from its start; tells positions for errors.
+    /// Where `rest` ends, in bytes from the start of the outermost message; used for positions of errors.
     end: usize,
-    /// How many messages this one is in.
+    /// Number of messages that contain this one.
     depth: u8,
     of: OtlpMessage,
 }
@@ -44,19 +44,19 @@ impl<'a> Reader<'a> {
         Self { rest: message, end: message.len(), depth: 0, of: OtlpMessage::TracesData }
     }
 
-    /// On one message of the type `of` alone.
+    /// Starts on a single message of the type `of`.
     #[cfg(test)]
     pub(crate) const fn on(message: &'a [u8], of: OtlpMessage) -> Self {
         Self { of, ..Self::new(message) }
     }
 
-    /// On part of an outermost message: `rest` ends `end` bytes from its start.
+    /// Starts on a part of an outermost message: `rest` ends `end` bytes from its start.
     #[inline(always)]
     pub(crate) const fn within(rest: &'a [u8], end: usize, depth: u8, of: OtlpMessage) -> Self {
         Self { rest, end, depth, of }
     }
 
-    /// The same reader further on. `position` lies between this reader's own and its end.
+    /// The same reader, moved forward. `position` lies between its own and its end.
     pub(crate) fn skipped_to(self, position: usize) -> Self {
         let rest = self.rest.get(position.saturating_sub(self.position())..).unwrap_or_default();
         Self { rest, ..self }
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         Self { depth, of, ..self }
     }
 
-    /// Whether the next key is this one, which takes one byte.
+    /// Whether the next key is this one, of one byte.
     #[inline(always)]
     pub(crate) fn next_is(&self, key: u32) -> bool {
         self.rest.first().is_some_and(|byte| u32::from(*byte) == key)
@@ -116,8 +116,8 @@ impl<'a> Reader<'a> {
         malformed(self.position(), reason, self.of, key)
     }
 
-    /// Reads the key of the next field. It may be one that no field can have: [`Self::pass`] finds that out, because
-    /// such a key equals none that the caller looks for.
+    /// Reads the key of the next field. It may be invalid; [`Self::pass`] detects that, because such a key equals none that the caller
+    /// looks for.
     #[inline(always)]
     pub(crate) fn key(&mut self) -> Result<u32, Malformed> {
         #[cfg(any(test, feature = "keys-read"))]
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         u32::try_from(key).map_err(|_| malformed(start, Reason::KeyTooLong, self.of, NO_KEY))
     }
 
-    /// Reads a varint. `key` is that of the field being read, here and below only for the error.
+    /// Reads a varint. `key` is that of the field being read, here and below only for errors.
     #[inline(always)]
     pub(crate) fn varint(&mut self, key: u32) -> Result<u64, Malformed> {
         match self.rest {
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    /// Reads past a `fixed32`; no field of this wire type is given to anybody.
+    /// Skips a `fixed32`; no field of this wire type is used.
     #[inline(always)]
     pub(crate) fn pass_fixed32(&mut self, key: u32) -> Result<(), Malformed> {
         let Some((_, rest)) = self.rest.split_first_chunk::<4>() else {
@@ -199,15 +199,15 @@ impl<'a> Reader<'a> {
         Ok(Self { rest, end: self.position(), depth, of })
     }
 
-    /// Reads past a field that the caller does not read. It is malformed if the schema knows it in another wire type, or if it holds
-    /// spans that nobody reads.
+    /// Skips a field that the caller does not read. It is malformed if the schema has it with another wire type, or if it contains spans
+    /// that would be lost.
     #[inline]
     pub(crate) fn pass(&mut self, key: u32) -> Result<(), Malformed> {
         *self = self.past(key)?;
         Ok(())
     }
 
-    /// Reads past all that is left.
+    /// Skips the rest.
     pub(crate) fn pass_all(mut self) -> Result<(), Malformed> {
         while !self.is_empty() {
             let key = self.key()?;
@@ -216,11 +216,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The reader behind the value of a field that nobody reads.
+    /// The reader behind the value of an unused field.
     fn past(self, key: u32) -> Result<Self, Malformed> {
         match self.of.known_key(field_number(key)) {
             Some(known) if known != key => Err(self.malformed(Reason::WireTypeWrong, key)),
-            // Passed over, its spans would be lost without a trace.
+            // Skipping it would silently lose its spans.
             Some(resource_spans::INSTRUMENTATION_LIBRARY_SPANS) if self.of == OtlpMessage::ResourceSpans => {
                 Err(self.malformed(Reason::Superseded, key))
             }
@@ -229,8 +229,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The reader behind the value of a field that the schema does not know, in any wire type. Values count as one
-    /// level deeper, as they do in prost.
+    /// The reader behind the value of an unknown field, of any wire type. Values count as one level deeper, as in prost.
     fn past_unknown(self, key: u32) -> Result<Self, Malformed> {
         if field_number(key) == 0 {
             return Err(self.malformed(Reason::FieldNumberZero, key));
@@ -254,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The reader behind the end of the group that `start` opened. Groups in it recurse, [`NESTING_DEPTH_MAX`] deep.
+    /// The reader behind the end of the group that `start` opened. Recurses into groups, [`NESTING_DEPTH_MAX`] deep.
     fn past_group(mut self, start: u32) -> Result<Self, Malformed> {
         while !self.is_empty() {
             let key = self.key()?;
@@ -269,7 +268,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed(Reason::Truncated, start))
     }
 
-    /// The depth of what is inside this message, if that may be.
+    /// The depth of messages inside this one, if it is allowed.
     #[inline(always)]
     fn deeper(&self, key: u32) -> Result<u8, Malformed> {
         match self.depth.checked_add(1) {
@@ -285,7 +284,7 @@ fn malformed(position: usize, reason: Reason, message: OtlpMessage, key: u32) ->
     Malformed::new(position, reason, message, field_number(key))
 }
 
-/// A varint of any length and what follows it.
+/// A varint of any length, and the bytes behind it.
 #[inline(never)]
 fn long_varint(mut rest: &[u8]) -> Result<(u64, &[u8]), Reason> {
     let mut value = 0;
@@ -293,7 +292,7 @@ fn long_varint(mut rest: &[u8]) -> Result<(u64, &[u8]), Reason> {
         let [byte, after @ ..] = rest else {
             return Err(Reason::Truncated);
         };
-        // Nine bytes hold 63 bits; the tenth has one left to give, and may not go on.
+        // Nine bytes hold 63 bits; the tenth has one bit left, and must be the last.
         if shift == 63 && *byte > 1 {
             return Err(Reason::VarintTooLong);
         }
@@ -306,7 +305,7 @@ fn long_varint(mut rest: &[u8]) -> Result<(u64, &[u8]), Reason> {
     Err(Reason::VarintTooLong)
 }
 
-/// How many keys this thread has read: the measure of work in the test and the fuzz target that the walk is linear.
+/// Number of keys that this thread has read: the test and the fuzz target use it to check that the walk is linear.
 #[cfg(any(test, feature = "keys-read"))]
 pub mod keys_read {
     use std::cell::Cell;
@@ -384,7 +383,7 @@ mod tests {
         assert_eq!(int32(0x7_0000_0002), Ok(2));
     }
 
-    /// What `pass_all` says about these bytes as fields of a span: the position and the reason.
+    /// The result of `pass_all` for these bytes as fields of a span: position and reason.
     fn passed(bytes: &[u8]) -> Result<(), (usize, Reason)> {
         Reader::on(bytes, OtlpMessage::Span)
             .pass_all()
@@ -446,7 +445,7 @@ mod tests {
             let depth = usize::from(depth);
             [vec![0x0B; depth], vec![0x0C; depth]].concat() // field 1: group starts, group ends
         };
-        // All inside field 100, so that field 1 of the span is not meant.
+        // All inside field 100, so that field 1 of the span is not affected.
         let in_field_100 = |inner: Vec<u8>| [vec![0xA3, 0x06], inner, vec![0xA4, 0x06]].concat();
         assert_eq!(passed(&in_field_100(nested(NESTING_DEPTH_MAX - 1))), Ok(()));
         assert_eq!(passed(&in_field_100(nested(NESTING_DEPTH_MAX))), Err((102, Reason::NestedTooDeep)));

@@ -1,7 +1,8 @@
-//! The fields that are read: their names in JSON, their keys on the wire, what their values are.
+//! The fields that are read: their names in JSON, their keys on the wire, the types of their values.
 //!
-//! Source: opentelemetry-proto 1.x, as in `sluice_otlp`'s table of fields. Only what the walk tells its sink stands here;
-//! the rest is passed over like unknown names, but for spans in a field that OTLP has given up. All keys are of one byte, because no field above 15 is read.
+//! Source: opentelemetry-proto 1.x, as in `sluice_otlp`'s table of fields. Only fields that the walk passes to its sink are listed.
+//! Others are skipped like unknown names, except for spans in a field that OTLP removed. All keys take one byte, because no field above
+//! 15 is read.
 
 use sluice_otlp::OtlpMessage;
 
@@ -19,22 +20,22 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
 }
 
-/// What the value of a field is.
+/// The type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A `string`.
     Text,
-    /// `bytes` that are written as hex, of so many bytes, or empty.
+    /// `bytes` written as hex, of so many bytes, or empty.
     Id(usize),
-    /// An id that a span must have, of so many bytes.
+    /// A required id of a span, of so many bytes.
     RequiredId(usize),
-    /// `bytes` that are written as base64.
+    /// `bytes` written as base64.
     Bytes,
     /// An enumeration with these names, of 0 and up.
     Enumeration(&'static [&'static str]),
     /// A `fixed64`.
     Fixed64,
-    /// The `int64` of an `AnyValue`. A number that is none is a double there.
+    /// The `int64` of an `AnyValue`. A number that does not fit becomes a double there.
     Int64,
     /// A `double`.
     Double,
@@ -44,7 +45,7 @@ pub(crate) enum Kind {
     One(OtlpMessage),
     /// A repeated message.
     List(OtlpMessage),
-    /// A repeated message that OTLP has given up. It may be empty.
+    /// A repeated message that OTLP removed. It may be empty.
     Superseded,
 }
 
@@ -70,7 +71,7 @@ const fn bytes(number: u8, kind: Kind) -> Field {
     Field { key: number << 3 | 2, kind }
 }
 
-/// The field of this name, if it is read. A name with a lone surrogate is none, so it may come in any bytes.
+/// The field with this name, if it is read. A name with a lone surrogate is unknown, so any bytes are allowed.
 pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
     use OtlpMessage as M;
     match of {
@@ -87,7 +88,7 @@ pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
         M::ResourceSpans => match name {
             b"resource" => Some(bytes(1, Kind::One(M::Resource))),
             b"scopeSpans" | b"scope_spans" => Some(bytes(2, Kind::List(M::ScopeSpans))),
-            // Passed over, its spans would be lost without a trace. Nothing is written of it.
+            // Skipping it would silently lose its spans. Nothing is written.
             b"instrumentationLibrarySpans" | b"instrumentation_library_spans" => {
                 Some(Field { key: 0, kind: Kind::Superseded })
             }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
     use OtlpMessage as M;
 
-    /// lowerCamelCase, as `ProtoJSON` makes it of the name in the schema.
+    /// lowerCamelCase, as `ProtoJSON` derives it from the name in the schema.
     fn camel(name: &str) -> String {
         let mut words = name.split('_');
         let first = words.next().unwrap_or_default().to_owned();
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_name_is_that_of_the_schema_in_both_cases() {
-        // By message, the numbers that nobody reads.
+        // The unused numbers, by message.
         let unread: &[(M, &[u32])] = &[
             (M::ResourceSpans, &[3]),
             (M::Resource, &[2, 3]),

@@ -1,34 +1,34 @@
-//! OTLP traces as JSON, rewritten to the protobuf wire that the walk reads.
+//! OTLP traces as JSON, rewritten to the protobuf form that the walk reads.
 //!
-//! **Job.** Given the text of an `ExportTraceServiceRequest` (or `TracesData`) in OTLP/JSON, give the same message as
-//! protobuf, in a buffer that is kept from message to message. `sluice_otlp::walk` reads it from there: so every value
-//! has one meaning and one set of rows, however it was encoded.
+//! **Job.** Converts the text of an `ExportTraceServiceRequest` (or `TracesData`) in OTLP/JSON to the same message in protobuf, in a
+//! buffer that is reused for each message. `sluice_otlp::walk` reads it from there. So every value has one meaning and one set of rows,
+//! in both encodings.
 //!
 //! **Place in the flow.** Kafka message → *rewrite* → walk → row bytes → frame → block. It knows neither Kafka nor the
 //! table.
 //!
 //! **Owner.** A worker thread owns one [`JsonRewriter`].
 //!
-//! **How.** `serde_json` reads the text once, front to back, and calls visitors; there is no tree of values. A field
-//! that the walk tells its sink is written to the wire when its value is read. The length of a message stands before
-//! it but is known behind it: room for it is left, and a message that turns out to need more is moved by a byte or two.
-//! Outer messages get room for the longest length at once, so that what is large is not moved.
+//! **How.** `serde_json` reads the text once, front to back, and calls visitors; there is no tree of values. A field that the walk passes
+//! to its sink is written when its value is read. The length of a message precedes it, but is known only at its end: room is reserved for
+//! it, and a message that needs more is moved by a byte or two. Outer messages get room for the longest length at once, so that large
+//! ones are not moved.
 //!
-//! **Meaning.** That of the [OTLP specification](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), and
-//! where it is silent that of [ProtoJSON](https://protobuf.dev/programming-guides/json/); what both leave open, or forbid
-//! writers to write, is decided so that nothing that can be understood stops a partition:
+//! **Meaning.** That of the [OTLP specification](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), and otherwise that of
+//! [ProtoJSON](https://protobuf.dev/programming-guides/json/). For texts that both leave open, or forbid writers to write, everything
+//! that can be understood is accepted, so that it does not stop a partition:
 //!
 //! | what | is read as |
 //! | --- | --- |
 //! | names | lowerCamelCase, and the snake case of the `.proto` files; escapes in them are undone |
-//! | unknown names, and fields that no column holds (`flags`, `schemaUrl`, dropped counts, entities) | passed over, whatever their value |
-//! | an object without `resourceSpans` (metrics, logs, `batches`, a bare `ResourceSpans`) | malformed: passed over, it would be lost without a trace. `{}` has no spans |
-//! | `instrumentationLibrarySpans`, which `scopeSpans` has replaced | malformed, for the same reason; empty it is absent |
+//! | unknown names, and fields that no column holds (`flags`, `schemaUrl`, dropped counts, entities) | skipped, whatever their value |
+//! | an object without `resourceSpans` (metrics, logs, `batches`, a bare `ResourceSpans`) | malformed: skipping it would silently lose it. `{}` has no spans |
+//! | `instrumentationLibrarySpans`, which `scopeSpans` has replaced | malformed, for the same reason; an empty one counts as absent |
 //! | a name that repeats | as the field repeats on the wire: the last scalar wins, messages are merged, lists are joined |
 //! | several members in one `AnyValue` | the last wins; an array after an array, a list after a list is joined |
 //! | `null` | the field is absent; as an element of a list, an empty message, which a span cannot be |
 //! | `{}` as `AnyValue` or resource | empty |
-//! | `traceId`, `spanId` of a span | hex in either case, 32 and 16 digits; all else is malformed, absent ones too |
+//! | `traceId`, `spanId` of a span | hex in either case, 32 and 16 digits; everything else, or none, is malformed |
 //! | `parentSpanId`, and `traceId` and `spanId` of a link | the same, or `""`, or absent |
 //! | `bytesValue` | base64 of the standard or the URL alphabet, with or without padding |
 //! | 64-bit integers, times | decimal string or number |
@@ -39,21 +39,20 @@
 //! | doubles | number, number in a string, `"NaN"`, `"Infinity"`, `"-Infinity"`; beyond the range of a double: malformed |
 //! | bools | `true`, `false` |
 //! | a surrogate without its other half (`\ud83d`) | U+FFFD: SDKs in JavaScript cut strings between the halves |
-//! | bytes that are not UTF-8, anywhere | malformed, as JSON has to be UTF-8 |
-//! | a control character in a string that is not escaped | malformed, as RFC 8259 has it |
-//! | a byte order mark in front | passed over |
+//! | bytes that are not UTF-8, anywhere | malformed, since JSON must be UTF-8 |
+//! | an unescaped control character in a string | malformed, according to RFC 8259 |
+//! | a byte order mark in front | skipped |
 //! | no bytes at all | no spans, as in protobuf |
 //! | anything behind the object, a second one too | malformed: one message is one document |
 //! | a value of another JSON type | malformed |
 //! | messages nested deeper than [`sluice_otlp::NESTING_DEPTH_MAX`] | malformed, at the same depth as in protobuf |
 //!
-//! What is passed over must be JSON, but is not nested in the sense of that limit: `serde_json` skips it without
-//! recursion.
+//! Skipped parts must be valid JSON, but their nesting does not count for that limit: `serde_json` skips them without recursion.
 //!
-//! **Limits.** A message has at most the bytes that the rewriter was made for, and [`MESSAGE_BYTES_MAX`]. The wire is never longer than the text (proof in `wire`), so
-//! the buffer takes the bytes of the longest message so far and [`RESERVED_BYTES_MAX`], made in one piece: it never grows
-//! while it is filled. Beside it `serde_json` keeps the longest string with escapes until the message ends. Both together
-//! are at most [`SCRATCH_BYTES_PER_MESSAGE_BYTE`] times the message in resident memory.
+//! **Limits.** A message has at most the bytes that the rewriter was created for, and [`MESSAGE_BYTES_MAX`]. The protobuf message is
+//! never longer than the text (proof in `wire`). So the buffer takes the bytes of the longest message so far and [`RESERVED_BYTES_MAX`],
+//! allocated in one piece: it never grows while it is filled. Besides, `serde_json` keeps the longest string with escapes until the
+//! message ends. Both together take at most [`SCRATCH_BYTES_PER_MESSAGE_BYTE`] times the message in resident memory.
 //!
 //! **Cost.** A `rich` span is 918 bytes of text with about 60 strings, which are looked at one by one. Measured on
 //! 21 November 2026 on one of two shared EPYC cores with `cargo bench -p sluice-gateway --bench path -- --stage json-wire
@@ -62,7 +61,7 @@
 //!
 //! **Why `serde_json`.** The text comes from outside. With these same visitors, taking turns in one process (9 rounds,
 //! the median): `serde_json` 1.0.154 1,149 ns a `rich` span and 417 ns a `loadgen` span, `sonic-rs` 0.5 1,179 ns and
-//! 439 ns; it has the smaller part in `unsafe` code (16 lines with the word against 250), is fuzzed, and passes over what is
+//! 439 ns; it has the smaller part in `unsafe` code (16 lines with the word against 250), is fuzzed, and skips what is
 //! unknown without recursion. `simd-json` was not measured: it writes into its input, which here is the broker
 //! client's, and builds a tape of the whole message, beyond the budget for a large one. Its feature `float_roundtrip` is
 //! on, because without it some doubles are off by a bit (the property test found one); `unbounded_depth`, because its own

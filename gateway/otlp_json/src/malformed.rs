@@ -1,8 +1,8 @@
 //! The one error of this package: why a text cannot be read, and where.
 
-/// A message that is not OTLP/JSON, or is cut short.
+/// The message is not OTLP/JSON, or is truncated.
 ///
-/// Reading it again gives the same answer: the caller rejects the message, it never retries.
+/// Reading it again gives the same result: the caller rejects the message and never retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed OTLP/JSON at byte {position}: {reason}")]
 pub struct Malformed {
@@ -15,32 +15,32 @@ impl Malformed {
         Self { position, reason }
     }
 
-    /// How far the text was read, in bytes from the start of the message: up to the end of the value, or to the character,
-    /// that cannot be read.
+    /// How far the text was read, in bytes from the start of the message: up to the end of the unreadable value, or to the unreadable
+    /// character.
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// What is wrong there.
+    /// The reason.
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 }
 
-/// What is wrong with a message that is [`Malformed`].
+/// Why a message is [`Malformed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is longer than the rewriter was made for.
-    #[error("the message is longer than the largest that is read")]
+    /// It is longer than the rewriter was created for.
+    #[error("the message exceeds the maximum size")]
     TooLong,
     /// Bytes that are not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
-    /// A control character in a string that is not escaped.
-    #[error("a control character in a string, which JSON wants escaped")]
+    /// An unescaped control character in a string.
+    #[error("an unescaped control character in a string")]
     ControlCharacter,
-    /// Not JSON, or something behind it.
+    /// Not JSON, or more text after it.
     #[error("not JSON")]
     NotJson,
     /// The text ends within a value.
@@ -49,28 +49,28 @@ pub enum Reason {
     /// A value of another JSON type than the field's.
     #[error("a value of the wrong type")]
     TypeWrong,
-    /// A string where a number is wanted, and it is none.
-    #[error("a string that is no number")]
+    /// A string in place of a number that is not one.
+    #[error("a string that is not a number")]
     NotANumber,
     /// An integer that does not fit the field, or is not whole.
     #[error("a number that does not fit the field")]
     NumberDoesNotFit,
-    /// The name of no value of the enumeration.
-    #[error("a name that the enumeration does not have")]
+    /// An unknown name of the enumeration.
+    #[error("an unknown name of the enumeration")]
     NameUnknown,
-    /// An id that is not hex of the right length.
-    #[error("an id that is not hex of its length")]
+    /// An id that is not hex, or has the wrong length.
+    #[error("an id that is not hex or has the wrong length")]
     IdWrong,
     /// A span without a trace id or without a span id.
     #[error("a span without traceId or spanId")]
     IdMissing,
     /// An object that has members, but no `resourceSpans`.
     #[error(
-        "an object without resourceSpans is no trace message; metrics, logs and parts of a message are none"
+        "an object without resourceSpans is not a trace message; metrics, logs and parts of messages are rejected"
     )]
     NotTraces,
-    /// Spans in a member that OTLP has given up.
-    #[error("OTLP has given instrumentationLibrarySpans up; spans are read from scopeSpans")]
+    /// Spans in a member that OTLP removed.
+    #[error("OTLP removed instrumentationLibrarySpans; spans are read from scopeSpans")]
     Superseded,
     /// Bytes that are not base64.
     #[error("bytes that are not base64")]
@@ -87,6 +87,6 @@ mod tests {
     #[test]
     fn it_says_where_and_why() {
         let told = Malformed::new(7, Reason::IdWrong).to_string();
-        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex of its length");
+        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex or has the wrong length");
     }
 }

@@ -1,6 +1,6 @@
-//! Numbers: as JSON has them, or in strings, to the types of the fields.
+//! Numbers: from JSON numbers or strings to the types of the fields.
 
-/// A number as `serde_json` gives it: integers of up to 64 bits as such, all else as a double.
+/// A number from `serde_json`: integers of up to 64 bits exactly, all others as a double.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Unsigned(u64),
@@ -8,15 +8,15 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// 2^63 and 2^64, the first doubles that fit neither type.
+/// 2^63 and 2^64: the smallest doubles that do not fit the types.
 const INT64_END: f64 = 9_223_372_036_854_775_808.0;
 const UINT64_END: f64 = 18_446_744_073_709_551_616.0;
 
 impl Number {
-    /// A number in a string; `None` when it is none by the grammar of JSON (but zeros may lead).
+    /// A number in a string; `None` if it does not follow JSON's grammar (leading zeros are allowed).
     pub(crate) fn quoted(text: &str) -> Option<Self> {
         let (first, last) = (text.bytes().next()?, text.bytes().next_back()?);
-        // Rust takes a plus, serde_json takes blanks; neither is part of a number.
+        // Rust accepts a plus, serde_json accepts blanks; neither is part of a number.
         if !(first == b'-' || first.is_ascii_digit()) || !last.is_ascii_digit() {
             return None;
         }
@@ -29,7 +29,7 @@ impl Number {
         serde_json::from_str(text).ok().map(Self::Float)
     }
 
-    /// As a `fixed64`; `None` when it does not fit or is not whole.
+    /// As a `fixed64`; `None` if it does not fit or is not whole.
     pub(crate) fn unsigned(self) -> Option<u64> {
         match self {
             Self::Unsigned(number) => Some(number),
@@ -46,7 +46,7 @@ impl Number {
         }
     }
 
-    /// As an `int64`; `None` when it does not fit or is not whole.
+    /// As an `int64`; `None` if it does not fit or is not whole.
     pub(crate) fn signed(self) -> Option<i64> {
         match self {
             Self::Unsigned(number) => number.try_into().ok(),

@@ -1,4 +1,4 @@
-//! The rewriter: a text in, the same message on the wire out.
+//! The rewriter: converts a JSON text to the same message in protobuf.
 
 use serde::de::DeserializeSeed as _;
 use serde_json::Deserializer;
@@ -8,12 +8,12 @@ use crate::malformed::{Malformed, Reason};
 use crate::value::{Output, Root, SpanIds};
 use crate::wire::{MESSAGE_BYTES_MAX, Wire};
 
-/// Resident bytes that one message takes at most while it is rewritten, for each of its own. The wire takes one: it is
-/// never longer than the text. The other is the longest string with escapes: it doubles its memory when it grows, so that
-/// the old and the new piece hold twice its bytes, but these are not on the wire yet.
+/// Maximum resident bytes per byte of a message while it is rewritten. The protobuf message takes one: it is never longer than the text.
+/// The other is for the longest string with escapes: its memory doubles when it grows, so that the old and the new piece take twice its
+/// bytes, but these are not in the protobuf message yet.
 pub const SCRATCH_BYTES_PER_MESSAGE_BYTE: u64 = 2;
 
-/// A mark that some editors and systems put in front of UTF-8.
+/// A byte order mark, which some editors and systems put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Rewrites messages one after the other into one buffer.
@@ -24,12 +24,12 @@ pub struct JsonRewriter {
 }
 
 impl JsonRewriter {
-    /// One for messages of up to so many bytes, at most [`MESSAGE_BYTES_MAX`]. It takes no memory before the first message.
+    /// A rewriter for messages of up to so many bytes, at most [`MESSAGE_BYTES_MAX`]. It takes no memory before the first message.
     pub fn new(message_bytes_max: usize) -> Self {
         Self { wire: Wire::default(), message_bytes_max: message_bytes_max.min(MESSAGE_BYTES_MAX) }
     }
 
-    /// The wire of a message in OTLP/JSON, valid until the next one. The walk can read it: it is never malformed.
+    /// The protobuf form of an OTLP/JSON message, valid until the next one. The walk can read it: it is never malformed.
     pub fn rewrite(&mut self, message: &[u8]) -> Result<&[u8], Malformed> {
         if message.len() > self.message_bytes_max {
             return Err(Malformed::new(0, Reason::TooLong));
@@ -40,7 +40,7 @@ impl JsonRewriter {
         }
         let text = message.strip_prefix(BYTE_ORDER_MARK).unwrap_or(message);
         let skipped = message.len() - text.len();
-        // All of it at once, because it is cheaper than string by string, and what is passed over counts too.
+        // The whole message at once, because that is cheaper than string by string, and skipped parts count too.
         let text = std::str::from_utf8(text)
             .map_err(|error| Malformed::new(skipped + error.valid_up_to(), Reason::NotUtf8))?;
         if let Some(at) = control_character(text.as_bytes()) {
@@ -54,11 +54,11 @@ impl JsonRewriter {
         Ok(self.wire.as_bytes())
     }
 
-    /// Reads the text; or tells how far it was read, and why no further.
+    /// Reads the text, or returns the position and reason of an error.
     fn read(&mut self, text: &str) -> Result<(), (usize, Reason)> {
         let mut output = Output { wire: &mut self.wire, failure: None, span_ids: SpanIds::default() };
         let mut json = Deserializer::from_str(text);
-        // Our own limit counts messages, as that of the wire does.
+        // This package's own limit counts messages, like that of the wire format.
         json.disable_recursion_limit();
         let read = Root(&mut output).deserialize(&mut json).and_then(|()| json.end());
         read.map_err(|error| {
@@ -72,10 +72,10 @@ impl JsonRewriter {
     }
 }
 
-/// Where a control character stands in a string as it is, which RFC 8259 (7) forbids. `serde_json` does not look for them in strings
-/// that it gives as bytes, and a name with a line feed in it would be one that nobody knows.
+/// The position of an unescaped control character in a string, which RFC 8259 (7) forbids. `serde_json` does not check strings that it
+/// returns as bytes: a name with a line feed would pass as an unknown name.
 fn control_character(text: &[u8]) -> Option<usize> {
-    // Nearly all messages are written without blanks: one look at all bytes, of which the compiler makes vector instructions.
+    // Nearly all messages have no blanks: one check of all bytes, which the compiler turns into vector instructions.
     if text.iter().copied().fold(u8::MAX, u8::min) >= b' ' {
         return None;
     }
@@ -92,15 +92,15 @@ fn control_character(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The byte at a line, counted from 1, and a column, counted in bytes, as `serde_json` tells them.
+/// The byte position of a line, counted from 1, and a column, counted in bytes, as `serde_json` reports them.
 fn position(text: &str, line: usize, column: usize) -> usize {
     let lines_before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let line_start: usize = lines_before.map(str::len).sum();
     line_start.saturating_add(column).min(text.len())
 }
 
-/// Reads a whole message, to the bottom of every attribute, and tells how many spans it has. For tools, tests and fuzzing: it
-/// panics when the wire is not what this package promises.
+/// Reads a whole message, including every attribute, and returns the number of its spans. For tools, tests and fuzzing: it panics if the
+/// protobuf message is not what this package guarantees.
 pub fn validate(message: &[u8]) -> Result<u64, Malformed> {
     let mut rewriter = JsonRewriter::new(MESSAGE_BYTES_MAX);
     let wire = rewriter.rewrite(message)?;

@@ -1,4 +1,4 @@
-//! Bytes in strings: hex, base64, and text whose escapes were undone.
+//! Bytes in strings: hex, base64, and unescaped text.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -10,13 +10,13 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Reads hex of exactly `out`'s length; `false` when it is not.
+/// Reads hex of exactly `out`'s length; `false` if it is not.
 pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> bool {
     let (pairs, rest) = text.as_chunks::<2>();
     if !rest.is_empty() || pairs.len() != out.len() {
         return false;
     }
-    // All digits are read before one is judged: a branch for each would cost more than the reading.
+    // All digits are read before they are checked: a branch per digit would cost more than reading.
     let mut wrong = 0;
     for ([high, low], byte) in pairs.iter().zip(out) {
         let (high, low) = (hex_digit(*high), hex_digit(*low));
@@ -26,7 +26,7 @@ pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> bool {
     wrong <= 0x0F
 }
 
-/// The value of a hex digit; above 15 when it is none.
+/// The value of a hex digit; above 15 if it is not one.
 const fn hex_digit(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -36,20 +36,20 @@ const fn hex_digit(digit: u8) -> u8 {
     }
 }
 
-/// Bytes that base64 of this text makes, if it is base64.
+/// Number of bytes of this base64 text, if it is valid.
 pub(crate) fn base64_bytes(text: &[u8]) -> usize {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     (text.len() - padding) / 4 * 3 + (text.len() - padding) % 4 * 3 / 4
 }
 
-/// Reads base64 of exactly `out`'s length; `false` when it is not.
+/// Reads base64 of exactly `out`'s length; `false` if it is not.
 pub(crate) fn read_base64(text: &[u8], out: &mut [u8]) -> bool {
     let engine = if text.iter().any(|byte| matches!(byte, b'-' | b'_')) { URL } else { STANDARD };
     engine.decode_slice(text, out).is_ok_and(|bytes| bytes == out.len())
 }
 
-/// Puts U+FFFD in the place of surrogates without their other half; both are three bytes. The text was UTF-8 before its
-/// escapes were undone, so that no other character looks like them.
+/// Replaces surrogates without their other half by U+FFFD; both take three bytes. The text was UTF-8 before unescaping, so that no other
+/// character looks like a surrogate.
 pub(crate) fn replace_surrogates(text: &mut [u8]) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == 0xED) {

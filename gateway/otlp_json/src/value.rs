@@ -1,7 +1,7 @@
-//! Values: from what `serde_json` calls to what stands on the wire.
+//! Values: from the calls of `serde_json` to bytes on the wire.
 //!
-//! One visitor for all fields. What it is told decides with the kind of the field what is written; every pair that is not
-//! named is of the wrong type. So no error quotes the value, which may be as long as the message.
+//! One visitor serves all fields. The JSON type and the kind of the field together decide what is written; every other pair is an error
+//! of type. So no error quotes the value, which may be as long as the message.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use sluice_otlp::OtlpMessage;
@@ -13,23 +13,23 @@ use crate::number::Number;
 use crate::text::{base64_bytes, read_base64, read_hex, replace_surrogates};
 use crate::wire::{Open, Wire};
 
-/// Where all values go.
+/// The output for all values.
 pub(crate) struct Output<'w> {
     pub(crate) wire: &'w mut Wire,
-    /// Why reading stopped, when it was one of ours that stopped it.
+    /// Why reading stopped, if this package stopped it.
     pub(crate) failure: Option<Reason>,
-    /// Keys of the ids that the span in hand has; spans are not in each other.
+    /// The required ids that the current span has; spans are never nested.
     pub(crate) span_ids: SpanIds,
 }
 
-/// Which of its required ids a span has.
+/// The required ids of a span.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SpanIds {
     trace: bool,
     own: bool,
 }
 
-/// Which names an object has.
+/// The set of names of an object.
 #[derive(Debug, Clone, Copy, Default)]
 struct Names {
     known: bool,
@@ -75,7 +75,7 @@ impl Output<'_> {
         self.wire.open(key, of).ok_or_else(|| self.fail(Reason::NestedTooDeep))
     }
 
-    /// The members of an object. Not split: it is called for every message, and what is inlined into it saves a call for every member.
+    /// Reads the members of an object. Not split: it is called for every message, and inlining saves a call per member.
     fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<Names, A::Error> {
         let mut names = Names::default();
         while let Some(found) = object.next_key_seed(Name(of))? {
@@ -90,8 +90,8 @@ impl Output<'_> {
         Ok(names)
     }
 
-    /// The members of the outermost object. Unknown names may stand beside `resourceSpans`; alone they are those of another message,
-    /// which would be passed over whole.
+    /// Reads the members of the outermost object. Unknown names may occur beside `resourceSpans`; without it they belong to another
+    /// message, which would silently be skipped.
     fn root<'de, A: MapAccess<'de>>(&mut self, object: A) -> Result<(), A::Error> {
         match self.fields(OtlpMessage::TracesData, object)? {
             Names { known: false, unknown: true } => Err(self.fail(Reason::NotTraces)),
@@ -99,7 +99,7 @@ impl Output<'_> {
         }
     }
 
-    /// An id that a span must have.
+    /// A required id of a span.
     fn required_id(&mut self, key: u8, text: &[u8], bytes: usize) -> bool {
         match key {
             TRACE_ID => self.span_ids.trace = true,
@@ -114,7 +114,7 @@ impl Output<'_> {
             Kind::Int64 => {
                 match number.signed() {
                     Some(number) => self.wire.varint(key, number.cast_unsigned()),
-                    // JavaScript knows doubles alone, and its SDKs call whole ones integers, however large.
+                    // JavaScript has only doubles, and its SDKs call whole ones integers, however large.
                     None => self.wire.fixed64(DOUBLE_VALUE, number.double().to_bits()),
                 }
                 Some(())
@@ -123,7 +123,7 @@ impl Output<'_> {
                 self.wire.fixed64(key, number.double().to_bits());
                 Some(())
             }
-            // Ten bytes would stand for a negative one in its full width; the walk reads the low 32 bits.
+            // A negative value in its full width would take ten bytes; the walk reads the low 32 bits.
             Kind::Enumeration(_) => number
                 .signed()
                 .and_then(|number| i32::try_from(number).ok())
@@ -133,7 +133,7 @@ impl Output<'_> {
         fits.ok_or_else(|| self.fail(Reason::NumberDoesNotFit))
     }
 
-    /// A string of a field that is not of bytes.
+    /// A string of a field that is not of type bytes.
     fn word<E: Error>(&mut self, field: Field, word: &str) -> Result<(), E> {
         let number = match (field.kind, word) {
             (Kind::Enumeration(names), _) => {
@@ -152,7 +152,7 @@ impl Output<'_> {
         self.number(field, number)
     }
 
-    /// A string of a field of bytes, its escapes undone.
+    /// A string of a bytes field, without escapes.
     fn string<E: Error>(&mut self, Field { key, kind }: Field, text: &[u8], escaped: bool) -> Result<(), E> {
         let (read, otherwise) = match kind {
             Kind::Text if escaped => {
@@ -216,7 +216,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     type Value = Option<Field>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<Field>, D::Error> {
-        // As bytes, so that a lone surrogate in a name that nobody knows is no error.
+        // As bytes, so that a lone surrogate in an unknown name is not an error.
         json.deserialize_bytes(self)
     }
 }

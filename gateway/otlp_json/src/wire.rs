@@ -1,8 +1,8 @@
-//! The protobuf wire, writing side: just what OTLP traces need.
+//! The protobuf wire format, writing side: only what OTLP traces need.
 //!
-//! **The wire is never longer than the text.** Let J be the bytes of an object in JSON and W those of its fields on the
-//! wire; then W ≤ J − 2, by induction over nesting. The braces take 2. A field takes its quoted name of at least 3
-//! characters and a colon, 6 bytes, and a value; on the wire a key of 1 byte, and:
+//! **The protobuf message is never longer than the text.** Let J be the bytes of an object in JSON and W those of its fields on the wire.
+//! Then W ≤ J − 2, by induction over nesting. The braces take 2. In JSON a field takes its quoted name of at least 3 characters and a
+//! colon, 6 bytes, and a value. On the wire it takes a key of 1 byte, and:
 //!
 //! | value | in JSON, at least | on the wire, at most |
 //! | --- | --- | --- |
@@ -20,18 +20,18 @@
 //! [`MESSAGE_BYTES_MAX`]) stands before 128 bytes or more, which come from at least one field and with it from 2 bytes
 //! that were left, beside the comma. Lengths are padded only before 128 bytes or more.
 //!
-//! While messages are open, the room for their lengths comes on top: [`RESERVED_BYTES_MAX`].
+//! Open messages need additional room for their lengths: [`RESERVED_BYTES_MAX`].
 
 use sluice_otlp::{NESTING_DEPTH_MAX, OtlpMessage};
 
-/// The longest message, bytes: the longest length that fits a varint of 4 bytes. The largest record batch that a gateway
-/// can be told to read is one byte longer.
+/// Maximum size of a message, bytes: the largest length that fits a varint of 4 bytes. The largest record batch that a gateway can be
+/// configured to read is one byte longer.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 28) - 1;
 
 /// Bytes of the longest length.
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// Bytes beyond those of the text that the wire needs while messages are open: a key and a length for each of them.
+/// Bytes that open messages need beyond the size of the text: a key and a length each.
 pub const RESERVED_BYTES_MAX: usize = (1 + LENGTH_BYTES_MAX) * (NESTING_DEPTH_MAX as usize);
 
 /// Lengths below this one take one byte.
@@ -41,11 +41,11 @@ const SHORT: usize = 0x80;
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     bytes: Vec<u8>,
-    /// Messages that are open.
+    /// Number of open messages.
     depth: u8,
 }
 
-/// A message that is open: where its length stands, and how many bytes were left for it.
+/// An open message: the position of its length, and the bytes reserved for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     at: usize,
@@ -53,13 +53,13 @@ pub(crate) struct Open {
 }
 
 impl Wire {
-    /// Begins anew, with room for a text of so many bytes.
+    /// Starts a new message, with room for a text of so many bytes.
     pub(crate) fn begin(&mut self, text_bytes: usize) {
         self.depth = 0;
         self.bytes.clear();
         let capacity = text_bytes + RESERVED_BYTES_MAX;
         if self.bytes.capacity() < capacity {
-            // Let go first: both together would be beyond the bound.
+            // Freed first: both buffers together would exceed the limit.
             self.bytes = Vec::new();
             self.bytes.reserve_exact(capacity);
         }
@@ -70,12 +70,12 @@ impl Wire {
         self.bytes.capacity()
     }
 
-    /// What was written.
+    /// The bytes written so far.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Begins a message in a field; `None` when messages nest too deep.
+    /// Starts a message in a field; `None` if messages nest too deep.
     pub(crate) fn open(&mut self, key: u8, of: OtlpMessage) -> Option<Open> {
         if self.depth == NESTING_DEPTH_MAX {
             return None;
@@ -88,7 +88,7 @@ impl Wire {
         Some(Open { at, room })
     }
 
-    /// Ends it.
+    /// Ends the message.
     pub(crate) fn close(&mut self, Open { at, room }: Open) {
         self.depth -= 1;
         let from = at + room;
@@ -129,7 +129,7 @@ impl Wire {
         self.bytes.extend_from_slice(value);
     }
 
-    /// A field of `length` bytes that `fill` is to write; `false` when it says that it cannot.
+    /// A field of `length` bytes that `fill` writes; `false` if `fill` fails.
     pub(crate) fn filled(&mut self, key: u8, length: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         self.bytes.push(key);
         self.put_varint(length as u64);
@@ -147,8 +147,8 @@ impl Wire {
     }
 }
 
-/// Bytes to leave for the length of a message. What is wrong costs a move of the message: so the usual ones for the small
-/// and the most for those that hold all spans.
+/// Bytes to reserve for the length of a message. A wrong guess costs a move of the message: so the usual size for small ones, and the
+/// maximum for those that contain all spans.
 const fn room(of: OtlpMessage) -> usize {
     match of {
         OtlpMessage::ResourceSpans | OtlpMessage::ScopeSpans => LENGTH_BYTES_MAX,

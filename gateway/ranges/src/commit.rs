@@ -1,7 +1,6 @@
-//! A commit: when one is wanted, what it says, and what became of it.
+//! A commit: when it is needed, its content, and its outcome.
 //!
-//! One at a time is in flight, over all partitions of the consumer: commits that overtake each other would put an older plan
-//! back.
+//! One is in flight at a time, over all partitions of the consumer: commits that overtake each other would restore an older plan.
 
 #[cfg(doc)]
 use super::METADATA_BYTES_MAX;
@@ -9,7 +8,7 @@ use super::{Now, PROOF_AGE_MAX, Ranges, Wait};
 use crate::Generation;
 use std::time::Duration;
 
-/// How soon a commit is wanted.
+/// How soon a commit is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// There is nothing to commit.
@@ -29,23 +28,23 @@ pub struct Commit {
     pub metadata: String,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// The coordinator stored it.
     Stored,
-    /// It refused, or nobody knows. Another commit is made.
+    /// It was refused, or the outcome is unknown. Another commit is made.
     Unknown,
-    /// The group has gone on without this member.
+    /// The group has continued without this member.
     Fenced,
 }
 
 /// Whether the worker reads on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
-    /// It does.
+    /// It reads on.
     Reads,
-    /// It stands in front of what it cannot read.
+    /// The next message cannot be read.
     Stands,
 }
 
@@ -56,14 +55,14 @@ pub struct Pending {
     pub offset: i64,
     /// The plan's horizon.
     pub horizon: i64,
-    /// When.
+    /// When it was started.
     pub begun: Duration,
-    /// Whether it brings the rule that is wanted.
+    /// Whether it brings the wanted rule into force.
     pub switches: bool,
 }
 
 impl Ranges {
-    /// How soon a commit is wanted; nothing while one is in flight.
+    /// How soon a commit is needed; [`Urgency::None`] while one is in flight.
     pub fn urgency(&self, now: Now) -> Urgency {
         if self.has_ended || self.pending.is_some() {
             return Urgency::None;
@@ -73,7 +72,7 @@ impl Ranges {
         if !self.is_planned || waits || self.can_switch() || self.partings.wait(self.offset()) {
             return Urgency::Now;
         }
-        // What a range held back by another one behind it covers is committed with the regular one.
+        // No range waits for a commit now: changes go into the regular one.
         let moved = self.kept != Some(self.offset());
         let promises_more = self.log_end > self.horizon && !self.switches() && self.worker == Worker::Reads;
         let runs_out = promises_more && self.pace.runs_out(self.horizon - self.tail);
@@ -82,23 +81,23 @@ impl Ranges {
         if moved || runs_out || takes_back || ages { Urgency::Regular } else { Urgency::None }
     }
 
-    /// Takes down whether the worker reads nothing more for now: it stands in front of what it cannot read. While it does, plans promise no
-    /// ranges behind the last one: the next owner, which reads up to what was promised before anything ends by time, may not get there either, and
-    /// then what it can read would never be inserted.
+    /// Records whether the worker has stopped because it cannot read the next message. While it has, plans promise no ranges behind the
+    /// last one. The next owner must read up to the promised offset before a range may end by time. It may not get that far either, and
+    /// the messages that it can read would never be inserted.
     pub fn stands(&mut self, generation: Generation, stands: bool) {
         if self.is_current(generation) {
             self.worker = if stands { Worker::Stands } else { Worker::Reads };
         }
     }
 
-    /// The least that a plan may promise: up to where every range is known that was sent, or may be, by this owner or by one before.
+    /// The lowest possible horizon: every range that this owner or an earlier one sent, or may send, is known up to there.
     pub(super) fn horizon_least(&self) -> i64 {
         let decided = self.flight.iter().map(|range| range.decided).max();
         let least = self.tail.max(decided.unwrap_or(self.tail));
         if self.tail < self.inherited.horizon { least.max(self.horizon) } else { least }
     }
 
-    /// Has the plan committed once more: the coordinator may have forgotten it, as it does with all of a topic that is deleted.
+    /// Commits the plan once more: the coordinator may have deleted it, as it does for a topic that is deleted.
     pub fn recommit_plan(&mut self) {
         self.kept = None;
     }

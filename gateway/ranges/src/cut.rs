@@ -1,16 +1,16 @@
 //! Where a range ends, and why: the worker's half of planned ranges.
 //!
-//! Place in the flow: a worker asks [`Cutter::offer`] before it encodes a message and tells [`Cutter::take`] after; each
-//! [`Closed`] goes to [`super::Ranges`] on the poll thread, and its block to delivery, which holds it until it is released.
-//! Owner: the worker that owns the partition. Per message: one hash over the value, no allocation, no clock.
+//! Place in the flow: a worker calls [`Cutter::offer`] before it encodes a message and [`Cutter::take`] after. Each [`Closed`] goes to
+//! [`super::Ranges`] on the poll thread. Its block goes to delivery, which holds it until it is released. Owner: the worker that owns the
+//! partition. Per message: one hash over the value, no allocation, no clock.
 //!
 //! The rules:
 //! - A range ends at the next planned cut or where the size rule says, whichever comes first.
-//! - Below the horizon of the plan that was found (while [`Cutter::is_replaying`]) nothing ends by time: an owner before may
-//!   have sent a range over that place, and may still do so. The horizon never lies above the end of the log, so that this
-//!   lasts only as long as reading up to it.
-//! - When another rule is to come, ranges end by the old one up to the horizon, the one across it is cut there, and no
-//!   message is taken until the partition begins anew.
+//! - Below the horizon of the found plan (while [`Cutter::is_replaying`]) no range ends by time: an earlier owner may have sent a range
+//!   across that place, or may still do so. The horizon never lies above the end of the log, so this lasts only until the log is read up to
+//!   it.
+//! - Before a rule change, ranges end by the old rule up to the horizon, and the range across it is cut there. No message is taken until
+//!   the partition restarts.
 
 use super::{
     rule::{Fill, Rule},
@@ -22,23 +22,23 @@ use std::collections::VecDeque;
 /// Why a range ends where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The size rule says so: whoever reads the log finds the same place.
+    /// By the size rule: any reader of the log finds the same place.
     Size,
-    /// The plan that was found says so.
+    /// By a cut of the plan that was found.
     Planned,
-    /// It was to be sent (by age, or because memory is short), or the log ends with what is no message; must be planned.
+    /// Its block was to be sent (by age, or because memory is short), or only offsets without messages follow; must be planned.
     Time,
-    /// Its rows would not fit a block, or the server cannot take them at once; must be planned.
+    /// Its rows would not fit a block, or the server cannot accept them at once; must be planned.
     Split,
-    /// Another rule begins here; must be planned.
+    /// Another rule starts here; must be planned.
     Switch,
-    /// The size rule says so, but Kafka lost messages of the range or in front of it: who has read them finds another place;
-    /// must be planned.
+    /// By the size rule, but Kafka lost messages of the range or before it. An owner that has read them finds another place; must be
+    /// planned.
     Hole,
 }
 
 impl Cut {
-    /// Whether the next owner finds this place without being told by us.
+    /// Whether the next owner finds this place without a plan.
     pub fn is_derivable(self) -> bool {
         matches!(self, Self::Size | Self::Planned)
     }
@@ -47,18 +47,18 @@ impl Cut {
 /// A range that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
-    /// Its offsets. `first` is where the range before ended, whether or not there is a message.
+    /// Its offsets. `first` is the end of the previous range, whether or not there is a message.
     pub range: OffsetRange,
     /// Why it ends there.
     pub cut: Cut,
-    /// Behind the message that decided it: the range's last one, or the next one where the rule ends a range in front of
-    /// it. Who has read up to here knows the range.
+    /// The offset behind the message that decided the end: the range's last message, or the next one if the rule ends a range in front of
+    /// it. An owner that has read up to here knows the range.
     pub decided: i64,
-    /// What it holds. Without messages there is nothing to send, and it is settled at once.
+    /// Its size. A range without messages has nothing to send, and is settled at once.
     pub fill: Fill,
     /// Its messages' values.
     pub content: Content,
-    /// Whether it was cut short where an owner before may have sent a longer one: its rows may be doubled.
+    /// Whether it was cut short where an earlier owner may have sent a longer range: its rows may be inserted twice.
     pub doubtful: bool,
     /// The rule in force.
     pub rule: Rule,
@@ -69,59 +69,59 @@ pub struct Closed {
 pub enum Offer {
     /// Put it into the open range, then call [`Cutter::take`].
     Take,
-    /// First this range has ended; then offer the message again.
+    /// This range ends before the message. Then offer the message again.
     Close(Closed),
-    /// It was taken before: pass over it.
+    /// It was taken before: skip it.
     Seen,
-    /// Keep it: another rule is to come.
+    /// Keep it: a rule change is due.
     Hold,
 }
 
-/// Offsets that Kafka no longer had when they were to be read.
+/// Offsets that Kafka no longer had when they should have been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overtaken {
-    /// Offsets that were not read, at most this many messages: from the position to where the log begins.
+    /// Offsets that were not read, from the position to the start of the log; at most that many messages.
     pub lost: OffsetRange,
-    /// Offsets whose rows may be stored twice: an owner before may have cut them elsewhere. Empty when none.
+    /// Offsets whose rows may be stored twice: an earlier owner may have cut them elsewhere. Empty if there are none.
     pub doubtful: OffsetRange,
     /// Where the open range begins now.
     pub first: i64,
 }
 
-/// Finds the cuts of one partition in one generation.
+/// Decides the cuts of one partition in one generation.
 #[derive(Debug)]
 pub struct Cutter {
     rule: Rule,
-    /// Cuts of the plan that was found, ahead of the position.
+    /// Cuts of the found plan that are ahead of the position.
     planned: VecDeque<i64>,
     /// The horizon of the plan that was found.
     horizon: i64,
-    /// Where a log ends that was longer for an owner before.
+    /// The end of a log that was longer for an earlier owner.
     log_end: Option<i64>,
-    /// Whether another rule begins at the horizon.
+    /// Whether another rule starts at the horizon.
     switches: bool,
     /// Where the open range begins.
     first: i64,
     /// Behind the last message taken.
     position: i64,
-    /// There is no message from the position up to here.
+    /// No message lies between the position and this offset.
     passed: i64,
     fill: Fill,
     content: Content,
-    /// Whether Kafka lost messages of the open range, or in front of it.
+    /// Whether Kafka lost messages of the open range, or before it.
     is_holed: bool,
-    /// Whether an owner before may have sent messages of the open range in another one.
+    /// Whether an earlier owner may have sent messages of the open range in another range.
     is_doubtful: bool,
 }
 
-/// How a cutter begins.
+/// How a cutter starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Beginning {
     pub rule: Rule,
     pub first: i64,
     pub planned: Vec<i64>,
     pub horizon: i64,
-    /// Where the log ends, when an owner before has read further.
+    /// The end of the log, if an earlier owner has read further.
     pub log_end: Option<i64>,
     pub switches: bool,
 }
@@ -145,35 +145,35 @@ impl Cutter {
         }
     }
 
-    /// Ranges up to here are taken over from an earlier run.
+    /// Skips ranges up to here: they are taken over from an earlier run.
     pub(super) fn skip(&mut self, next: i64) {
         self.planned.retain(|cut| *cut > next);
         (self.first, self.position) = (next, next);
         self.passed = self.passed.max(next);
     }
 
-    /// Where reading goes on: behind the last message taken.
+    /// Where reading continues: behind the last message taken.
     pub fn position(&self) -> i64 {
         self.position
     }
 
-    /// What the open range holds.
+    /// The size of the open range.
     pub fn fill(&self) -> Fill {
         self.fill
     }
 
-    /// Whether nothing may end by time yet.
+    /// Whether no range may end by time yet.
     pub fn is_replaying(&self) -> bool {
         self.position.max(self.passed) < self.horizon
     }
 
-    /// The messages of the open range that nothing may end yet, and the offset up to which the log must be read first.
+    /// The open range while it may not end by time, and the offset up to which the log must be read first.
     pub fn held(&self) -> Option<(OffsetRange, i64)> {
         let held = OffsetRange { first: self.first, next: self.position };
         (self.fill.messages > 0 && self.is_replaying()).then_some((held, self.horizon))
     }
 
-    /// Whether no message is taken until the partition begins anew under another rule.
+    /// Whether no message is taken until the partition restarts under another rule.
     pub fn is_holding(&self) -> bool {
         self.switches && self.first >= self.horizon
     }
@@ -186,7 +186,7 @@ impl Cutter {
         if self.is_holding() {
             return Offer::Hold;
         }
-        // Between the position and this message there is none: cuts that lie there are reached.
+        // No message lies between the position and this message: planned cuts there are reached.
         if let Some(cut) = self.planned.front().copied().filter(|cut| *cut <= offset) {
             self.planned.pop_front();
             return Offer::Close(self.close(cut, Cut::Planned));
@@ -201,18 +201,18 @@ impl Cutter {
         Offer::Take
     }
 
-    /// Takes down that a message is in the open range.
+    /// Adds a message to the open range.
     ///
     /// # Panics
-    /// When the message was not offered.
+    /// If the message was not offered.
     pub fn take(&mut self, offset: i64, value: Option<&[u8]>) -> Option<Closed> {
         self.take_digest(offset, Digest::of(value))
     }
 
-    /// The same for a message whose value is not there any more.
+    /// Adds a message whose value is no longer available.
     ///
     /// # Panics
-    /// When the message was not offered.
+    /// If the message was not offered.
     pub fn take_digest(&mut self, offset: i64, value: Digest) -> Option<Closed> {
         assert!(offset >= self.position, "a message is offered before it is taken");
         self.position = offset + 1;
@@ -229,20 +229,20 @@ impl Cutter {
         switch.then(|| self.close(self.position, Cut::Switch))
     }
 
-    /// Ends the open range because it is to be sent. `None` when it holds nothing, or while it may not.
+    /// Ends the open range so that it can be sent. `None` if it is empty, or must not end yet.
     pub fn flush(&mut self) -> Option<Closed> {
         if self.fill.messages == 0 || self.is_replaying() {
             return None;
         }
-        // A planned cut can lie in a gap behind the last message; it is reached, since the position is passed.
+        // A planned cut can lie in a gap behind the last message; it is reached, since the position is past it.
         Some(match self.planned.pop_front() {
             Some(cut) => self.close(cut, Cut::Planned),
             None => self.close(self.position.max(self.passed), Cut::Time),
         })
     }
 
-    /// Ends the open range in front of a message whose rows do not fit the block any more. `None` when it holds nothing:
-    /// then the message does not fit any block.
+    /// Ends the open range before a message whose rows do not fit the block. `None` if the range is empty: then the message fits no
+    /// block.
     pub fn split(&mut self) -> Option<Closed> {
         (self.fill.messages > 0).then(|| {
             let doubtful = self.is_replaying();
@@ -251,16 +251,15 @@ impl Cutter {
         })
     }
 
-    /// Takes down that no message lies between the position and this offset, where the log ends for now. It must be true:
-    /// the consumer has read to that end. Without it, control records in front of the horizon would never be passed, and
-    /// those behind the last message never committed: the group would lag by them for as long as none follows. To be
-    /// called until it gives no range.
+    /// Records that no message lies between the position and this offset, the current end of the log. The consumer must have read to that
+    /// end. Otherwise control records before the horizon would never be passed, and those behind the last message never committed: the
+    /// group's lag would stay above 0 until another message arrives. Must be called until it returns no range.
     pub fn caught_up(&mut self, offset: i64) -> Option<Closed> {
         self.passed = self.passed.max(offset);
         if self.is_holding() || self.is_replaying() {
             return None;
         }
-        // What is open ends by time, and they with it.
+        // The open range ends by time, and these offsets with it.
         if !self.switches && (self.fill.messages > 0 || self.passed <= self.position) {
             return None;
         }
@@ -271,7 +270,7 @@ impl Cutter {
         })
     }
 
-    /// Takes down that the log begins here now. `None` when that is not above the position.
+    /// Records that the log now starts here. `None` if that is not above the position.
     pub fn overtaken(&mut self, log_start: i64) -> Option<Overtaken> {
         if log_start <= self.position {
             return None;
@@ -293,7 +292,7 @@ impl Cutter {
         Some(Overtaken { lost, doubtful, first: self.first })
     }
 
-    /// Goes on under another rule, from the cut at which it holds: the model's short form of a partition that begins anew.
+    /// Continues under another rule, from the cut at which it holds: the model's short form of a partition that restarts.
     #[cfg(test)]
     pub fn adopt(&mut self, rule: Rule) {
         assert!(self.is_holding(), "another rule begins at the cut that was made for it");
@@ -304,7 +303,7 @@ impl Cutter {
     fn close(&mut self, next: i64, cut: Cut) -> Closed {
         let range = OffsetRange { first: self.first, next };
         let holed = std::mem::take(&mut self.is_holed) && cut == Cut::Size;
-        // An owner before may have sent messages in front of the end together with some that are gone.
+        // An earlier owner may have sent messages before the end together with some that are lost.
         if let Some(end) = self.log_end.take_if(|end| next >= *end) {
             self.is_doubtful |= range.first < end && (next > end || !cut.is_derivable());
         }
@@ -322,8 +321,8 @@ impl Cutter {
     }
 }
 
-/// Up to where the cuts are not those of an owner before, once the log begins in the middle of its ranges: the next
-/// planned cut, or the horizon.
+/// The offset up to which an earlier owner's cuts may differ, if the log now starts in the middle of its ranges: the next planned cut, or
+/// the horizon.
 pub(super) fn doubtful_up_to<'a>(
     log_start: i64,
     planned: impl IntoIterator<Item = &'a i64>,

@@ -9,33 +9,33 @@
 //!      was stored
 //! ```
 //!
-//! Limits: a range that is not settled has a block, of which the pool and the queue volume have room for so many; of those that are,
-//! [`CUTS_MAX`] whose ends are listed stay behind one that is not, and those that no commit has covered yet: few come between two
-//! commits, since each is as large as a block, or as old.
+//! Limits: a range that is not settled has a block; the pool and the queue volume bound their number. Settled ranges stay if a range
+//! before them is not settled and their ends are listed ([`CUTS_MAX`] at most), or if no commit has covered them yet. Few of the latter
+//! come between two commits, since each is as large as a block, or as old.
 
 use super::plan::CUTS_MAX;
 use crate::OffsetRange;
 use std::collections::VecDeque;
 
-/// How far a range is.
+/// The progress of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nobody may send it yet.
+    /// It must not be sent yet.
     Cut,
-    /// It was released; there is no telling whether it was stored.
+    /// It was released; whether it was stored is unknown.
     Sent,
-    /// Its rows are in, or accounted for otherwise; or it has none.
+    /// Its rows are in ClickHouse, or accounted for otherwise; or it has none.
     Settled,
 }
 
-/// Whether a plan that was stored allows to send a range.
+/// Whether a stored plan allows sending a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanState {
-    /// None does.
+    /// No stored plan allows it.
     Unplanned,
-    /// The commit in flight would.
+    /// The commit in flight would allow it.
     Covered,
-    /// One does.
+    /// A stored plan allows it.
     Planned,
 }
 
@@ -44,17 +44,17 @@ pub enum PlanState {
 pub struct InFlight {
     /// Its offsets.
     pub range: OffsetRange,
-    /// Whether its end follows from the plan that was found and the rule.
+    /// Whether its end follows from the found plan and the rule.
     pub derivable: bool,
-    /// Who has read up to here knows the range; the horizon must be no lower for it to be sent.
+    /// An owner that has read up to here knows the range. It may be sent only if the horizon is at least this offset.
     pub decided: i64,
     /// Whether its end is among the cuts of every plan from now on.
     pub listed: bool,
-    /// Whether a plan that was stored allows to send it.
+    /// Whether a stored plan allows sending it.
     pub standing: PlanState,
     /// How far it is.
     pub progress: Progress,
-    /// Seconds since 1970 before which nobody sent it; 0 before it is sent.
+    /// Seconds since 1970 before which no owner sent it; 0 before it is sent.
     pub since: u64,
 }
 
@@ -72,7 +72,7 @@ impl InFlight {
         }
     }
 
-    /// Whether a stored plan allows to send it: one that names its end, or whose horizon this is.
+    /// Whether a stored plan allows sending it: it covers the range, or the end is derivable and decided below this horizon.
     pub fn is_planned(&self, horizon: i64) -> bool {
         self.standing == PlanState::Planned || (self.derivable && self.decided <= horizon)
     }
@@ -89,12 +89,12 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// All of them.
+    /// All ranges.
     pub fn iter(&self) -> impl Iterator<Item = &InFlight> {
         self.ranges.iter()
     }
 
-    /// All of them, to be changed.
+    /// All ranges, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.ranges.iter_mut()
     }
@@ -104,7 +104,7 @@ impl Flight {
         self.ranges.is_empty()
     }
 
-    /// Where the lowest begins.
+    /// The start of the lowest range.
     pub fn first(&self) -> Option<i64> {
         self.ranges.front().map(|range| range.range.first)
     }
@@ -125,8 +125,8 @@ impl Flight {
         self.ranges.iter().filter(|range| range.listed).map(|range| range.range.next)
     }
 
-    /// Forgets ranges that are settled. One that no stored plan has stays: the ranges behind it begin where nobody else would begin
-    /// them. So does one behind another that is not settled, when whoever reads there again must be told where it ends.
+    /// Removes settled ranges. A range that no stored plan covers stays: the ranges behind it start where no other owner would start
+    /// them. A range behind an unsettled one stays if its end must be listed for the next reader.
     pub fn forget_settled(&mut self) {
         while self.ranges.front().is_some_and(InFlight::is_over) {
             self.ranges.pop_front();
@@ -134,8 +134,8 @@ impl Flight {
         self.ranges.retain(|range| range.listed || !range.is_over());
     }
 
-    /// Marks what the next commit may cover, listing as many new cuts as there is room for beside `others`. Returns up to
-    /// where one must have read to know all that is covered.
+    /// Marks the ranges that the next commit may cover, and lists as many new cuts as there is room for beside `others`. Returns the
+    /// offset up to which an owner must have read to know all covered ranges.
     pub fn cover(&mut self, others: usize) -> Option<i64> {
         let mut room = CUTS_MAX.saturating_sub(others + self.listed().count());
         let mut end = None;
@@ -155,7 +155,7 @@ impl Flight {
         end
     }
 
-    /// Ends the commit in flight: what it covered is planned if it was stored.
+    /// Ends the commit in flight. If it was stored, the ranges that it covered are planned.
     pub fn uncover(&mut self, stored: bool) {
         for range in self.ranges.iter_mut().filter(|range| range.standing == PlanState::Covered) {
             range.standing = if stored { PlanState::Planned } else { PlanState::Unplanned };

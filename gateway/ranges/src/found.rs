@@ -1,4 +1,4 @@
-//! What a new owner finds at the group's coordinator, and where it begins. Pure.
+//! What a new owner finds at the group coordinator, and where it starts. Pure.
 
 use super::{
     Settings,
@@ -7,26 +7,26 @@ use super::{
 };
 use crate::OffsetRange;
 
-/// Why nothing is known of the ranges of an owner before. Until the first own commit, what it had in flight may be doubled.
+/// Why a previous owner's ranges are unknown. Until the first commit of this owner, its ranges in flight may be inserted twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fresh {
-    /// The group has committed nothing: nobody was there before.
+    /// The group has committed nothing: there was no previous owner.
     NeverCommitted,
-    /// Another program committed the offset, or a tool moved it.
+    /// Another program committed the offset, or a tool reset it.
     Foreign,
     /// The metadata cannot be read.
     Damaged,
-    /// The plan belongs to a topic of this name that is gone: its id is another one, or the log ends in front of the committed
-    /// offset. (Brokers that lost the log's end by an unclean election look the same. Reading all of the log again may then
-    /// double rows; not reading it would lose them where the topic was made anew.)
+    /// The plan belongs to a deleted topic of the same name: its topic id differs, or the log ends before the committed offset. (If
+    /// brokers lost the log's end by an unclean election, it looks the same. Reading the whole log again may then double rows. Not
+    /// reading it would lose rows if the topic was created again.)
     ///
-    /// The coordinator forgets what a group has committed for a topic that is deleted; what a member commits afterwards, which did not
-    /// notice, stands under the new topic's name, and only the id tells.
+    /// When a topic is deleted, the coordinator deletes its committed offsets. A member that did not notice may commit later, under the
+    /// new topic's name; only the topic id shows this.
     TopicRecreated,
 }
 
 impl Fresh {
-    /// Whether ranges may be in flight of which nothing is known.
+    /// Whether unknown ranges may be in flight.
     pub fn is_doubtful(self) -> bool {
         matches!(self, Self::Foreign | Self::Damaged | Self::TopicRecreated)
     }
@@ -35,26 +35,26 @@ impl Fresh {
 /// What was found when the partition was assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Why nothing was known of an owner before; `None` when its plan was found.
+    /// Why the previous owner's ranges are unknown; `None` if its plan was found.
     pub fresh: Option<Fresh>,
-    /// What Kafka no longer had.
+    /// Offsets that Kafka no longer had.
     pub overtaken: Option<Overtaken>,
-    /// Offsets behind the end of the log that the plan speaks of. The log was longer when the plan was made: brokers have lost its end, for
-    /// instance by an unclean election. Messages with these offsets are still to come, and are other ones than those that were read.
+    /// Offsets of the plan that lie behind the end of the log. The log was longer when the plan was made: brokers have lost its end, for
+    /// instance by an unclean election. Messages with these offsets are still to come, and differ from those that were read.
     pub cut_off: Option<OffsetRange>,
 }
 
-/// Why a partition must not be read by this program.
+/// Why this version must not read a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// Its plan has a newer format.
     #[error(
-        "a newer version of this program planned ranges of this partition in a format that this one cannot read"
+        "a newer version of the gateway planned ranges of this partition in a format that this version cannot read"
     )]
     NewerFormat,
-    /// Its plan has a rule that this program does not know.
+    /// Its plan has a size rule that this version does not know.
     #[error(
-        "a newer version of this program planned ranges of this partition by size rule {version}, unknown to this one"
+        "a newer version of the gateway planned ranges of this partition by size rule {version}, unknown to this version"
     )]
     UnknownRule {
         /// The rule's version.
@@ -67,34 +67,34 @@ pub enum Halt {
 pub struct Log {
     /// Where it begins.
     pub start: i64,
-    /// Where it ends, asked for after the commit was read: the horizon is never taken to lie behind it.
+    /// Where it ends, read after the commit: the horizon never lies behind it.
     pub end: i64,
 }
 
-/// What the coordinator and the log say when a partition is assigned.
+/// The committed offset and the log when a partition is assigned.
 #[derive(Debug, Clone, Copy)]
 pub struct Committed<'a> {
     /// The committed offset and its metadata.
     pub commit: Option<(i64, &'a str)>,
-    /// Where a partition without a committed offset begins.
+    /// Where a partition without a committed offset starts.
     pub begin: i64,
     /// The log.
     pub log: Log,
 }
 
-/// Where the new owner begins.
+/// Where the new owner starts.
 #[derive(Debug)]
 pub struct Start {
     pub found: Found,
-    /// The plan that was found, if it counts.
+    /// The plan that was found, if it is valid.
     pub plan: Option<Plan>,
     pub(super) beginning: Beginning,
-    /// Nothing of the found plan is in flight and it is to be replaced: nothing is sent before the first commit.
+    /// No range of the found plan is in flight, and the plan is to be replaced: nothing is sent before the first commit.
     pub replaced: bool,
 }
 
 impl Committed<'_> {
-    /// Finds out.
+    /// Determines the start.
     pub fn start(&self, settings: &Settings) -> Result<Start, Halt> {
         let Some((offset, metadata)) = self.commit else {
             return Ok(self.fresh(Fresh::NeverCommitted, self.begin, settings));
@@ -137,7 +137,7 @@ impl Committed<'_> {
 
     fn resumed(&self, plan: Plan, settings: &Settings) -> Start {
         let first = plan.offset.max(self.log.start);
-        // Below the horizon nothing ends by time. Where the log no longer reaches it, that would last until it does.
+        // Below the horizon no range ends by time. If the log ends before the horizon, that would last until it reaches it.
         let end = self.log.end;
         let cut_off = (plan.horizon > end).then_some(OffsetRange { first: end, next: plan.horizon });
         let horizon = plan.horizon.min(end);

@@ -1,15 +1,15 @@
-//! Offsets of a partition that nobody has read, as Kafka no longer had them when they were to be read.
+//! Gaps: offsets of a partition that no owner has read, because Kafka no longer had them.
 //!
-//! An offset is committed once every row below it is accounted for, but for these. A block of them may be on the queue volume of a
-//! gateway that was away meanwhile: the only copy of its rows. So they stay in every plan from then on, whoever owns the partition,
-//! and whoever has that block knows how late it may ask.
+//! An offset is committed once every row below it is accounted for; gaps are the exception. The block of such offsets may be on the queue
+//! volume of a gateway that was away meanwhile, as the only copy of its rows. So gaps stay in every later plan, for every owner of the
+//! partition. However late the gateway with that block asks, it finds the gap there.
 //!
-//! Owner: [`super::Ranges`]. Limits: [`GAPS_MAX`]; the lowest is forgotten first.
+//! Owner: [`super::Ranges`]. Limits: [`GAPS_MAX`]; the lowest gap is dropped first.
 
 use crate::OffsetRange;
 
-/// Gaps in one plan. Chosen: each is an outage as long as Kafka's retention, and a volume that was away for more than four of them holds
-/// next to nothing of the first.
+/// Maximum number of gaps in a plan. Chosen: each is an outage as long as Kafka's retention, and a volume that was away for more than
+/// four of them has almost nothing of the first.
 pub const GAPS_MAX: usize = 4;
 
 /// The gaps of a partition.
@@ -17,7 +17,7 @@ pub const GAPS_MAX: usize = 4;
 pub struct Gaps(Vec<OffsetRange>);
 
 impl Gaps {
-    /// Those of the plan that was found.
+    /// The gaps of the plan that was found.
     pub fn found(gaps: &[OffsetRange]) -> Self {
         let mut found = Self::default();
         for gap in gaps {
@@ -26,7 +26,7 @@ impl Gaps {
         found
     }
 
-    /// One more, if it is one. It becomes one with those that it meets.
+    /// Adds a gap, unless it is empty. It is merged with the gaps that it touches.
     pub fn add(&mut self, gap: OffsetRange) {
         let OffsetRange { mut first, mut next } = gap;
         if first >= next {
@@ -46,7 +46,7 @@ impl Gaps {
         }
     }
 
-    /// As a plan lists them: ascending, and apart from each other.
+    /// The gaps for a plan: ascending and disjoint.
     pub fn listed(&self) -> Vec<OffsetRange> {
         self.0.clone()
     }

@@ -1,31 +1,30 @@
-//! How far ahead of the ranges the horizon runs.
+//! How far the horizon lies ahead of the ranges.
 //!
-//! The horizon is a promise in the committed plan: a range that ends by size may be sent without a commit of its own when
-//! the message that decided its end lies **below** it. Two properties carry everything else:
+//! The horizon is a promise in the committed plan. A range that ends by size may be sent without a commit of its own if the message that
+//! decided its end lies **below** the horizon. Everything else follows from two properties:
 //!
-//! - **It bounds where ranges are decided, not where they begin.** Once the next owner has read up to it, it knows every range
-//!   that an owner before can have sent, or can still send: any other needs a commit, which the group refuses from a member
-//!   that lost the partition. (Were it enough to begin below, an owner that does not know yet that it lost the partition could
-//!   send a range over a place where the next one has cut by time since; the model finds that within a few schedules.)
-//! - **It never lies above the end of the log** as seen when it was committed. So the next owner can always read up to it
-//!   at once, and cutting by time waits for reading, never for traffic.
+//! - **It bounds where ranges are decided, not where they start.** Once the next owner has read up to it, it knows every range that an
+//!   earlier owner can have sent, or can still send. Any other range needs a commit, which the group refuses from a member that lost the
+//!   partition. (If the bound were the start of a range, an owner that does not know yet that it lost the partition could send a range
+//!   across a place where the next owner has meanwhile cut by time. The model finds that within a few schedules.)
+//! - **It never lies above the end of the log** at the time of the commit. So the next owner can always read up to it at once: cutting by
+//!   time waits for reading, never for new messages.
 //!
-//! While there is a backlog the horizon runs seconds ahead, and the path of messages never waits for a commit. At the end of
-//! the log a range ends where nobody had promised yet; it waits for one commit, as a range does that ends by time.
+//! During a backlog the horizon lies seconds ahead, and messages never wait for a commit. At the end of the log, a range ends above the
+//! horizon. It waits for one commit, like a range that ends by time.
 //!
-//! It is not as far ahead as the log is long because another rule begins at the horizon only: a change of settings in the
-//! middle of a long backlog should not wait for its end.
+//! The horizon is not as far ahead as the log is long, because another rule takes effect only at the horizon: a change of settings during
+//! a long backlog should not wait until its end.
 
 use std::time::Duration;
 
-/// How far ahead, in seconds of the pace at which ranges are made. Chosen: commits are a second apart, and a coordinator that
-/// moves takes a few.
+/// How far ahead, in seconds at the pace of new ranges. Chosen: commits are a second apart, and a coordinator that moves takes a few.
 pub const HORIZON_SECONDS: u32 = 10;
 
-/// The least, in offsets: what is promised before a pace is known.
+/// The minimum distance in offsets, used before a pace is known.
 pub const HORIZON_OFFSETS_MIN: i64 = 4_096;
 
-/// The most, in offsets. Above ten seconds of the smallest messages that one partition can deliver.
+/// The maximum distance in offsets. More than ten seconds of the smallest messages that one partition can deliver.
 pub const HORIZON_OFFSETS_MAX: i64 = 16 << 20;
 
 /// The shortest time over which a pace is measured. Commits can follow each other within milliseconds.
@@ -40,17 +39,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nothing is known yet.
+    /// No pace is known yet.
     pub fn new(tail: i64, now: Duration) -> Self {
         Self { tail, at: now, offsets_ahead: HORIZON_OFFSETS_MIN }
     }
 
-    /// Whether so little of it is left that the next regular commit raises it.
+    /// Whether so few offsets are left that the next regular commit raises the horizon.
     pub fn runs_out(&self, offsets_left: i64) -> bool {
         offsets_left < self.offsets_ahead / 2
     }
 
-    /// How many offsets the horizon runs ahead of `tail`, the end of the last range.
+    /// How many offsets the horizon lies ahead of `tail`, the end of the last range.
     pub fn offsets_ahead(&mut self, tail: i64, now: Duration) -> i64 {
         let elapsed = now.saturating_sub(self.at);
         if elapsed >= PACE_TIME_MIN {

@@ -1,13 +1,13 @@
-//! Planned ranges: which offsets of a partition are inserted together, so that whoever inserts them again inserts the same.
+//! Planned ranges: which offsets of a partition are inserted together, so that every owner inserts the same.
 //!
-//! The effect of exactly-once rests on this: a range of a partition is one INSERT under one [`Token`], and the server drops
-//! a token that it has. So **no two different ranges that overlap may ever be sent**, by whomever: an owner, the next one, or
-//! one that lost the partition and does not know yet. Three things see to it:
+//! Exactly-once rests on this: a range of a partition is one INSERT under one [`Token`], and the server drops a token that it has. So
+//! **no two different ranges that overlap may ever be sent**, by any owner: the current one, the next one, or one that lost the partition
+//! and does not know yet. Three rules ensure this:
 //!
-//! - Where a range ends is a pure function of the log ([`Rule`]), or is written to the metadata of an offset commit
-//!   ([`Plan`]) before the range is sent. The group refuses commits of a member that was left behind.
-//! - How far the function was used without a commit is in the metadata too: the [horizon].
-//! - A new owner makes the cuts that it finds again and cuts nowhere else below the horizon ([`Cutter`]).
+//! - The end of a range is a pure function of the log ([`Rule`]), or is in the metadata of an offset commit ([`Plan`]) before the range
+//!   is sent. The group refuses commits of a member that was left behind.
+//! - The metadata also contains how far the function was used without a commit: the [horizon].
+//! - A new owner repeats the cuts of the found plan, and cuts nowhere else below the horizon ([`Cutter`]).
 //!
 //! ```text
 //!  worker thread                 poll thread                                       delivery
@@ -23,16 +23,16 @@
 //!    '<-- begins anew under it -- committed
 //! ```
 //!
-//! Owner: [`Ranges`] the poll thread, [`Cutter`] the worker. No clock, no client: time, committed metadata and what happened
-//! come as arguments. One value of each lives as long as one generation of a partition.
+//! Owner: [`Ranges`] the poll thread, [`Cutter`] the worker. No clock, no client: time, committed metadata and events are arguments. One
+//! value of each lives as long as one generation of a partition.
 //!
-//! A range whose block the server refuses goes in [parts] of its rows, each under a token of its own. That it does, and which of
-//! them were refused, is in the plan before any of them is sent: [`Ranges::part`], [`Ranges::parted`], [`Release::parts`].
+//! If the server refuses the block of a range, its rows are sent in [parts], each under a token of its own. The plan names the range and
+//! the refused parts before any part is sent: [`Ranges::part`], [`Ranges::parted`], [`Release::parts`].
 //!
-//! Relied on: the coordinator applies commits of one member in the order in which they were begun, one at a time, and none of
-//! a member whose generation is over.
+//! Assumption: the coordinator applies commits of one member in the order in which they were started, one at a time, and none of a member
+//! whose generation is over.
 //!
-//! What Kafka no longer had is in every plan from then on: [gaps].
+//! Offsets that Kafka no longer had stay in every later plan: [gaps].
 //!
 //! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
 
@@ -72,30 +72,30 @@ use parting::Partings;
 use release::Inherited;
 use std::time::Duration;
 
-/// How old the last proof of membership, a stored commit, may be when a range is first sent. Chosen: commits are a second
-/// apart while ranges are made, so that it is never noticed; and far below any deduplication window, so that a member that
-/// lost the partition without noticing stops sending while the tokens of the next owner are still known.
+/// Maximum age of the last proof of membership, a stored commit, when a range is first sent. Chosen: commits are a second apart while
+/// ranges are made, so that it has no effect normally. It is far below any deduplication window: a member that lost the partition without
+/// noticing stops sending while the next owner's tokens are still known.
 pub const PROOF_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// A moment.
+/// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Since any fixed moment, by a clock that never goes back and counts while the machine sleeps.
+    /// Time since a fixed moment, by a clock that never goes back and counts while the machine sleeps.
     pub steady: Duration,
     /// Seconds since 1970, for the plan's t0, which another machine may read.
     pub unix_seconds: u64,
 }
 
-/// What this process wants of a partition.
+/// The settings of this process for a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// The size rule.
     pub rule: Rule,
-    /// Which table or shard rows go to.
+    /// The table or shard that rows go to, as a number.
     pub routing_epoch: u32,
-    /// The topic's id, where the client can tell.
+    /// The topic's id, if the brokers report one.
     pub topic_id: TopicId,
-    /// This process: a random number.
+    /// A random number for this process.
     pub instance: u64,
 }
 
@@ -104,48 +104,48 @@ pub struct Settings {
 pub struct Ranges {
     generation: Generation,
     settings: Settings,
-    /// Rule and routing epoch that ranges are made by now.
+    /// The rule and routing epoch by which ranges are made now.
     in_force: (Rule, u32),
     inherited: Inherited,
     /// Cuts of that plan which the worker has not reached.
     ahead: Vec<i64>,
     flight: Flight,
-    /// Those of them that go in parts, and those that the plan which was found names.
+    /// Those of them that are sent in parts, and those that the found plan names.
     partings: Partings,
-    /// What Kafka no longer had, as every plan says.
+    /// Offsets that Kafka no longer had, as in every plan.
     gaps: Gaps,
-    /// Where the first one begins.
+    /// The start of the first range.
     begun: i64,
-    /// Where the last range ends.
+    /// The end of the last range.
     tail: i64,
     log_end: i64,
-    /// Whether a stored plan is ours to act on.
+    /// Whether the stored plan allows sending ranges: it was found valid, or this generation committed it.
     is_planned: bool,
-    /// Of the stored plan.
+    /// The horizon of the stored plan.
     horizon: i64,
-    /// Of the stored plan.
+    /// The offset of the stored plan.
     committed: Option<i64>,
-    /// What the coordinator is known to have: as above, until it has forgotten that.
+    /// The offset that the coordinator is known to have: as above, until it may have deleted it.
     kept: Option<i64>,
     pending: Option<Pending>,
-    /// When the last stored commit was begun, or the partition assigned.
+    /// When the last stored commit was started, or when the partition was assigned.
     proof: Duration,
     pace: Pace,
     worker: Worker,
-    /// Nothing new is released: the partition goes.
+    /// Whether no more ranges are released, because the partition leaves.
     is_leaving: bool,
-    /// It has gone.
+    /// Whether the generation is over.
     has_ended: bool,
 }
 
 impl Ranges {
-    /// The id of the topic that the partition was assigned of.
+    /// The id of the topic when the partition was assigned.
     pub fn topic_id(&self) -> TopicId {
         self.settings.topic_id
     }
 
-    /// Begins a generation as [`Self::assigned`] does, and takes over ranges that an earlier run has kept, in the order of the log: those
-    /// that are given back. They count as closed, and reading begins behind them.
+    /// Starts a generation like [`Self::assigned`], and takes over ranges that an earlier run left on the queue volume, in the order of
+    /// the log. Returns those that are taken over. They count as closed, and reading starts behind them.
     pub fn assigned_with<'k>(
         generation: Generation,
         committed: &Committed<'_>,
@@ -155,9 +155,9 @@ impl Ranges {
     ) -> Result<(Self, Cutter, Found, &'k [SpooledRange]), Halt> {
         let offset = committed.commit.map(|(offset, _)| offset);
         let kept = spooled_range::not_committed(offset, kept);
-        // Behind the end of the log, offsets are of other messages than those that were kept.
+        // Behind the end of the log, offsets belong to other messages than the spooled ones.
         let kept = &kept[..kept.partition_point(|kept| kept.range.next <= committed.log.end)];
-        // What is kept need not be in Kafka any more.
+        // Kafka need not have the messages of spooled ranges any more.
         let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
         let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));
         let log = Log { start, ..committed.log };
@@ -184,7 +184,7 @@ impl Ranges {
         Ok((ranges, cutter, found, taken))
     }
 
-    /// Begins a generation: what was committed is read, and both halves are made.
+    /// Starts a generation: reads the committed offset and metadata, and creates both halves.
     pub fn assigned(
         generation: Generation,
         committed: &Committed<'_>,
@@ -228,10 +228,10 @@ impl Ranges {
         Ok((ranges, Cutter::new(beginning), start.found))
     }
 
-    /// Takes down a range that the worker has ended.
+    /// Records a range that the worker has ended.
     ///
     /// # Panics
-    /// When it overlaps the one before.
+    /// If it overlaps the previous one.
     pub fn closed(&mut self, generation: Generation, closed: &Closed) -> Verdict {
         if !self.is_current(generation) {
             return Verdict::Stale;
@@ -247,7 +247,7 @@ impl Ranges {
         Verdict::Recorded
     }
 
-    /// Takes down that the log begins above where the worker was.
+    /// Records that the log starts above the worker's position.
     pub fn overtaken(&mut self, generation: Generation, overtaken: &Overtaken) -> Verdict {
         if !self.is_current(generation) {
             return Verdict::Stale;
@@ -257,12 +257,12 @@ impl Ranges {
         Verdict::Recorded
     }
 
-    /// Takes down where the log ends.
+    /// Records where the log ends.
     pub fn log_ends(&mut self, offset: i64) {
         self.log_end = self.log_end.max(offset);
     }
 
-    /// Begins a commit. `None` when there is nothing to commit, or one is in flight.
+    /// Starts a commit. `None` if there is nothing to commit, or one is in flight.
     pub fn commit(&mut self, now: Now) -> Option<Commit> {
         if self.urgency(now) == Urgency::None {
             return None;
@@ -278,7 +278,7 @@ impl Ranges {
         } else {
             self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset)
         };
-        // Lower the horizon before it is committed.
+        // The horizon is lowered before the commit with the lower value is sent.
         self.horizon = self.horizon.min(horizon);
         let plan = Plan {
             offset,
@@ -296,7 +296,7 @@ impl Ranges {
         Some(Commit { offset, metadata: plan.encode() })
     }
 
-    /// Takes down what became of the commit in flight. Where it has brought another rule into force, the partition begins anew under it
+    /// Records the outcome of the commit in flight. If it has brought another rule into force, the partition restarts with that rule
     /// (`Renew::Rule` of `sluice-kafka`).
     pub fn committed(&mut self, generation: Generation, outcome: CommitOutcome) {
         if !self.is_current(generation) {
@@ -322,14 +322,14 @@ impl Ranges {
         }
     }
 
-    /// The ranges that may be sent from now on, in order. Each is named once.
+    /// The ranges that may be sent from now on, in order. Each is returned once.
     pub fn release(&mut self, now: Now) -> Vec<Release> {
         let mut released = Vec::new();
         if !self.is_planned || self.is_leaving || self.has_ended || self.is_unproved(now) {
             return released;
         }
         for range in self.flight.iter_mut() {
-            // Behind a cut that is not planned no range is derivable, so that the order matters.
+            // No range behind an unplanned cut is derivable, so the order matters.
             if !range.is_planned(self.horizon) {
                 break;
             }
@@ -350,14 +350,15 @@ impl Ranges {
         released
     }
 
-    /// Takes down that every row of a range is in, or accounted for otherwise.
+    /// Records that every row of a range is in ClickHouse, or accounted for otherwise.
     pub fn settled(&mut self, generation: Generation, range: OffsetRange) -> Verdict {
         let verdict = self.mark(generation, range, Progress::Settled);
         self.flight.forget_settled();
         verdict
     }
 
-    /// Has it written down that the block of a range that was sent goes in parts, and how far it is. [`Ranges::parted`] says when it is.
+    /// Records for the next plan that a sent range goes in parts, and its refused parts. [`Ranges::parted`] reports when the plan is
+    /// stored.
     pub fn part(&mut self, generation: Generation, range: OffsetRange, parts: RefusedParts) -> Verdict {
         if !self.is_current(generation) || self.flight.find(range).is_none() {
             return Verdict::Stale;
@@ -366,27 +367,27 @@ impl Ranges {
         Verdict::Recorded
     }
 
-    /// The ranges of which a stored plan says since the last question what was to be [written down](Ranges::part).
+    /// The ranges whose [parts](Ranges::part) became part of a stored plan since the last call.
     pub fn parted(&mut self) -> Vec<OffsetRange> {
         self.partings.told()
     }
 
-    /// Whether the worker has not read up to the horizon of an owner before: nothing ends by time there.
+    /// Whether the worker has not read up to an earlier owner's horizon: no range ends by time there.
     pub fn is_replaying(&self) -> bool {
         self.inherited.t0.is_some() && self.tail < self.inherited.horizon.min(self.log_end)
     }
 
-    /// Releases no more ranges: the partition goes to another owner.
+    /// Releases no more ranges: the partition moves to another owner.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Whether no range is on its way.
+    /// Whether no range is in flight.
     pub fn is_drained(&self) -> bool {
         !self.flight.iter().any(|range| range.progress == Progress::Sent)
     }
 
-    /// Whether every range that the worker has ended is settled, and the broker knows.
+    /// Whether every ended range is settled and committed.
     pub fn is_at_rest(&self) -> bool {
         self.is_planned
             && self.pending.is_none()
@@ -395,23 +396,23 @@ impl Ranges {
             && !self.can_switch()
     }
 
-    /// Ranges that were ended and are not settled.
+    /// Ranges that have ended and are not settled.
     pub fn unsettled(&self) -> usize {
         self.flight.iter().filter(|range| range.progress != Progress::Settled).count()
     }
 
-    /// Ends the generation: nothing is committed, nothing released any more.
+    /// Ends the generation: no more commits, no more releases.
     pub fn lost(&mut self) {
         self.has_ended = true;
         self.pending = None;
     }
 
-    /// Where the group goes on when this member is gone: everything below is settled.
+    /// The offset to commit, where the group continues without this member: everything below is settled.
     pub fn offset(&self) -> i64 {
         self.flight.first().unwrap_or(self.tail)
     }
 
-    /// Up to where the broker has confirmed a commit that has our plan.
+    /// The last offset that the broker has confirmed together with a valid plan.
     pub fn committed_offset(&self) -> Option<i64> {
         self.committed
     }
@@ -421,7 +422,7 @@ impl Ranges {
         self.not_committed(self.tail)
     }
 
-    /// Those of them that could be: everything below is settled.
+    /// Those of them that a commit would pass: everything below is settled.
     pub fn committable(&self) -> u64 {
         self.not_committed(self.offset())
     }
@@ -432,12 +433,12 @@ impl Ranges {
         u64::try_from(up_to.saturating_sub(from)).unwrap_or(0)
     }
 
-    /// When the last stored commit was begun, or the partition assigned, by the clock of [`Now`].
+    /// When the last stored commit was started, or the partition assigned, by the clock of [`Now`].
     pub fn proof(&self) -> Duration {
         self.proof
     }
 
-    /// Where the last range ends.
+    /// The end of the last range.
     pub fn tail(&self) -> i64 {
         self.tail
     }
@@ -466,12 +467,12 @@ impl Ranges {
         self.in_force != (self.settings.rule, self.settings.routing_epoch)
     }
 
-    /// Whether it may come into force with the next commit: what was made by the old one is settled.
+    /// Whether it can take effect with the next commit: all ranges of the old rule are settled.
     fn can_switch(&self) -> bool {
         self.switches() && self.flight.is_empty() && self.tail >= self.inherited.horizon
     }
 
-    /// Up to where ranges by size are promised. While another rule is to come, nothing more is promised by the old one.
+    /// The offset up to which ranges by size are promised. Before a rule change, no further offsets are promised.
     fn horizon_ahead(&mut self, switches: bool, now: Now) -> i64 {
         if self.switches() && !switches {
             return self.horizon;
@@ -480,7 +481,7 @@ impl Ranges {
         self.tail.saturating_add(ahead).min(self.log_end)
     }
 
-    /// Before which moment no range from the committed offset on was sent.
+    /// The time before which no range from the committed offset on was sent.
     fn t0(&self, now: Now) -> u64 {
         let sent = self.flight.iter().filter(|range| range.since > 0).map(|range| range.since);
         let own = sent.min().unwrap_or(now.unix_seconds);

@@ -1,17 +1,16 @@
-//! Random schedules of several owners against a naive world, judged by an oracle.
+//! Random schedules of several owners against a naive world, checked by an oracle.
 //!
-//! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that gives the partition to one owner after
-//! the other and refuses commits of those left behind; owners that die, that leave properly, and that go on because nobody
-//! told them; queue volumes, whose next process takes over the blocks that are on them; commits and inserts whose answer, or whose
-//! request, is lost; a server that drops a token it has seen within its window. Ranges that the server refuses are in plans with their parts;
-//! how the parts are sent is in the gateway's model of `delivery::bisect`.
-//! The oracle ([`oracle`]) knows every row that is stored.
+//! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that assigns the partition to one owner after the
+//! other and refuses commits of those left behind; owners that die, that leave properly, and that continue because they did not learn of
+//! the loss; queue volumes, whose next process takes over the blocks on them; commits and inserts whose answer or request is lost; a
+//! server that drops a token that it has seen within its window. Plans contain the parts of refused ranges; the gateway's model of
+//! `delivery::bisect` covers how parts are sent. The oracle ([`oracle`]) knows every row that is stored.
 //!
-//! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a commit never passes
-//! a message that is not stored; in the end every message is stored once. Excepted is what was announced: offsets that Kafka
-//! lost, and those announced as doubtful for that reason.
+//! In every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a
+//! commit never passes a message that is not stored; in the end every message is stored once. Exceptions are announced: offsets that
+//! Kafka lost, and those announced as doubtful for that reason.
 //!
-//! Each [`Mistake`] is the same world with one rule broken by the owners, and the oracle must notice every one.
+//! Each [`Mistake`] is the same world with one rule broken by the owners. The oracle must detect every one.
 
 mod oracle;
 mod owner;
@@ -21,44 +20,44 @@ mod world;
 use oracle::Violation;
 use world::World;
 
-/// Steps of one schedule before everything is brought to rest.
+/// Steps of a schedule before the final state is reached without faults.
 const STEPS: usize = 300;
 
-/// Schedules of the test that must find nothing; 1.2 million were run once without volumes, and 400,000 with them, from other seeds. Four seconds
-/// unoptimized, up to fifteen beside other work.
+/// Schedules of the test that must find no violation. 1.2 million were run once without volumes, and 400,000 with them, from other seeds.
+/// Takes four seconds unoptimized, up to fifteen beside other work.
 const SCHEDULES: u64 = 3_000;
 
-/// Schedules after which a mistake must have been noticed.
+/// Schedules after which a mistake must be detected.
 const SCHEDULES_MISTAKEN: u64 = 4_000;
 
-/// What owners do wrong.
+/// A rule that owners break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     /// A range that ends by time is sent before its cut is planned.
     SendsBeforeThePlan,
     /// A range that ends by size is sent wherever the horizon is.
     IgnoresTheHorizon,
-    /// The horizon is taken to bound where ranges begin, lies above the end of the log, and ranges end by time below it.
+    /// The horizon is taken as a bound of where ranges start, lies above the end of the log, and ranges end by time below it.
     HorizonBoundsBeginnings,
     /// The horizon that is found is forgotten, so that ranges end by time below it.
     EndsByTimeWhileReplaying,
     /// Cuts that are found are forgotten.
     ForgetsCuts,
-    /// Another rule is applied to the plan that is found at once.
+    /// Another rule is applied to the found plan at once.
     SwitchesAtOnce,
-    /// What was on its way to the shard of before goes to the one of now.
+    /// Rows for the previous shard are sent to the current one.
     ForgetsTheRoute,
     /// A range counts as settled when it is sent.
     SettlesWhenSent,
     /// Ranges behind one whose cut is not planned are sent, since they end below the horizon.
     SendsOutOfOrder,
-    /// No proof of membership is asked for.
+    /// No proof of membership is required.
     SendsUnproved,
-    /// The age of a token is counted from the own first attempt.
+    /// The age of a token is counted from this owner's first attempt.
     ForgetsTheAge,
     /// Ranges that ended by time are taken over from the volume wherever they end.
     TakesCutsOverUnplanned,
-    /// Ranges are taken over from the volume that were made by another rule.
+    /// Ranges that were made by another rule are taken over from the volume.
     TakesRulesOver,
 }
 
@@ -90,7 +89,7 @@ impl Random {
     }
 }
 
-/// What happened in a schedule, to see that schedules are worth something.
+/// What happened in a schedule, to see that schedules are useful.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     generations: u64,
@@ -101,9 +100,9 @@ struct Tally {
     overtaken: u64,
     first_sent_left_behind: u64,
     asked: u64,
-    /// Ranges of which an owner's plans say that they go in parts.
+    /// Ranges that an owner's plans contain as sent in parts.
     parted: u64,
-    /// Blocks that an owner found on its volume and went on with.
+    /// Blocks that an owner found on its volume and took over.
     taken_over: u64,
     /// Those of them whose messages Kafka no longer had.
     taken_over_alone: u64,
@@ -131,7 +130,7 @@ fn schedule(seed: u64, mistake: Option<Mistake>, traced: bool) -> (Result<Tally,
     (result.map(|()| world.tally), world.trace)
 }
 
-/// Schedules from a seed on, until one finds something.
+/// Runs schedules from a seed on, until one finds a violation.
 fn search(schedules: std::ops::Range<u64>, mistake: Option<Mistake>) -> Result<Tally, (u64, Violation)> {
     let mut tally = Tally::default();
     for seed in schedules {

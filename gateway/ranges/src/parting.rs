@@ -1,6 +1,6 @@
-//! The ranges of one partition that go in parts, and what of that is in a stored plan.
+//! The ranges of one partition that are sent in parts, and which of their parts are in a stored plan.
 //!
-//! Owner: [`super::Ranges`]. Limits: [`PARTED_MAX`] are in a plan; others wait until ranges in front of them are settled.
+//! Owner: [`super::Ranges`]. Limits: [`PARTED_MAX`] are in a plan; others wait until earlier ranges are settled.
 
 use super::{
     flight::PlanState,
@@ -17,16 +17,16 @@ pub struct Partings(BTreeMap<i64, Parting>);
 struct Parting {
     range: OffsetRange,
     parts: RefusedParts,
-    /// Whether every plan from now on names it: one may be stored that does.
+    /// Whether every later plan names it: a plan that does may be stored already.
     is_listed: bool,
-    /// Whether a plan that was stored says it as it is here.
+    /// Whether a stored plan contains exactly this state.
     standing: PlanState,
-    /// Whether that was told.
+    /// Whether that was reported.
     is_told: bool,
 }
 
 impl Partings {
-    /// What the plan says that was found, as far as the log is there: a range that lost its beginning is another one.
+    /// The ranges in parts of the found plan, as far as the log still has them: a range that lost its beginning is another one.
     pub fn found(parted: &[Parted], first: i64) -> Self {
         let there = parted.iter().filter(|parted| parted.range.first >= first);
         let parting = |Parted { range, parts }: &Parted| Parting {
@@ -39,28 +39,28 @@ impl Partings {
         Self(there.map(|parted| (parted.range.first, parting(parted))).collect())
     }
 
-    /// A range goes in parts, or is further.
+    /// Adds a range that is sent in parts, or its new refused parts.
     pub fn ask(&mut self, range: OffsetRange, parts: RefusedParts) {
         let is_listed = self.0.get(&range.first).is_some_and(|known| known.is_listed);
         let parting = Parting { range, parts, is_listed, standing: PlanState::Unplanned, is_told: false };
         self.0.insert(range.first, parting);
     }
 
-    /// How far a range is of which a stored plan says that it goes in parts.
+    /// The refused parts of a range in a stored plan.
     pub fn of(&self, range: OffsetRange) -> Option<RefusedParts> {
         let parting = self.0.get(&range.first)?;
         (parting.range == range && parting.standing == PlanState::Planned).then(|| parting.parts.clone())
     }
 
-    /// Whether one waits for a commit, which has room for it. Everything below `offset` is settled.
+    /// Whether a range waits for a commit that has room for it. Everything below `offset` is settled.
     pub fn wait(&self, offset: i64) -> bool {
         let unplanned = self.0.values().filter(|parting| parting.standing == PlanState::Unplanned);
         let listed = self.listed_above(offset);
         unplanned.into_iter().any(|parting| parting.is_listed || has_room(parting, listed, offset))
     }
 
-    /// Marks what the next commit says; its offset is `offset`. Forgets ranges that begin below it: each is settled, or Kafka has deleted its
-    /// beginning.
+    /// Marks what the next commit, at `offset`, contains. Drops ranges that start below `offset`: each is settled, or Kafka has deleted
+    /// its beginning.
     pub fn cover(&mut self, offset: i64) {
         self.0.retain(|first, _| *first >= offset);
         let mut listed = self.listed_above(offset);
@@ -75,7 +75,7 @@ impl Partings {
         }
     }
 
-    /// What every plan says.
+    /// The ranges in parts for a plan.
     pub fn listed(&self) -> Vec<Parted> {
         let listed = self.0.values().filter(|parting| parting.is_listed);
         listed.map(|parting| Parted { range: parting.range, parts: parting.parts.clone() }).collect()
@@ -88,7 +88,7 @@ impl Partings {
         }
     }
 
-    /// Those of which a stored plan says it since the last question.
+    /// Ranges that became part of a stored plan since the last call.
     pub fn told(&mut self) -> Vec<OffsetRange> {
         let new = |parting: &&mut Parting| parting.standing == PlanState::Planned && !parting.is_told;
         let told = self.0.values_mut().filter(new);
@@ -104,7 +104,7 @@ impl Partings {
     }
 }
 
-/// Whether a plan can name one more. The last place is for the range that holds up all others: they may wait for it, not it for them.
+/// Whether a plan can name one more. The last place is reserved for the range that blocks all others.
 fn has_room(parting: &Parting, listed: usize, offset: i64) -> bool {
     let room = if parting.range.first == offset { PARTED_MAX } else { PARTED_MAX - 1 };
     listed < room

@@ -1,4 +1,4 @@
-//! What a range belongs to: a partition, and one period of owning it.
+//! The partition of a range, and one period of owning it.
 
 use std::{fmt, sync::Arc};
 
@@ -17,8 +17,8 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// One ownership period of a partition in this process. Whatever arrives under an older one is dropped: the partition
-/// has had another owner since, whose commits must not be overtaken.
+/// One ownership period of a partition in this process. Reports of an older generation are dropped: the partition may have had another
+/// owner since, whose commits must not be overtaken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
@@ -31,10 +31,10 @@ pub struct OffsetRange {
     pub next: i64,
 }
 
-/// What became of a report.
+/// Whether a report was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was taken down.
+    /// It was recorded.
     Recorded,
     /// It belongs to a generation that is over, or to a partition that is not owned.
     Stale,

@@ -1,60 +1,60 @@
-//! A range whose block goes in parts: what is written down about it, so that nobody sends it, or a part that was taken apart, whole
+//! A range whose block is sent in parts. The plan records the refused parts, so that no owner sends the whole block, or a divided part,
 //! again.
 //!
-//! A block of `rows` rows is divided on every level alike: on level `height` each part has [`FAN_OUT`]^`height` rows, the last
-//! one what is left. [`RefusedParts`] names those of one level that the server refused; their own parts, one level below, are sent next.
-//! What is on a level is a function of the number of rows alone, and every part has a token of its own, so that
-//! sending one of them again, by whomever, stores nothing twice.
+//! A block of `rows` rows is divided on every level alike: on level `height` each part has [`FAN_OUT`]^`height` rows, and the last one
+//! the rest. [`RefusedParts`] names the parts of one level that the server refused; their own parts, one level below, are sent next. The
+//! parts of a level follow from the number of rows alone, and every part has a token of its own. So any owner that sends a part again
+//! stores nothing twice.
 //!
-//! **Once this is in a stored plan, nothing of a level above is sent any more.** The level below is sent only then. So one commit a
-//! level is all that exactly-once takes, however many parts the level has.
+//! **Once a level is in a stored plan, no part of a level above is sent any more.** Only then is the level below sent. So exactly-once
+//! takes one commit a level, however many parts the level has.
 //!
 //! Limits: [`PARTED_MAX`] ranges in a plan, and [`REFUSED_MAX`] parts and [`REFUSED_BYTES_MAX`] for each.
 
 use crate::OffsetRange;
 
-/// RefusedParts that one is taken apart into. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts; 2 would take 17 commits
-/// and as many inserts, 16 as few as 5 commits, and 80 inserts, each of which makes a part in the table.
+/// Parts into which a refused part is divided. Chosen: a bad row among 100,000 is found with 9 commits and 35 inserts. With 2 it would
+/// take 17 commits and as many inserts; with 16, 5 commits and 80 inserts, and each insert makes a part in the table.
 pub const FAN_OUT: u64 = 4;
 
-/// Levels at the most: 4^10 rows are more than the 1,048,449 that one INSERT may have.
+/// Maximum number of levels: 4^10 rows are more than the 1,048,449 that one INSERT may have.
 pub const HEIGHT_MAX: u8 = 10;
 
-/// Refused parts of one level at the most. Chosen: as many inserts as are tried for one block before someone is called.
+/// Maximum number of refused parts of one level. Chosen: as many inserts as are tried for one block before it waits for manual action.
 pub const REFUSED_MAX: usize = 1_024;
 
-/// Ranges of a partition that may go in parts at the same time. The last place is kept for the one that holds up all others.
+/// Ranges of a partition that may be sent in parts at the same time. The last place is reserved for the range that blocks all others.
 pub const PARTED_MAX: usize = 3;
 
 /// Bytes of the refused parts of one range in a plan. Chosen: 64 parts fit wherever they are in a block of the most rows.
 pub const REFUSED_BYTES_MAX: usize = 260;
 
-/// RefusedParts of one level that the server refused.
+/// The parts of one level that the server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedParts {
-    /// What the block's token begins with: in case that Kafka no longer has all of its messages, so that it is another one.
+    /// The beginning of the block's token. It differs if Kafka no longer has all messages of the block, which is then another block.
     pub check: u32,
     /// Rows of the block.
     pub rows: u64,
-    /// Each part has 4^`height` rows, but for the last one; 0: they are rows.
+    /// Each part has 4^`height` rows, except the last one. With 0, parts are single rows.
     pub height: u8,
-    /// The code that the server gave for one of them; 0 without one.
+    /// The server's exception code for one of them; 0 if there is none.
     pub code: u32,
     /// Their numbers, ascending; at least one.
     pub refused: Vec<u64>,
 }
 
-/// A range whose block goes in parts.
+/// A range whose block is sent in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parted {
     /// The range.
     pub range: OffsetRange,
-    /// How far it is.
+    /// How far sending in parts is.
     pub parts: RefusedParts,
 }
 
 impl RefusedParts {
-    /// The height on which a block of so many rows is one part.
+    /// The height at which a block of so many rows is one part.
     ///
     /// # Panics
     /// When there are no rows, or more than any block has.
@@ -64,7 +64,7 @@ impl RefusedParts {
         height.expect("no block has as many rows")
     }
 
-    /// Whether it is what a block of this token and so many rows can be in.
+    /// Whether these can be parts of a block with this token and so many rows.
     pub fn is_of(&self, check: u32, rows: u64) -> bool {
         self.check == check && self.rows == rows
     }
@@ -76,7 +76,7 @@ impl RefusedParts {
         bytes <= REFUSED_BYTES_MAX && self.refused.len() <= REFUSED_MAX
     }
 
-    /// Whether it can be: what a plan holds is checked before it is believed.
+    /// Whether the values are possible: parts of a plan are checked before they are used.
     pub(super) fn is_sound(&self) -> bool {
         let is_block = self.rows > 0 && self.height <= HEIGHT_MAX && self.rows <= part_rows(HEIGHT_MAX);
         let parts = self.rows.div_ceil(part_rows(self.height.min(HEIGHT_MAX)));
@@ -91,7 +91,7 @@ pub fn part_rows(height: u8) -> u64 {
     FAN_OUT.pow(u32::from(height))
 }
 
-/// Numbers that follow each other, as the gap before them and how many there are.
+/// Runs of consecutive numbers, each as the gap before it and its length.
 pub(super) fn runs(numbers: &[u64]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     let mut next = 0;

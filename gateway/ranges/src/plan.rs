@@ -1,41 +1,40 @@
-//! What a commit's metadata says: which cuts the next owner of a partition must make again.
+//! The metadata of a commit: the cuts that the next owner of a partition must repeat.
 //!
-//! Text, because the client libraries of others read metadata as UTF-8: `sluice-plan/1:` and base64 (RFC 4648, without
-//! padding) of
+//! Text, because other client libraries read metadata as UTF-8: `sluice-plan/1:` and base64 (RFC 4648, without padding) of
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | varint | the committed offset. Another one beside the metadata was not committed with it: a tool has moved it |
+//! | varint | the committed offset. If the group's offset differs, a tool has moved it |
 //! | 1 | rule: version |
 //! | varint | rule: bytes |
 //! | varint | rule: messages |
 //! | varint | routing epoch |
 //! | varint | horizon − committed offset |
-//! | 16 | topic id; zeros when it is not known |
+//! | 16 | topic id; zeros if it is unknown |
 //! | 8 | instance: the process that wrote this, little-endian |
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
-//! | | formats 2 and 3: the ranges that go in parts, below |
+//! | | formats 2 and 3: the ranges in parts, below |
 //! | | format 3: the gaps, below |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
-//! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's; it changes whenever an older
-//! program could misread the bytes. It is 1 for a plan in which no range goes in parts, so that an older program reads all but those; 2 for
-//! one with such ranges, which an older program would send whole; and 3 for one with [gaps](super::gaps), which an older program would forget.
-//! The ranges in parts follow the cuts:
+//! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's. It changes whenever an older program could misread
+//! the bytes. It is 1 for a plan without ranges in parts, which older programs can read; 2 for a plan with such ranges, which an older
+//! program would send whole; and 3 for a plan with [gaps](super::gaps), which an older program would forget. The ranges in parts follow
+//! the cuts:
 //!
 //! | bytes | field |
 //! | --- | --- |
 //! | varint | number of ranges, at least 1 in format 2, and at most [`PARTED_MAX`]; of each: |
 //! | varint | its first offset − the end of the one before, or − the committed offset |
 //! | varint | its end − its first offset, at least 1 |
-//! | 4 | what its token begins with, little-endian |
+//! | 4 | the beginning of its token, little-endian |
 //! | varint | rows of its block |
 //! | 1 | height of the refused parts |
-//! | varint | a code of the server; 0 without one |
+//! | varint | a ClickHouse exception code; 0 if there is none |
 //! | varint | number of runs of refused parts, at least 1 |
-//! | varints | of each run the parts between the one before and it, and its length |
+//! | varints | of each run the number of parts since the previous run, and its length |
 //!
 //! And the gaps follow these:
 //!
@@ -45,10 +44,10 @@
 //! | varint | its first offset − the end of the one before, or − 0; at least 1 but for the first |
 //! | varint | its end − its first offset, at least 1 |
 //!
-//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts, [`PARTED_MAX`] ranges in parts and [`GAPS_MAX`] gaps stay below wherever they are.
+//! Limits: [`METADATA_BYTES_MAX`]. [`CUTS_MAX`] cuts, [`PARTED_MAX`] ranges in parts and [`GAPS_MAX`] gaps always fit.
 //!
-//! Reading is total: what is not ours or cannot be read is [`Unread::Foreign`] or [`Unread::Damaged`], a fresh start; what a
-//! newer program wrote is [`Unread::Newer`], and nothing may be read then.
+//! Reading is total: metadata of other programs or damaged metadata is [`Unread::Foreign`] or [`Unread::Damaged`], which lead to a fresh
+//! start. Metadata of a newer program is [`Unread::Newer`]; the partition must then not be read.
 
 use super::{
     gaps::GAPS_MAX,
@@ -59,31 +58,31 @@ use crate::OffsetRange;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use twox_hash::XxHash3_64;
 
-/// Metadata that a broker takes: the default of `offset.metadata.max.bytes`.
+/// Maximum size of metadata at a broker: the default of `offset.metadata.max.bytes`.
 pub const METADATA_BYTES_MAX: usize = 4_096;
 
-/// Cuts in one plan. Chosen: a cut by time every second leaves 256 s of inserts in flight, and the largest plan stays
+/// Maximum number of cuts in a plan. Chosen: a cut by time every second leaves 256 s of inserts in flight, and the largest plan stays
 /// below [`METADATA_BYTES_MAX`] (2,852 bytes without ranges in parts, tested).
 pub const CUTS_MAX: usize = 256;
 
 const MAGIC: &str = "sluice-plan/";
 const FORMAT: &str = "1";
-/// With ranges that go in parts.
+/// Plans with ranges in parts.
 const FORMAT_PARTED: &str = "2";
-/// With gaps, and perhaps with ranges that go in parts.
+/// Plans with gaps, and possibly with ranges in parts.
 const FORMAT_GAPS: &str = "3";
 
-/// A topic's id; `None` where the client cannot tell.
+/// A topic's id; `None` if the brokers report none.
 pub type TopicId = Option<[u8; 16]>;
 
-/// A plan, as of one commit.
+/// The plan of one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The committed offset: a cut, below which every range is settled.
     pub offset: i64,
-    /// How ranges from there on end by size.
+    /// The rule by which ranges from there on end by size.
     pub rule: Rule,
-    /// Which table or shard a message's rows go to changes with this number.
+    /// Identifies the table or shard that a message's rows go to.
     pub routing_epoch: u32,
     /// A range that ends by size at or below this offset may have been sent. At least `offset`.
     pub horizon: i64,
@@ -93,29 +92,29 @@ pub struct Plan {
     pub instance: u64,
     /// Seconds since 1970 before which no range from `offset` on was first sent.
     pub t0: u64,
-    /// Where ranges end that do not end by size: ascending, above `offset`, up to the horizon.
+    /// Ends of ranges that do not end by size: ascending, above `offset`, up to the horizon.
     pub cuts: Vec<i64>,
-    /// Ranges whose blocks go in parts: ascending, not below `offset`, at most [`PARTED_MAX`].
+    /// Ranges whose blocks are sent in parts: ascending, not below `offset`, at most [`PARTED_MAX`].
     pub parted: Vec<Parted>,
-    /// Offsets that nobody has read, as Kafka no longer had them: ascending, apart from each other, at most [`GAPS_MAX`].
+    /// Offsets that no owner has read, because Kafka no longer had them: ascending, disjoint, at most [`GAPS_MAX`].
     pub gaps: Vec<OffsetRange>,
 }
 
-/// Why metadata is no plan.
+/// Why metadata is not a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
-    /// It has not our magic: another program committed this.
-    #[error("the committed metadata is not ours")]
+    /// It does not begin like a plan: another program committed it.
+    #[error("another program wrote the committed metadata")]
     Foreign,
-    /// It has our magic and format, and cannot be read, or belongs to another offset.
+    /// It begins like a plan, but cannot be read, or belongs to another offset.
     #[error("the committed metadata is damaged, or does not belong to the committed offset")]
     Damaged,
     /// A newer program wrote it, in a format or with a rule that this one does not know.
-    #[error("a newer version of this program has planned ranges of this partition ({0})")]
+    #[error("a newer version of the gateway planned ranges of this partition ({0})")]
     Newer(Newer),
 }
 
-/// What is newer.
+/// The part of a plan that is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Newer {
     /// The format of the metadata.
@@ -130,8 +129,8 @@ impl Plan {
     /// The metadata.
     ///
     /// # Panics
-    /// When cuts, ranges in parts or gaps are too many, do not ascend (from the offset, for gaps from 0) or pass the horizon, or the offset
-    /// is negative.
+    /// If there are too many cuts, ranges in parts or gaps, if they do not ascend (from the offset, for gaps from 0) or pass the horizon,
+    /// or if the offset is negative.
     pub fn encode(&self) -> String {
         assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
         let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
@@ -164,7 +163,7 @@ impl Plan {
         format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
     }
 
-    /// The oldest that says all of it.
+    /// The oldest format that can express the plan.
     fn format(&self) -> &'static str {
         match (self.parted.is_empty(), self.gaps.is_empty()) {
             (_, false) => FORMAT_GAPS,
@@ -255,7 +254,7 @@ impl Fields<'_> {
     fn plan(mut self, format: &str) -> Result<Plan, Unread> {
         let offset = self.offset_above(0)?;
         let [version] = self.bytes()?;
-        // The fields behind a rule of another version may be others.
+        // A rule of another version may have other fields behind it.
         let version = Version::of_number(version).ok_or(Unread::Newer(Newer::Rule(version)))?;
         let (bytes, messages) = (self.varint()?, self.varint()?);
         if bytes == 0 || messages == 0 {
@@ -272,7 +271,7 @@ impl Fields<'_> {
             return Err(Unread::Damaged);
         }
         let gaps = if format == FORMAT_GAPS { self.gaps()? } else { Vec::new() };
-        // A cut that was planned was read up to, and the horizon lies no lower than that. Its reader counts on it.
+        // A planned cut was read, and the horizon is at least as high; readers rely on that.
         if !self.0.is_empty() || cuts.last().is_some_and(|cut| *cut > horizon) {
             return Err(Unread::Damaged);
         }

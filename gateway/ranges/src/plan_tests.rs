@@ -1,4 +1,4 @@
-//! The plan's bytes: a golden text, round trips, and whatever else a broker may hold.
+//! The plan's bytes: a golden text, round trips, and arbitrary metadata of a broker.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn framed(body: &[u8]) -> String {
     format!("{MAGIC}{FORMAT}:{}", STANDARD_NO_PAD.encode(body))
 }
 
-/// Groups hold plans of older builds: whoever changes these bytes gives them another format.
+/// Groups have plans of older builds: any change of these bytes needs another format.
 #[test]
 fn the_format_never_changes() {
     let text = "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB3PNh/o";
@@ -224,7 +224,7 @@ proptest! {
         }
     }
 
-    /// Bytes that begin as a plan does reach the fields behind the first ones.
+    /// Bytes that begin like a plan reach the later fields.
     #[test]
     fn any_fields_are_read_or_refused(tail in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut body = vec![100, 2, 1, 1, 0, 10];
@@ -235,7 +235,7 @@ proptest! {
         }
     }
 
-    /// The same for gaps, behind no range in parts.
+    /// The same for gaps, without ranges in parts.
     #[test]
     fn any_gaps_are_read_or_refused(tail in prop::collection::vec(0..5u8, 0..12)) {
         let mut body = vec![100, 2, 1, 1, 0, 10];
@@ -248,7 +248,7 @@ proptest! {
         }
     }
 
-    /// The same for ranges in parts: one, in front of bytes that may be anything.
+    /// The same for one range in parts, followed by arbitrary bytes.
     #[test]
     fn any_parts_are_read_or_refused(tail in prop::collection::vec(0..9u8, 0..40)) {
         let mut body = vec![100, 2, 1, 1, 0, 10];

@@ -1,4 +1,4 @@
-//! A range that may be sent, and what is known of those before it.
+//! A range that may be sent, and what is known of earlier owners.
 
 use super::{Now, RefusedParts};
 use crate::OffsetRange;
@@ -8,32 +8,32 @@ use crate::OffsetRange;
 pub struct Release {
     /// Its offsets.
     pub range: OffsetRange,
-    /// Seconds since 1970 before which nobody sent it: the age of its token is counted from here.
+    /// Seconds since 1970 before which no owner sent it: the age of its token is counted from here.
     pub first_sent: u64,
-    /// Whether an owner before may have sent it.
+    /// Whether an earlier owner may have sent it.
     pub is_inherited: bool,
-    /// An owner before sent it in parts: it must not be sent whole.
+    /// Set if an earlier owner sent it in parts: it must not be sent whole.
     pub parts: Option<RefusedParts>,
-    /// The routing that it goes by ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
+    /// Its routing ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
     pub routing_epoch: u32,
 }
 
-/// What the plan that was found says of ranges that an owner before may have sent.
+/// What the found plan says of ranges that an earlier owner may have sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inherited {
-    /// They begin below.
+    /// They start below this offset.
     pub horizon: i64,
-    /// None was sent before; `None` without a plan.
+    /// The time before which none was sent; `None` without a plan.
     pub t0: Option<u64>,
 }
 
 impl Inherited {
-    /// Before which moment no range that begins here was sent, if it is sent first by us now.
+    /// The time before which no range that starts here was sent, if this owner sends it first.
     pub fn first_sent(self, first: i64, now: Now) -> u64 {
         self.t0.filter(|_| self.covers(first)).unwrap_or(now.unix_seconds)
     }
 
-    /// Whether an owner before may have sent a range that begins here.
+    /// Whether an earlier owner may have sent a range that starts here.
     pub fn covers(self, first: i64) -> bool {
         self.t0.is_some() && first < self.horizon
     }

@@ -1,30 +1,29 @@
-//! Where a range ends by its size: a pure function of the log, so that whoever reads the log again ends it there again.
+//! Where a range ends by its size: a pure function of the log, so that every reader ends it at the same place.
 //!
 //! Place in the flow: [`super::Cutter`] asks per message; [`super::Plan`] carries the rule in force.
 //!
-//! A rule measures raw message values and counts messages. It knows nothing of rows, of compressed bytes or of the
-//! config's other limits: those change with the program and the table, and a range that another version has sent would then
-//! be cut differently. That its rows fit one block follows from [`Rule::bytes`] for any input that a person would call
-//! traces: with [`Version::Before`] a range is one message, or at most `bytes` of messages, and 16 MiB of messages are
-//! about 36,000 rows, 32 MiB of rows and 4 MiB compressed where a block may have 1,048,449 rows, 1 GiB and 24 MiB. What does not fit
-//! all the same (millions of empty spans, a resource of megabytes in every row) is cut short by a planned cut
-//! ([`super::Cut::Split`]), and a single message that does not fit is rejected.
+//! A rule measures raw message values and counts messages. It ignores rows, compressed bytes and other limits of the config: those change
+//! with the program and the table, and a range that another version has sent would then be cut differently. [`Rule::bytes`] ensures that
+//! the rows fit one block for normal traces. With [`Version::Before`] a range is one message, or at most `bytes` of messages: 16 MiB of
+//! messages are about 36,000 rows, 32 MiB of rows and 4 MiB compressed. A block may have 1,048,449 rows, 1 GiB and 24 MiB. A range that
+//! does not fit all the same (millions of empty spans, a resource of megabytes in every row) is cut short by a planned cut
+//! ([`super::Cut::Split`]). A single message that does not fit is rejected.
 
 use sluice_gateway_config::Insert;
 
-/// How a rule measures. The number is what a plan carries; it never changes its meaning, and a version that was once
-/// released is kept for as long as a group may hold plans of it.
+/// How a rule measures. A plan contains the number. Its meaning never changes, and a released version is kept for as long as a group may
+/// have plans of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// 1: a range ends after the message with which it reaches the bytes or the messages.
     After,
-    /// 2: as 1, and also in front of a message that would take it past the bytes. So a message of that size or more
-    /// has a range to itself, and no other range is larger than the bytes.
+    /// 2: as 1, and also before a message that would exceed the bytes. So a message of that size or more has a range to itself, and no
+    /// other range is larger than the bytes.
     Before,
 }
 
 impl Version {
-    /// What this program makes ranges by.
+    /// The version for new ranges.
     pub const CURRENT: Self = Self::Before;
 
     /// Every version that can be replayed.
@@ -38,7 +37,7 @@ impl Version {
         }
     }
 
-    /// The version of this number; `None` for one that this program does not know.
+    /// The version with this number; `None` if this program does not know it.
     pub fn of_number(number: u8) -> Option<Self> {
         Self::KNOWN.into_iter().find(|version| version.number() == number)
     }
@@ -56,8 +55,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule of `sink.clickhouse.insert`: `maxBytes`, and `maxRows` as a number of messages, since a message has a row
-    /// at least where it has any.
+    /// The rule of `sink.clickhouse.insert`: `maxBytes`, and `maxRows` as a number of messages, since a message with rows has at least
+    /// one.
     pub fn of(insert: &Insert) -> Self {
         Self {
             version: Version::CURRENT,
@@ -66,19 +65,19 @@ impl Rule {
         }
     }
 
-    /// Whether a range that holds this much ends here.
+    /// Whether a range of this size ends here.
     pub(super) fn ends_after(self, fill: Fill) -> bool {
         fill.bytes >= self.bytes || fill.messages >= self.messages
     }
 
-    /// Whether a range that holds this much ends in front of a message of so many bytes.
+    /// Whether a range of this size ends before a message of so many bytes.
     pub(super) fn ends_before(self, fill: Fill, bytes: u64) -> bool {
         let passes = fill.messages > 0 && fill.bytes.saturating_add(bytes) > self.bytes;
         self.version == Version::Before && passes
     }
 }
 
-/// What a range holds.
+/// The size of a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fill {
     /// Messages.

@@ -1,18 +1,18 @@
-//! Ranges whose blocks an earlier run of this process has kept: which of them a new owner would make again, and so may take over
-//! without reading their messages. Pure.
+//! Ranges whose blocks an earlier run left on the queue volume. A new owner takes over those that it would cut again, without reading
+//! their messages. Pure.
 //!
-//! The committed plan decides, as it does for messages that are read: a range is taken over when whoever reads the log from the
-//! committed offset on would end it at the same place.
+//! The committed plan decides: a range is taken over if any reader of the log from the committed offset on would end it at the same
+//! place.
 //!
 //! | where it ends | taken over when |
 //! | --- | --- |
 //! | at a cut of the plan | always |
-//! | where the size rule says | the plan's rule is the one that it was made by |
-//! | anywhere else | at the plan's horizon or above: below it an owner before may have sent a longer one |
+//! | where the size rule says | it was made by the plan's rule |
+//! | anywhere else | at or above the plan's horizon: below it an earlier owner may have sent a longer one |
 //!
-//! They follow each other from the committed offset on without a gap; behind the first that is not taken over, reading begins. What
-//! lies below that offset is none of the partition's ranges: it is in the table, or the volume has the only copy and answers for it.
-//! While another rule is to come, none is taken over.
+//! They must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
+//! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for
+//! it. Before a rule change, none is taken over.
 
 use super::{
     cut::{Beginning, Closed, Cut},
@@ -21,27 +21,27 @@ use super::{
 };
 use crate::OffsetRange;
 
-/// A range whose block was kept.
+/// A range whose block is on the queue volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpooledRange {
     /// Its offsets.
     pub range: OffsetRange,
     /// Whether its end follows from the rule, or was in the plan that its reader found.
     pub is_derivable: bool,
-    /// Who has read up to here knows the range.
+    /// A reader that has read up to here knows the range.
     pub decided: i64,
-    /// The rule that it was made by.
+    /// The rule by which it was made.
     pub rule: Rule,
 }
 
 impl SpooledRange {
-    /// Of a range that has ended. `None` when an owner before may have sent a longer one: whoever reads it again may know better.
+    /// The record of a range that has ended. `None` if an earlier owner may have sent a longer one, which only reading it again can show.
     pub fn of(closed: &Closed) -> Option<Self> {
         let Closed { range, cut, decided, rule, .. } = *closed;
         (!closed.doubtful).then_some(Self { range, is_derivable: cut.is_derivable(), decided, rule })
     }
 
-    /// The range as its reader ended it, for an owner that finds this plan.
+    /// The range as its reader ended it, for an owner with this plan.
     pub(super) fn closed(&self, beginning: &Beginning) -> Closed {
         let cut = if beginning.planned.contains(&self.range.next) {
             Cut::Planned
@@ -60,19 +60,19 @@ impl SpooledRange {
         if next <= first || beginning.planned.iter().any(|cut| first < *cut && *cut < next) {
             return false;
         }
-        // A range that ends at a cut has none of the rule's places before it only if it was made by that rule.
+        // A range that ends at a cut has no place of the rule inside it, but only if it was made by that rule.
         let is_ruled = self.rule == beginning.rule;
         is_ruled && (beginning.planned.contains(&next) || self.is_derivable || next >= beginning.horizon)
     }
 }
 
-/// Those of these, in the order of the log, that begin at the committed offset or behind it.
+/// The ranges that start at or above the committed offset, in the order of the log.
 pub(super) fn not_committed(offset: Option<i64>, kept: &[SpooledRange]) -> &[SpooledRange] {
     let is_committed = |kept: &SpooledRange| offset.is_some_and(|offset| kept.range.first < offset);
     &kept[kept.partition_point(is_committed)..]
 }
 
-/// How many of these, from the first on, a new owner may take over.
+/// How many of these ranges, from the first on, a new owner may take over.
 pub(super) fn taken_over(beginning: &Beginning, kept: &[SpooledRange]) -> usize {
     if beginning.switches {
         return 0;

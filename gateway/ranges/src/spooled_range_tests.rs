@@ -1,4 +1,4 @@
-//! A pod that comes back with blocks on its volume, wherever the group's offset stood when it went.
+//! A pod that returns with blocks on its volume, whatever the group's offset was when it left.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn at(seconds: u64) -> Now {
     Now { steady: Duration::from_secs(seconds), unix_seconds: 1_000 + seconds }
 }
 
-/// A first run: ranges by size and by time, all of them planned; as many of them as `settled` says are settled, from the first on, and
-/// the group knows. Gives what it has kept and what is committed.
+/// A first run: ranges by size and by time, all of them planned. The first `settled` of them are settled and committed. Returns the
+/// spooled ranges, and the commit.
 fn first_run(settled: usize) -> (Vec<SpooledRange>, (i64, String)) {
     let committed = Committed { commit: None, begin: 0, log: LOG };
     let (mut ranges, mut cutter, _) =
@@ -95,7 +95,7 @@ fn what_was_kept_behind_the_end_of_a_log_that_became_shorter_is_read_again() {
     assert_eq!(found.cut_off.map(|gone| gone.first), Some(12), "offsets 12 to 16 will be other messages");
 }
 
-/// The plan that was found has the second range in parts, and Kafka has lost that range's beginning. The first one is on the volume.
+/// The found plan has the second range in parts, and Kafka has lost the beginning of that range. The first one is on the volume.
 #[test]
 fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
     let rule = Rule { messages: 10, ..RULE };

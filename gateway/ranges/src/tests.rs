@@ -1,4 +1,4 @@
-//! What the poll thread's half does, step by step; the worker's half beside it.
+//! The poll thread's half, step by step, with the worker's half beside it.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn begun() -> (Ranges, Cutter) {
     (ranges, cutter)
 }
 
-/// The plan of a commit that is stored.
+/// The plan of the next commit, which is stored.
 fn store(ranges: &mut Ranges, seconds: u64) -> Plan {
     let commit = ranges.commit(at(seconds)).expect("there is something to commit");
     assert_eq!(ranges.commit(at(seconds)), None, "one commit is in flight");
@@ -59,7 +59,7 @@ fn store(ranges: &mut Ranges, seconds: u64) -> Plan {
     Plan::decode(commit.offset, &commit.metadata).unwrap()
 }
 
-/// Takes messages of one byte from the position on, and tells of the ranges that end.
+/// Takes messages of one byte from the position on, and reports the ranges that end.
 fn take(ranges: &mut Ranges, cutter: &mut Cutter, messages: i64) -> Vec<OffsetRange> {
     let from = cutter.position();
     let mut ended = Vec::new();
@@ -198,7 +198,7 @@ fn a_stale_generation_never_moves_an_offset() {
     assert_eq!(released(&mut ranges, 1), []);
 }
 
-/// DESIGN 6.4. Whoever reads the range again, by whatever settings, makes the same token of it.
+/// DESIGN 6.4. Any owner that reads the range again, with any settings, computes the same token.
 #[test]
 fn a_retry_sends_the_same_rows_under_the_same_token() {
     let (mut ranges, mut cutter) = begun();
@@ -308,7 +308,7 @@ fn another_rule_replaces_a_plan_of_which_nothing_is_in_flight_with_the_first_com
     assert_eq!(released(&mut ranges, 0), [range(10, 12)]);
 }
 
-/// A block of what nobody has read may be on the volume of a gateway that is away: whoever has it may ask late.
+/// A block of unread offsets may be on the volume of a gateway that is away: it finds the gap however late it asks.
 #[test]
 fn what_kafka_no_longer_had_is_in_every_plan_from_then_on() {
     let metadata = plan(10, 40, &[15, 30]).encode();
@@ -393,7 +393,7 @@ fn the_age_of_a_token_is_counted_from_the_first_owner() {
     assert_eq!(store(&mut ranges, 7).t0, 1_005);
 }
 
-/// A range that hangs for a day, in front of others that do not, is no list that grows for a day.
+/// If a range hangs for a day, ranges behind it must not accumulate for a day.
 #[test]
 fn ranges_behind_one_that_hangs_are_forgotten_unless_their_ends_are_listed() {
     let (mut ranges, mut cutter) = begun();
@@ -468,8 +468,8 @@ fn a_partition_that_goes_releases_nothing_and_commits_its_plan() {
     assert_eq!(ranges.commit(at(1)), None);
 }
 
-/// An owner that was left behind and lost messages must not send what it reads behind them: the next owner may have read
-/// them, and cut elsewhere.
+/// An owner that was left behind and lost messages must not send the messages behind them: the next owner may have read the lost ones,
+/// and cut the ranges elsewhere.
 #[test]
 fn behind_lost_messages_a_range_waits_for_its_plan() {
     let (mut ranges, mut cutter) = begun();

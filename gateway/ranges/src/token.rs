@@ -1,13 +1,13 @@
-//! The deduplication token of a range: what makes the server drop a range that it has already.
+//! The deduplication token of a range: it makes the server drop a range that it already has.
 //!
 //! | part | why |
 //! | --- | --- |
 //! | cluster id, topic, partition | ranges of other logs are other ranges |
 //! | first and last offset | which messages |
-//! | content: a hash over the raw values | a topic that was made anew, deleted or compacted messages: other rows under the same offsets must not be taken for these, which would lose them |
+//! | content: a hash over the raw values | a topic that was created again, deleted or compacted messages: other rows under the same offsets must not be taken for these, which would lose them |
 //!
-//! Not in it: the config, the encoder's version, the table's columns, keys and headers (they are no rows). A retry by
-//! another version of this program must have the same token.
+//! Not included: the config, the encoder's version, the table's columns, keys and headers (they do not become rows). A retry by another
+//! version of this program must have the same token.
 //!
 //! Cost: one pass of xxh3-128 over the raw values, the bytes that the walk reads next. Measured with twox-hash 2.1.5 on
 //! an AMD EPYC with AVX2: see the workspace's `Cargo.toml`.
@@ -16,24 +16,24 @@ use crate::{OffsetRange, PartitionId};
 use std::fmt;
 use twox_hash::XxHash3_128;
 
-/// Says "null" in place of a length: a message without a value is not one with an empty value.
+/// Stands for "null" in place of a length: a message without a value differs from one with an empty value.
 const NULL_LEN: u64 = u64::MAX;
 
-/// A hash over the values of a range's messages, in order. Copied rather than streamed: whoever takes a message back takes
-/// the value of before.
+/// A hash over the values of a range's messages, in order. It is copied rather than updated, so that a message can be taken back by using
+/// the previous value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Content(u128);
 
-/// What a range needs to know of a message's value, without the value.
+/// What a range needs of a message's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
-    /// Its length; none for a message without a value.
+    /// Its length; `None` for a message without a value.
     len: Option<u64>,
     hash: u128,
 }
 
 impl Digest {
-    /// Of this value.
+    /// The digest of this value.
     pub fn of(value: Option<&[u8]>) -> Self {
         Self {
             len: value.map(|value| value.len() as u64),
@@ -48,7 +48,7 @@ impl Digest {
 }
 
 impl Content {
-    /// This content and one message more: xxh3-128 of (content before, length of the value, xxh3-128 of the value).
+    /// This content plus one message: xxh3-128 of (content before, length of the value, xxh3-128 of the value).
     #[must_use]
     pub fn with(self, value: Digest) -> Self {
         let mut link = [0; 40];
@@ -64,7 +64,7 @@ impl Content {
     }
 }
 
-/// What is written to `insert_deduplication_token`: 26 characters of a-z and 2-7.
+/// The value of `insert_deduplication_token`: 26 characters of a-z and 2-7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u128);
 
@@ -83,7 +83,7 @@ impl Token {
         Self(XxHash3_128::oneshot(&bytes))
     }
 
-    /// The beginning of it, to tell it from others where there is little room.
+    /// The beginning of it, to tell it from others where space is short.
     pub fn check(self) -> u32 {
         let [a, b, c, d, ..] = self.0.to_be_bytes();
         u32::from_be_bytes([a, b, c, d])
@@ -94,7 +94,7 @@ impl Token {
 const ALPHABET: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl Token {
-    /// Reads what was written as text; `None` for anything else.
+    /// Parses the text form; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut value = 0_u128;
         for (place, letter) in text.bytes().enumerate() {
@@ -176,7 +176,7 @@ mod tests {
         assert_ne!(Content::of([None]), Content::default());
     }
 
-    /// The token is written into tables of servers: another hash or another layout would duplicate what is in flight.
+    /// Servers store the token in their tables: another hash or another layout would duplicate rows in flight.
     #[test]
     fn the_token_of_a_range_never_changes() {
         let content = Content::of([Some(&b"one"[..]), None, Some(b"three")]);

@@ -1,10 +1,10 @@
-//! What ranges wait for that are not sent yet.
+//! What unsent ranges wait for.
 //!
-//! Owner: [`Ranges`]. Who commits asks how soon; the watchdog asks whether anything stands still.
+//! Owner: [`Ranges`]. The committer asks how soon a commit is needed; the watchdog asks whether the plan makes progress.
 
 use super::{CUTS_MAX, Now, Ranges, flight::Progress};
 
-/// What the first range that is not sent waits for.
+/// What the first unsent range waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// The first commit of this generation.
@@ -15,14 +15,14 @@ pub enum Wait {
     Horizon,
     /// Room in the plan.
     CutsFull,
-    /// A commit that proves that this member is still one.
+    /// A commit that proves that this process is still a member.
     Proof,
-    /// Another rule is to come: every range before must be settled.
+    /// A rule change: all earlier ranges must be settled first.
     Switch,
 }
 
 impl Ranges {
-    /// What the first range that is not sent waits for; `None` when none does.
+    /// What the first unsent range waits for; `None` if there is none.
     pub fn waits_for(&self, now: Now) -> Option<Wait> {
         if self.switches() && self.tail >= self.inherited.horizon {
             let unsent = self.flight.iter().any(|range| range.progress == Progress::Cut);
@@ -49,14 +49,14 @@ impl Ranges {
         }
     }
 
-    /// Where the first range begins that waits for a commit, and for nothing else, before it may be sent.
+    /// The start of the first range that waits only for a commit before it may be sent.
     pub fn unplanned(&self, now: Now) -> Option<i64> {
         match self.waits_for(now)? {
             Wait::FirstCommit | Wait::PlanCommit | Wait::Horizon | Wait::Proof => {
                 let unsent = self.flight.iter().find(|range| range.progress == Progress::Cut);
                 unsent.map(|range| range.range.first).or_else(|| self.flight.first())
             }
-            // Both end once ranges are settled.
+            // Both waits end once ranges are settled.
             Wait::CutsFull | Wait::Switch => None,
         }
     }

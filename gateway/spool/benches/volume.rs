@@ -1,4 +1,4 @@
-//! What the queue costs on the volume where the temporary directory lies, or on one that is named.
+//! The cost of the queue on the volume of the temporary directory, or on a named one.
 //!
 //! ```text
 //! cargo bench -p sluice-spool --bench volume [-- --path DIRECTORY] [--blocks N] [--block-bytes N] [--sync-every N] [--rounds N]
@@ -6,13 +6,13 @@
 //!
 //! | stage | does, per block |
 //! | --- | --- |
-//! | `append` | appends it, with a sync after every so many |
-//! | `open` | reads it back and compares its checksum, as after a restart |
-//! | `drain` | marks it as sent, with a sync after every so many; reads it through a buffer of 256 KiB; settles it |
+//! | `append` | appends it, with a sync after a number of blocks |
+//! | `open` | reads it and compares its checksum, as after a restart |
+//! | `drain` | marks it as sent, with a sync after a number of blocks; reads it through a buffer of 256 KiB; settles it |
 //!
-//! One thread. MB are 10^6 bytes of bodies. CPU is the process's own, user and system: it holds the copies into and out of
-//! the system's cache, and not the disk. `drain` and `open` read what `append` has just written: from the cache, if it fits there.
-//! The lines are the median of the rounds, which write and remove everything anew.
+//! One thread. MB are 10^6 bytes of bodies. CPU is the process's own, user and system: it includes the copies into and out of the
+//! system's cache, but not the disk. `drain` and `open` read what `append` has just written: from the cache, if it fits there. The lines
+//! are the median of the rounds. Each round writes and removes everything again.
 
 use rustix::time::{ClockId, clock_gettime};
 use sluice_spool::{BlockHead, BlockId, Directory, Options, Queue};
@@ -52,7 +52,7 @@ fn arguments() -> Outcome<Arguments> {
             "--block-bytes" => found.block_bytes = value()?.parse()?,
             "--sync-every" => found.sync_every = value()?.parse::<usize>()?.max(1),
             "--rounds" => found.rounds = value()?.parse::<usize>()?.max(1),
-            // What cargo adds.
+            // Cargo adds this argument.
             "--bench" => {}
             other => return Err(format!("what is {other}?").into()),
         }
@@ -138,7 +138,7 @@ fn round(arguments: &Arguments, body: &[Vec<u8>]) -> Outcome<[Taken; 3]> {
 #[expect(clippy::cast_precision_loss, reason = "a sum of bytes lies far below 2^53")]
 fn main() -> Outcome<()> {
     let arguments = arguments()?;
-    // In pieces, as the frames of a block are.
+    // In pieces, like the frames of a block.
     let body: Vec<Vec<u8>> = (0..arguments.block_bytes)
         .step_by(64 << 10)
         .map(|at| vec![0x5a; (arguments.block_bytes - at).min(64 << 10)])

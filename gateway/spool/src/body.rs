@@ -1,9 +1,9 @@
 //! A block's body, read piece by piece into the caller's buffer.
 //!
-//! The last piece is only handed out when the checksum of the whole is right. Whoever sends the pieces with a
-//! `Content-Length` therefore never completes a body that is not what was appended: the server gets less than it was promised.
+//! The last piece is returned only if the checksum of the whole body is right. So a sender with a `Content-Length` never completes a
+//! damaged body: the server receives fewer bytes than announced.
 //!
-//! Owner: whoever drains; it outlives the queue and the removal of its segment.
+//! Owner: the thread that sends the block. A body outlives the queue and the removal of its segment.
 
 use crate::files::{Fatal, FileAt, is_short};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use std::sync::Arc;
 /// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The volume failed, which says nothing of the body.
+    /// The volume failed; the body may be intact.
     #[error(transparent)]
     Failed(#[from] Fatal),
-    /// It is not what was written.
+    /// The body is damaged.
     #[error(transparent)]
     Damaged(#[from] Damage),
 }
 
-/// A body is not what was written.
+/// How a body is damaged.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// Its file ends within it.
-    #[error("a block's body is cut off")]
+    /// The file ends within it.
+    #[error("a block's body is truncated")]
     Short,
-    /// Its checksum is another one.
-    #[error("a block's body is not what was written (checksum {found:08x}, expected {expected:08x})")]
+    /// Its checksum is wrong.
+    #[error("a block's body is damaged (checksum {found:08x}, expected {expected:08x})")]
     Checksum {
-        /// Of what was read.
+        /// The checksum of the bytes read.
         found: u32,
-        /// Of what was written.
+        /// The checksum that was written.
         expected: u32,
     },
 }
@@ -39,7 +39,7 @@ pub enum Damage {
 #[derive(Debug)]
 pub struct Body<F> {
     file: Arc<F>,
-    /// The file's name, for people.
+    /// The file's name, for messages.
     name: Arc<str>,
     at: u64,
     left: u64,
@@ -47,7 +47,7 @@ pub struct Body<F> {
     expected: u32,
 }
 
-/// The rest of it, to be read once more.
+/// A copy reads the rest of the body once more.
 impl<F> Clone for Body<F> {
     fn clone(&self) -> Self {
         Self { file: self.file.clone(), name: self.name.clone(), ..*self }
@@ -64,8 +64,8 @@ impl<F: FileAt> Body<F> {
         self.left
     }
 
-    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read; after a failure the same piece
-    /// may be.
+    /// Fills the buffer from the front, and returns how far; 0 at the end. After damage nothing more can be read; after a failure the
+    /// same piece can be read again.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, BodyError> {
         let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let Some(piece) = buffer.get_mut(..want).filter(|piece| !piece.is_empty()) else { return Ok(0) };
@@ -83,7 +83,7 @@ impl<F: FileAt> Body<F> {
         Ok(want)
     }
 
-    /// Reads the rest through a buffer, to see whether it is whole.
+    /// Reads the rest through a buffer, to check that it is intact.
     pub fn verify(mut self, buffer: &mut [u8]) -> Result<(), BodyError> {
         while self.read(buffer)? > 0 {}
         Ok(())

@@ -1,4 +1,4 @@
-//! What the index keeps of a block: a fixed size, whatever the block's.
+//! A block's entry in the index: of fixed size, whatever the size of the block.
 
 use crate::{
     format::{INDEX_BYTES_PER_BLOCK, RECORD_HEADER_BYTES},
@@ -6,12 +6,12 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Where a block is in the queue. Blocks are in the order of their ids, which is the order in which they were appended.
+/// The place of a block in the queue. Ids are in the order in which blocks were appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
-    /// The sequence of its segment.
+    /// The sequence number of its segment.
     pub segment: u64,
-    /// Its place in the segment.
+    /// Its index in the segment.
     pub ordinal: u32,
 }
 
@@ -27,18 +27,18 @@ pub struct PartitionName {
 /// Whether a block may be in ClickHouse already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It was never sent from here.
+    /// This queue never sent it.
     Never,
-    /// The same, and nobody else has it to send.
+    /// This queue never sent it, and no other process has it to send.
     Sole,
     /// It was first sent then, in ms since 1970.
     At(u64),
-    /// Perhaps: one of its marks is not whole. To be counted as sent at an unknown time.
+    /// Perhaps: one of its marks is damaged. Counts as sent at an unknown time.
     Doubtful,
 }
 
 impl Sent {
-    /// Whether it was sent from here, or may have been.
+    /// Whether this queue sent it, or may have sent it.
     pub fn is_marked(self) -> bool {
         matches!(self, Self::At(_) | Self::Doubtful)
     }
@@ -49,7 +49,7 @@ impl Sent {
 pub enum State {
     /// It can be read.
     Held,
-    /// It cannot be read, and nobody has settled it yet.
+    /// It cannot be read, and is not settled.
     Lost,
     /// It is settled.
     Settled,
@@ -58,13 +58,13 @@ pub enum State {
 /// The offsets and rows of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coordinates {
-    /// Of which partition.
+    /// The partition.
     pub partition: Arc<PartitionName>,
     /// The first offset.
     pub first: i64,
     /// One past the last offset.
     pub next: i64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -77,11 +77,11 @@ pub struct Entry {
     pub body_bytes: u64,
     /// When it was appended, in ms since 1970.
     pub appended_ms: u64,
-    /// What it covers; `None` when its header cannot be read.
+    /// Its partition, offsets and rows; `None` if its header cannot be read.
     pub coordinates: Option<Coordinates>,
     /// Whether it may be in ClickHouse.
     pub sent: Sent,
-    /// Set once it was found to be the only copy of its rows, but for so many that are elsewhere too.
+    /// Set if it is the only copy of its rows; the number of rows that are stored elsewhere too.
     pub only_copy: Option<u64>,
     /// Its state.
     pub state: State,
@@ -91,7 +91,7 @@ const _: () =
     assert!(size_of::<Entry>() <= INDEX_BYTES_PER_BLOCK, "the index has the size that its limits say");
 
 impl Entry {
-    /// The entry of a block that can be read, at a position.
+    /// The entry of a readable block at this position.
     pub fn held(header: &RecordHeader, at: u64, partition: Arc<PartitionName>) -> Self {
         let head = &header.head;
         let coordinates = Coordinates { partition, first: head.first, next: head.next, rows: head.rows };
@@ -106,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// The entry of a block that was there, and of which nothing can be read.
+    /// The entry of a block of which nothing can be read.
     pub fn unreadable() -> Self {
         Self {
             at: 0,
@@ -119,7 +119,7 @@ impl Entry {
         }
     }
 
-    /// Where its record ends.
+    /// The end of its record.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(RECORD_HEADER_BYTES as u64).saturating_add(self.body_bytes)
     }

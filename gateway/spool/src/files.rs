@@ -1,9 +1,9 @@
 //! The file system, as the queue uses it: a flat directory of files that are read and written at positions.
 //!
-//! A trait, because the tests run the same queue on a model disk that tears, loses and reorders what is not synced.
+//! A trait, because tests run the same queue on a model disk that tears, loses and reorders unsynced writes.
 //!
-//! What a caller may rely on after a crash: bytes of a file up to its last [`FileAt::sync`], names up to the last
-//! [`Files::sync_directory`]. Of what came later, any part may be there, in any order.
+//! After a crash, the bytes of a file up to its last [`FileAt::sync`] and names up to the last [`Files::sync_directory`] are there. Any
+//! part of later changes may be there, in any order.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,13 +18,13 @@ pub trait Files {
 
     /// The names of all files, in no order.
     fn names(&self) -> io::Result<Vec<String>>;
-    /// Makes an empty file for reading and writing; one of that name is emptied.
+    /// Creates an empty file for reading and writing; an existing file is emptied.
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Gives a file another name. Whoever has it open still has it.
+    /// Renames a file. Open handles stay valid.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file. Whoever has it open can still read it.
+    /// Removes a file. Open handles can still read it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names durable.
     fn sync_directory(&self) -> io::Result<()>;
@@ -32,16 +32,16 @@ pub trait Files {
 
 /// An open file.
 pub trait FileAt {
-    /// Its bytes.
+    /// Its size in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Fills the buffer with the bytes from a position.
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
     /// Writes all bytes at a position. After an error any part of them may be written.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
-    /// Cuts it off.
+    /// Shortens the file.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
-    /// Makes its bytes and its size durable. After an error nothing may be assumed of what was written since the last
-    /// time: the system forgets the failure, and a second call succeeds without having written anything.
+    /// Makes bytes and size durable. After an error the state of writes since the last sync is unknown: the system forgets the failure,
+    /// and a second call succeeds without writing anything.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -65,7 +65,7 @@ impl Files for Directory {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // A name that is no UTF-8 is not one of ours.
+            // A name that is not UTF-8 is not one of the queue's.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
@@ -109,39 +109,38 @@ impl FileAt for File {
         self.set_len(bytes)
     }
 
-    /// `fdatasync`: the size is made durable with the bytes, times are not.
+    /// `fdatasync`: makes the size durable with the bytes, but not times.
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }
 }
 
-/// A call failed after which nothing may be assumed of the volume. The process ends; what is on the volume is read when it
-/// starts again.
+/// A failed call, after which the state of the volume is unknown. The process ends; its next run reads the volume again.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {file} on the queue volume: {source}")]
 pub struct Fatal {
-    /// What was tried.
+    /// The action that failed.
     pub action: &'static str,
-    /// On which file.
+    /// The file.
     pub file: String,
     /// What the system said.
     pub source: io::Error,
 }
 
 impl Fatal {
-    /// Names the action that failed, and on what.
+    /// Names the action and the file.
     pub(crate) fn of(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
         let file = file.to_owned();
         move |source| Self { action, file, source }
     }
 }
 
-/// Whether a write failed for want of room.
+/// Whether a write failed for lack of space.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a read failed for a file that ends too soon, which says what is in it; of any other failure that is not known.
+/// Whether a read failed because the file ends too soon, which is a fact about the file. Other failures say nothing about its content.
 pub(crate) fn is_short(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
 }

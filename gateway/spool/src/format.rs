@@ -10,13 +10,13 @@
 //! | body of a block | [`BODY_BYTES_MAX`], of which [`METADATA_BYTES_MAX`] are not sent |
 //! | topic, token | [`TOPIC_BYTES_MAX`], [`TOKEN_BYTES_MAX`] |
 //!
-//! **Files** in the volume, `N` being the segment's sequence in 16 hex digits:
+//! **Files** in the volume, where `N` is the segment's sequence in 16 hex digits:
 //!
 //! | name | content |
 //! | --- | --- |
-//! | `segment-N.new` | a segment that is being made; removed when the queue is opened |
+//! | `segment-N.new` | a segment that is being created; removed when the queue is opened |
 //! | `segment-N.spool` | a segment |
-//! | `segment-N.damaged` | a segment in which damage was found; its whole blocks are served, the file is never removed |
+//! | `segment-N.damaged` | a damaged segment; its intact blocks are used, the file is never removed |
 //!
 //! **Segment**: a fixed part, which is written and synced before the file gets its name, then records.
 //!
@@ -27,29 +27,29 @@
 //! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `kept`, `sole` or `sent`, the mark `only` or `done`; zeros until they are set |
 //! | [`RECORDS_AT`] | to the end | records, without gaps |
 //!
-//! Marks are written in place: what a block needs to be marked and settled is on the disk before the block is, so that
-//! a full disk can be emptied. (A file system that copies on write may still need room for them.)
+//! Marks are written in place: the space for a block's marks is on the disk before the block is, so that a full disk can be drained. (A
+//! copy-on-write file system may still need space for them.)
 //!
 //! **Segment header**
 //!
 //! | at | bytes | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `sluiceqs` |
-//! | 8 | 4 | version. Magic, version and the checksum's place stay where they are in every version |
-//! | 12 | 4 | revision: what this segment may have that programs of its version before did not write; 0 of the first ones |
+//! | 8 | 4 | version. Magic, version and the checksum's place are the same in every version |
+//! | 12 | 4 | revision: additions to the version; 0 in the first programs |
 //! | 16 | 8 | identity: of the pipeline whose queue this is |
 //! | 24 | 8 | sequence: as in the file's name |
-//! | 32 | 4 | whether somebody may rely on its blocks once they are kept: 1 no, 2 yes; 0 where that is not written down |
+//! | 32 | 4 | whether the caller relies on blocks once they are kept: 1 no, 2 yes; 0 if it is not recorded |
 //! | 36 | 24 | zeros |
 //! | 60 | 4 | checksum of bytes 0–59 |
 //!
-//! | revision | since then |
+//! | revision | new |
 //! | --- | --- |
-//! | 1 | the mark `only`; the header says whether somebody may rely on the blocks |
-//! | 2 | each record has the checksum of its metadata, so that a volume is opened without reading what only the server must have whole |
+//! | 1 | the mark `only`; the header records whether the caller relies on kept blocks |
+//! | 2 | each record has the checksum of its metadata, so that opening a volume need not read the rest of the bodies |
 //!
-//! A program reads segments of its version whatever their revision: what it does not know of a later one it may pass over without losing
-//! a block that it would have held before. Where that is not so, the version is another one.
+//! A program reads segments of its version in any revision: ignoring additions of a later revision must not lose a block that it would
+//! have held before. Otherwise the version must change.
 //!
 //! **Mark**
 //!
@@ -58,18 +58,18 @@
 //! | 0 | 4 | magic `sent` | magic `sole` | magic `kept` | magic `only` | magic `done` | magic `seal` |
 //! | 4 | 4 | ordinal of the block | ordinal | ordinal | ordinal | ordinal | blocks in the segment |
 //! | 8 | 8 | sequence of the segment | sequence | sequence | sequence | sequence | sequence |
-//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | rows that are elsewhere too | 0 | bytes of the segment |
+//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | rows that are stored elsewhere too | 0 | bytes of the segment |
 //! | 24 | 4 | zeros | zeros | zeros | zeros | zeros | zeros |
 //! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same | the same | the same |
 //!
-//! `sole` says that the block was not sent, and that nobody else has it to send; `kept` that it was synced, and no more. `sole` is written
-//! over that, and `sent` over both. `only` says that the block was found to be the only copy of its rows, but for so many of them, and that
-//! this stands: whoever owns its partition may commit behind it from then on. `done` is written over it. One that is not whole counts as
-//! written for all rows as long as it begins as `only` does, but for one byte. Where a mark of its block was not whole before, `sent` at 0 is
-//! written and synced first: it stays in doubt. A program that does not know a mark takes it for one that is
-//! not whole, and so the block for one that may have been sent.
+//! `kept` says that the block was synced, and no more. `sole` says that the block was not sent, and that no other process has it to send;
+//! it overwrites `kept`. `sent` overwrites both. `only` says that the block is the only copy of its rows, except for the given number.
+//! This stays true: from then on, any owner of its partition may commit past the block. `done` overwrites it. A damaged `only`, with at
+//! most one wrong byte in its magic, counts as one for all rows. If a mark of its block was damaged before, `sent` with time 0 is written
+//! and synced first, so that the block stays in doubt. A program that does not know a mark takes it for a damaged one, and so treats the
+//! block as possibly sent.
 //!
-//! **Record**: a header, then the body: what the block's owner keeps with it, then its frames, one behind the other.
+//! **Record**: a header, then the body: the caller's metadata, then the frames of the block, one behind the other.
 //!
 //! | at | bytes | field |
 //! | --- | --- | --- |
@@ -77,23 +77,23 @@
 //! | 4 | 4 | ordinal: the block's place in the segment, from 0 |
 //! | 8 | 8 | sequence of the segment |
 //! | 16 | 8 | identity |
-//! | 24 | 4 | how many blocks of the segment were synced when this was written: damage there is no torn tail |
+//! | 24 | 4 | how many blocks of the segment were synced when this was written: damage in them is not a torn tail |
 //! | 28 | 4 | partition |
 //! | 32 | 8 | first offset |
 //! | 40 | 8 | next offset: one past the last |
 //! | 48 | 8 | rows |
 //! | 56 | 8 | raw bytes: before compression |
 //! | 64 | 8 | latest end of a span, ns since 1970; 0 without spans |
-//! | 72 | 8 | first send, ms since 1970, when it was sent before it was appended; else 0 |
+//! | 72 | 8 | first send, ms since 1970, if it was before the append; else 0 |
 //! | 80 | 8 | appended, ms since 1970 |
-//! | 88 | 8 | columns: fingerprint of the column list and encoding that the frames were made for |
+//! | 88 | 8 | columns: fingerprint of the column list and encoding of the frames |
 //! | 96 | 8 | body bytes |
 //! | 104 | 4 | checksum of the body |
 //! | 108 | 2 | bytes of the topic |
 //! | 110 | 2 | bytes of the token |
-//! | 112 | 4 | metadata bytes: so many at the beginning of the body are not sent |
-//! | 116 | 4 | routing epoch that the frames are sent by, and one more; 0 where that is not known |
-//! | 120 | 4 | checksum of the metadata; 0 where that is not known, and where there is none |
+//! | 112 | 4 | metadata bytes: this many at the beginning of the body are not sent |
+//! | 116 | 4 | routing epoch by which the frames are sent, plus one; 0 if it is unknown |
+//! | 120 | 4 | checksum of the metadata; 0 if it is unknown or there is no metadata |
 //! | 124 | 256 | topic, then zeros |
 //! | 380 | 384 | token, then zeros |
 //! | 764 | 4 | checksum of bytes 0–763 |
@@ -113,42 +113,42 @@ pub const RECORD_MAGIC: [u8; 4] = *b"blok";
 pub const SEGMENT_HEADER_BYTES: usize = 64;
 /// Bytes of a mark. A power of two: no mark lies across two sectors of a disk.
 pub const MARK_BYTES: usize = 32;
-/// Bytes of a record's header. Fixed, so that it is read by one call; under 0.1 % of a block of 1 MiB.
+/// Bytes of a record's header. Fixed, so that one call reads it; below 0.1 % of a block of 1 MiB.
 pub const RECORD_HEADER_BYTES: usize = 768;
 
-/// Where the seal is: in a sector of its own.
+/// Position of the seal, in a disk sector of its own.
 pub const SEAL_AT: u64 = 512;
-/// Where the marks of the blocks begin.
+/// Position of the blocks' marks.
 pub const MARKS_AT: u64 = 4_096;
-/// Marks per block: `sent` and `done`, or what stands in their places.
+/// Marks per block: `sent` and `done`, or the marks that share their places.
 pub const MARKS_PER_BLOCK: usize = 2;
 /// Bytes of all blocks' marks.
 pub const MARKS_BYTES: usize = SEGMENT_BLOCKS_MAX as usize * MARKS_PER_BLOCK * MARK_BYTES;
-/// Where the records begin.
+/// Position of the first record.
 pub const RECORDS_AT: u64 = MARKS_AT + MARKS_BYTES as u64;
 
 /// Blocks in a segment. Chosen: full segments of [`SEGMENT_BYTES_MIN`] at 64 KiB a block, and marks of 64 KiB.
 pub const SEGMENT_BLOCKS_MAX: u32 = 1_024;
 /// Segments of a queue, each an open file. Chosen: half of the usual 1,024 open files of a process.
 pub const SEGMENTS_MAX: usize = 512;
-/// Blocks in the index, settled ones in segments that are not removed yet included. Chosen: 10 GiB of blocks of 1.25 MiB; with what
-/// the gateway knows of each, about 5 MiB of memory.
+/// Maximum number of blocks in the index, including settled blocks of segments that are not removed yet. Chosen: 10 GiB of blocks of 1.25
+/// MiB; with the gateway's own data about each block, about 5 MiB of memory.
 pub const QUEUE_BLOCKS_MAX: usize = 8_192;
-/// Memory that the index needs per block, at most. Checked when this is compiled.
+/// Maximum memory per block in the index. Checked at compile time.
 pub const INDEX_BYTES_PER_BLOCK: usize = 96;
-/// Bytes of a block's body. Chosen: four times the largest message that Kafka is used with (64 MiB).
+/// Maximum bytes of a block's body. Chosen: four times the largest message that Kafka is used with (64 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a body that are not sent. Chosen: some for each of the million messages of the largest block.
+/// Maximum bytes of metadata, which are not sent. Chosen: enough for some bytes per message of the largest block, which has a million.
 pub const METADATA_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of a topic's name. Specified: Kafka allows 249.
 pub const TOPIC_BYTES_MAX: usize = 256;
 /// Bytes of a token. Chosen: a topic's name, three numbers and 128 bits in hex fit (336).
 pub const TOKEN_BYTES_MAX: usize = 384;
 
-/// Bytes of a segment, unless the queue is very large or very small. Chosen: one sync and one new file in that many bytes.
+/// Bytes of a segment, unless the queue is very large or very small. Chosen: one sync and one new file per that many bytes.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 20;
 
-/// What a file's name says.
+/// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// It is being made.
@@ -171,16 +171,16 @@ pub(crate) fn name(sequence: u64, kind: Kind) -> String {
     format!("segment-{sequence:016x}.{extension}")
 }
 
-/// What the name of a file says; `None` for a file that is not the queue's.
+/// Parses a file name; `None` for a file of other origin.
 pub(crate) fn parse_name(text: &str) -> Option<(u64, Kind)> {
     let (digits, extension) = text.strip_prefix("segment-")?.split_once('.')?;
     let sequence = u64::from_str_radix(digits, 16).ok()?;
     let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == extension)?;
-    // Only the one way of writing a number is ours.
+    // Only the canonical spelling of the number is valid.
     (name(sequence, kind) == text).then_some((sequence, kind))
 }
 
-/// Where a mark of a block is.
+/// The position of a block's mark.
 pub(crate) fn mark_at(ordinal: u32, kind: crate::record::MarkKind) -> u64 {
     let index = u64::from(ordinal).saturating_mul(MARKS_PER_BLOCK as u64).saturating_add(kind.slot());
     MARKS_AT.saturating_add(index.saturating_mul(MARK_BYTES as u64))
@@ -198,10 +198,10 @@ impl<const N: usize> Fill<N> {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// Appends a field, and zeros up to `width` bytes.
+    /// Appends a field, padded with zeros to `width` bytes.
     ///
     /// # Panics
-    /// When a field is larger than its place in the layout.
+    /// If a field is larger than its place in the layout.
     #[must_use]
     pub fn put(mut self, field: &[u8], width: usize) -> Self {
         assert!(field.len() <= width, "a field fits into its place");
@@ -211,7 +211,7 @@ impl<const N: usize> Fill<N> {
         self
     }
 
-    /// The bytes, the last four of which are the checksum of those before.
+    /// The bytes; the last four are the checksum of the others.
     pub fn sealed(self) -> [u8; N] {
         assert_eq!(self.len.checked_add(4), Some(N), "a layout's fields are its length");
         let sum =
@@ -224,11 +224,11 @@ impl<const N: usize> Fill<N> {
     }
 }
 
-/// The fields of a fixed layout, taken from the front. Past the end there are zeros.
+/// Reads the fields of a fixed layout from the front. Past the end there are zeros.
 pub(crate) struct Take<'a>(&'a [u8]);
 
 impl<'a> Take<'a> {
-    /// The fields before the checksum; `None` when it is not theirs.
+    /// The fields before the checksum; `None` if the checksum is wrong.
     pub fn checked(bytes: &'a [u8]) -> Option<Self> {
         let (fields, sum) = bytes.split_last_chunk::<4>()?;
         (crc32c::crc32c(fields) == u32::from_le_bytes(*sum)).then_some(Self(fields))

@@ -1,11 +1,11 @@
-//! Whose volume this is: a small JSON file at its root.
+//! The pipeline of a volume: a small JSON file at its root.
 //!
 //! | field | meaning |
 //! | --- | --- |
 //! | `format` | version of the volume's layout, [`FORMAT`] |
 //! | `pipeline` | `namespace/name` of the pipeline that first claimed the volume |
 //!
-//! A volume of another pipeline, or of a layout that this program does not know, is left alone.
+//! A volume of another pipeline, or of an unknown layout, is left unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,13 +23,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of a volume that this program makes for a pipeline.
+    /// The identity of a volume that this program creates for a pipeline.
     pub fn of(namespace: &str, name: &str) -> Self {
         Self { format: FORMAT, pipeline: format!("{namespace}/{name}") }
     }
 
-    /// The pipeline as a number, which segments carry: 64-bit FNV-1a of its name. A segment that was copied from the volume
-    /// of another pipeline has another one. It is on the disk and never changes.
+    /// The pipeline as a number, which segments contain: 64-bit FNV-1a of its name. It detects segments that were copied from the volume
+    /// of another pipeline. It is on the disk and never changes.
     pub fn number(&self) -> u64 {
         self.pipeline.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,21 +1,20 @@
 //! The queue volume of a gateway.
 //!
-//! A gateway claims its volume when it starts: it must be there, writable by this user, and used by nobody else. A volume
-//! that cannot be used stops the gateway before it reads its first message, not when ClickHouse is away for the first
-//! time.
+//! A gateway claims its volume when it starts. The volume must exist, be writable by this user, and be used by no other process.
+//! Otherwise the gateway ends before it reads its first message, not at ClickHouse's first outage.
 //!
-//! On the volume is the queue: finished blocks, kept while ClickHouse is slower than the source or away. Its format is
-//! written down in `format`; [`Queue`] says what it promises.
+//! The volume contains the queue: finished blocks, stored while ClickHouse is away or slower than the source. `format` describes the
+//! files; [`Queue`] lists the guarantees.
 //!
 //! ```text
-//!  files <--- segment <--- queue ---> body (read by whoever sends it)
+//!  files <--- segment <--- queue ---> body (read by the sender)
 //!               |            ^
-//!             record       open, recover: what the run before has left
+//!             record       open, recover: what an earlier run left
 //!               |
 //!             format
 //! ```
 //!
-//! Beside the queue's files whoever has the volume may keep small ones of its own, by other names: each is whole or absent ([`whole_file`]).
+//! The caller may store small files of its own beside the queue's, with other names. Each is whole or absent ([`whole_file`]).
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 

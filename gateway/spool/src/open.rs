@@ -1,5 +1,4 @@
-//! Opening a queue: every segment that is on the volume is read, and what is found is brought into order and made durable
-//! before anyone relies on it.
+//! Opening a queue: reads every segment on the volume, puts what is found in order and makes it durable before the caller relies on it.
 
 use crate::{
     files::{Fatal, FileAt as _, Files},
@@ -19,16 +18,18 @@ pub enum OpenError {
     /// A call failed.
     #[error(transparent)]
     Fatal(#[from] Fatal),
-    /// A newer program has written it.
-    #[error("{file} on the queue volume is of version {version}; this program knows up to {VERSION}")]
+    /// A newer program wrote the segment.
+    #[error(
+        "{file} on the queue volume has format version {version}; this program reads up to {VERSION}: use a newer image"
+    )]
     Newer {
         /// The segment's file.
         file: String,
         /// Its version.
         version: u32,
     },
-    /// Two files have the number of one segment.
-    #[error("{file} on the queue volume is there as a segment and as a damaged one; keep one of them")]
+    /// Two files have the same segment number.
+    #[error("{file} exists twice on the queue volume, once marked as damaged; remove one of the two files")]
     Twice {
         /// The segment's file.
         file: String,
@@ -36,7 +37,7 @@ pub enum OpenError {
 }
 
 impl<F: Files> Queue<F> {
-    /// Opens the queue in a directory that belongs to this process alone, and says what was found.
+    /// Opens the queue in a directory that belongs to this process alone, and reports what was found.
     pub fn open(files: F, options: Options) -> Result<(Self, Recovered), OpenError> {
         let found = remove_drafts(&files)?;
         let mut queue = Self {
@@ -47,7 +48,7 @@ impl<F: Files> Queue<F> {
             next: found.last_key_value().map_or(1, |(sequence, _)| sequence.saturating_add(1)),
             kept_bytes: 0,
             removed_bytes: 0,
-            // Drafts were removed, and what another run removed or renamed may not be durable yet.
+            // Drafts were removed, and an earlier run's removals or renames may not be durable yet.
             directory_dirty: true,
             failed: None,
         };
@@ -60,7 +61,7 @@ impl<F: Files> Queue<F> {
         Ok((queue, recovery.report))
     }
 
-    /// Reads a segment. Only the newest one can have a torn tail: the others were sealed before the next was made.
+    /// Reads a segment. Only the newest one can have a torn tail: the others were sealed before the next was created.
     fn take_over(
         &mut self,
         sequence: u64,
@@ -94,25 +95,25 @@ impl<F: Files> Queue<F> {
         }
         let (from, file) = (name(sequence, kind), name(sequence, Kind::Damaged));
         self.files.rename(&from, &file).map_err(Fatal::of("rename", &from))?;
-        let reason = "it belongs to another queue, or had another name".to_owned();
+        let reason = "it belongs to another queue, or was renamed".to_owned();
         report.set_aside.push(SetAside { file, reason, before: false, lost: Vec::new() });
         Ok(())
     }
 
-    /// Cuts, seals, renames and removes, then syncs: nothing is appended to a segment of another run.
+    /// Cuts, seals, renames and removes files, then syncs: nothing is appended to a segment of an earlier run.
     fn settle_into_order(&mut self) -> Result<(), Fatal> {
         let sequences: Vec<u64> = self.segments.keys().copied().collect();
         for sequence in sequences {
             let segment = self.segments.get_mut(&sequence).expect("its key was just seen");
             let damaged = segment.damaged;
             for ordinal in std::mem::take(&mut segment.torn) {
-                // They are reported now; a later run would take them for damage, as it would those before one that is marked.
+                // Torn blocks are reported now. A later run would take them for damage, like blocks before one that is marked.
                 segment.settle(ordinal)?;
                 segment.sync()?;
             }
             if segment.live > 0 || damaged {
                 segment.seal()?;
-                // What was read may have been in memory only.
+                // The data that was read may have been in memory only.
                 segment.sync()?;
             }
             if damaged {
@@ -124,7 +125,7 @@ impl<F: Files> Queue<F> {
     }
 }
 
-/// The segments on the volume; those that never got their name are removed.
+/// The segments on the volume. Removes files that never got their final name.
 fn remove_drafts(files: &impl Files) -> Result<BTreeMap<u64, Kind>, OpenError> {
     let mut found = BTreeMap::new();
     for file in files.names().map_err(Fatal::of("list", "the directory"))? {

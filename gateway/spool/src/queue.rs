@@ -1,32 +1,31 @@
 //! The queue: finished blocks on a volume, in the order in which they were appended.
 //!
 //! ```text
-//!  append, append, ... sync      the caller decides how many share a sync; what was appended before it is durable
+//!  append, append, ... sync      the caller decides how many share a sync; it makes all earlier appends durable
 //!  held                          what is in it, in order
-//!  keep_blocks                   the same for these, and they are known from a torn tail: somebody relies on them
-//!  mark_sole                     nobody else has the block to send
-//!  mark_only_copy, sync_blocks   its rows are nowhere else, whatever is asked later
+//!  keep_blocks                   makes these durable; they are told from a torn tail: the caller relies on them
+//!  mark_sole                     no other process has the block to send
+//!  mark_only_copy, sync_blocks   its rows are nowhere else, whatever happens later
 //!  mark_sent, sync               before a block's first send
 //!  read -> head, Body            its frames, piece by piece
 //!  settle, ... sync              it is in ClickHouse: gone; a segment whose blocks are all settled is removed
 //! ```
 //!
-//! Owner: one thread; bodies that are being read may go to others. No clock: the caller says what time it is.
+//! Owner: one thread; other threads may read bodies. No clock: the caller passes the time.
 //!
-//! What it promises, whatever crash comes in between:
+//! Guarantees after a crash at any time:
 //!
-//! - A block whose append was followed by a sync is there until it is settled, with the bytes that were appended.
-//! - A block whose settling was followed by a sync never comes back. One whose settling was not may come back; it is then held
-//!   under its old token, and as sent if it was marked.
-//! - A block that was marked as sent, and synced, comes back as sent; and one that was marked as the only copy of its rows as that.
+//! - A block whose append was followed by a sync is there until it is settled, with the appended bytes.
+//! - A block whose settling was followed by a sync never returns. One whose settling was not may return; it then has its old token, and
+//!   counts as sent if it was marked.
+//! - A block that was marked as sent, and synced, returns as sent. One that was marked as the only copy of its rows returns as that.
 //!
-//! Limits: `format`. Bytes on the volume are bounded by [`Options::bytes_max`]; the bounds of blocks and of segments bound memory
-//! and open files. What does not fit is refused before anything is written: the caller stops reading.
+//! Limits: `format`. [`Options::bytes_max`] bounds the bytes on the volume; the limits of blocks and segments bound memory and open
+//! files. A block that does not fit is refused before anything is written: the caller stops reading from Kafka.
 //!
-//! Errors: [`Full`] is back-pressure; a sync that finds no room is not, since what was appended before it is in doubt.
-//! [`Fatal`] is the end of the process: after a failed write or sync nothing may be assumed, and every later call fails as well.
-//! (What a failed sync has left in the system's cache may still be read by the next run of the program, and be lost with
-//! the machine: after such an error the volume is not to be trusted.)
+//! Errors: [`Full`] is back-pressure. A sync that finds no space is not, since the appends before it are in doubt. [`Fatal`] must end the
+//! process: after a failed write or sync the state is unknown, and every later call fails as well. (After a failed sync, the next run may
+//! still read data from the system's cache that is lost with the machine: after such an error the volume is not to be trusted.)
 
 mod room;
 
@@ -44,27 +43,28 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What a queue is opened with.
+/// Parameters of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Of the pipeline: a segment with another one is not touched.
+    /// Of the pipeline: segments with another identity are not changed.
     pub identity: u64,
-    /// Bytes that its files may have together.
+    /// Maximum bytes of all its files.
     pub bytes_max: u64,
-    /// Bytes of a segment, unless one block alone is larger.
+    /// Maximum bytes of a segment, except for a single larger block.
     pub segment_bytes: u64,
-    /// Somebody may rely on blocks once they are [kept](Queue::keep_blocks). It is written down with them: whoever finds one damaged later
-    /// must know.
+    /// Whether the caller relies on blocks that are [kept](Queue::keep_blocks). The segments record it: it matters if a block is found
+    /// damaged later.
     pub relied_on: bool,
-    /// Every body is read when it is opened, at the speed of the disk. Else those are not of which a seal says that they were durable: whoever
-    /// sends one [verifies](Body::verify) it first.
+    /// Whether every body is read when the queue is opened, at the speed of the disk. Otherwise bodies of sealed segments are not read:
+    /// the seal says that they were durable. A sender then [verifies](Body::verify) a body first.
     pub reads_all: bool,
 }
 
 impl Options {
-    /// With segments of a size that suits the queue's; every body is read when it is opened.
+    /// Chooses a segment size that suits the queue's size; every body is read when the queue is opened.
     pub fn new(identity: u64, bytes_max: u64, relied_on: bool) -> Self {
-        // A large queue stays below half of SEGMENTS_MAX, since a restart ends a segment early; a small one has 8 to remove.
+        // A large queue stays below half of SEGMENTS_MAX, since a restart ends a segment early; a small one has 8 segments that can be
+        // removed one by one.
         let half = u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX).div_ceil(2).max(1);
         let large = bytes_max.checked_div(half).unwrap_or(0);
         let small = (bytes_max >> 3).max(RECORDS_AT.saturating_mul(2));
@@ -73,44 +73,44 @@ impl Options {
     }
 }
 
-/// What the queue has no room for. Nothing was written.
+/// The limit that was reached. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// Its files have the bytes that they may have.
-    #[error("the queue has reached its size")]
+    /// The files have their maximum size.
+    #[error("the queue has reached its maximum size (queue.maxBytes)")]
     Bytes,
     /// The index is full.
-    #[error("the queue holds as many blocks as it can")]
+    #[error("the queue has reached its maximum number of blocks")]
     Blocks,
-    /// There are as many segments as may be open.
-    #[error("the queue has as many segments as it can")]
+    /// The maximum number of segments is open.
+    #[error("the queue has reached its maximum number of segments")]
     Segments,
-    /// The device has no room.
+    /// The file system is full.
     #[error("the queue volume's file system is full")]
     Device,
 }
 
-/// A block that no queue takes.
+/// Why no queue accepts a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The topic's name is empty or too long.
-    #[error("the topic's name has not 1 to {TOPIC_BYTES_MAX} bytes")]
+    #[error("the topic's name must have 1 to {TOPIC_BYTES_MAX} bytes")]
     Topic,
     /// The token is too long.
     #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
     Token,
-    /// It has more metadata than a block may have, or than its body has bytes.
-    #[error("the block has {0} bytes of metadata, more than the queue takes")]
+    /// It has more metadata than allowed, or than its body has bytes.
+    #[error("the block has {0} bytes of metadata, more than the queue accepts")]
     Metadata(u32),
-    /// It is larger than a block or than the whole queue may be.
-    #[error("the block has {0} bytes, more than the queue takes")]
+    /// It is larger than a block or the whole queue may be.
+    #[error("the block has {0} bytes, more than the queue accepts")]
     Bytes(u64),
 }
 
 /// Why a block was not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Wait until something was settled.
+    /// Wait until blocks were settled.
     #[error(transparent)]
     Full(#[from] Full),
     /// It never will be: send it without the queue.
@@ -130,21 +130,21 @@ impl From<WriteError> for AppendError {
     }
 }
 
-/// Why a block cannot be read. What to do with one that is damaged: [`Queue::set_aside`], then read its range again.
+/// Why a block cannot be read. If it is damaged: [`Queue::set_aside`], then read its range from Kafka again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not in the queue: settled, or never appended.
+    /// It was settled, or never appended.
     #[error("block {0:?} is not in the queue")]
     Absent(BlockId),
-    /// Its header is not what was written.
+    /// Its header is damaged.
     #[error("the header of block {0:?} is damaged")]
     Damaged(BlockId),
-    /// The volume failed, which says nothing of the block.
+    /// The volume failed; the block may be intact.
     #[error(transparent)]
     Failed(#[from] Fatal),
 }
 
-/// A block that is in the queue, as the index knows it.
+/// A block in the queue, as the index knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held<'a> {
     /// Where it is.
@@ -157,9 +157,9 @@ pub struct Held<'a> {
     pub appended_ms: u64,
     /// Whether it may be in ClickHouse.
     pub sent: Sent,
-    /// Set once it was [marked](Queue::mark_only_copy) as the only copy of its rows, but for so many that are elsewhere too.
+    /// Set if it was [marked](Queue::mark_only_copy) as the only copy of its rows; the number of rows that are stored elsewhere too.
     pub only_copy: Option<u64>,
-    /// Whether somebody may rely on it once it is kept; `None` where that was not written down.
+    /// Whether the caller relies on it once it is kept; `None` if the segment does not record it.
     pub relied_on: Option<bool>,
 }
 
@@ -176,13 +176,13 @@ pub struct Usage {
     pub lost: u64,
     /// Bytes of all files: what [`Options::bytes_max`] bounds.
     pub file_bytes: u64,
-    /// Of those, bytes of damaged files that are only kept, until someone has looked at them and removed them.
+    /// Of those, bytes of damaged files without unsettled blocks, which stay until a user removes them.
     pub kept_bytes: u64,
     /// When the oldest block was appended, in ms since 1970.
     pub oldest_ms: Option<u64>,
 }
 
-/// A queue that is open.
+/// An open queue.
 #[derive(Debug)]
 pub struct Queue<F: Files> {
     pub(crate) files: F,
@@ -193,16 +193,16 @@ pub struct Queue<F: Files> {
     pub(crate) next: u64,
     /// Bytes of damaged files without unsettled blocks.
     pub(crate) kept_bytes: u64,
-    /// Bytes of files that were removed since the directory was synced: a crash can bring them back, beside what took their
-    /// room.
+    /// Bytes of files that were removed since the last sync of the directory: a crash can restore them, beside the files that took their
+    /// space.
     pub(crate) removed_bytes: u64,
     pub(crate) directory_dirty: bool,
-    /// What has failed fatally.
+    /// The fatal error, after one.
     pub(crate) failed: Option<String>,
 }
 
 impl<F: Files> Queue<F> {
-    /// Appends a block, whose body is these pieces one behind the other. It is durable after the next [`Queue::sync`].
+    /// Appends a block, whose body is the concatenation of these pieces. It is durable after the next [`Queue::sync`].
     pub fn append<B: AsRef<[u8]>>(
         &mut self,
         head: &BlockHead,
@@ -226,7 +226,7 @@ impl<F: Files> Queue<F> {
         outcome
     }
 
-    /// Makes durable what was appended, marked and settled before. An error is the end of the process.
+    /// Makes all earlier appends, marks and settlings durable. After an error the process must end.
     pub fn sync(&mut self) -> Result<(), Fatal> {
         self.guarded(|queue| {
             for segment in queue.segments.values_mut() {
@@ -236,8 +236,7 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Makes durable what was marked of these blocks before, and them: their segments alone are synced, whatever was appended to
-    /// others. An error is the end of the process.
+    /// Makes these blocks and their earlier marks durable: syncs only their segments. After an error the process must end.
     pub fn sync_blocks(&mut self, ids: &[BlockId]) -> Result<(), Fatal> {
         self.guarded(|queue| {
             for id in ids {
@@ -249,9 +248,9 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// [Makes durable](Self::sync_blocks) these blocks, on which somebody relies from now on, and marks them as such. What is found
-    /// [cut](crate::Cut) off later is then none of them. The marks are not synced, so that a loss of power may take them and leaves the
-    /// blocks; a process that dies leaves both.
+    /// [Makes these blocks durable](Self::sync_blocks), and marks them as kept: the caller relies on them from now on. A block that is
+    /// later found [cut](crate::Cut) off is then none of them. The marks are not synced: a loss of power may remove marks, but not the
+    /// blocks; a process crash removes neither.
     pub fn keep_blocks(&mut self, ids: &[BlockId]) -> Result<(), Fatal> {
         self.sync_blocks(ids)?;
         self.guarded(|queue| {
@@ -264,8 +263,8 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Makes durable what was marked and settled before in segments to which nothing is appended any more, and which of them are
-    /// gone. An error is the end of the process.
+    /// Makes durable the earlier marks and settlings in sealed segments, and the removal of segments. After an error the process must
+    /// end.
     pub fn sync_sealed(&mut self) -> Result<(), Fatal> {
         self.guarded(|queue| {
             for segment in queue.segments.values_mut().filter(|segment| segment.sealed) {
@@ -275,7 +274,7 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Bytes of a block's body; `None` for one that is not held.
+    /// Bytes of a block's body; `None` if it is not held.
     pub fn body_bytes(&self, id: BlockId) -> Option<u64> {
         let entry = self.segments.get(&id.segment)?.entry(id.ordinal)?;
         (entry.state == State::Held).then_some(entry.body_bytes)
@@ -298,7 +297,7 @@ impl<F: Files> Queue<F> {
         Some(Held { id, coordinates, body_bytes, appended_ms, sent, only_copy, relied_on })
     }
 
-    /// The block itself. Its body can be read after the queue has forgotten it.
+    /// Reads a block. Its body can be read even after the block is settled.
     pub fn read(&self, id: BlockId) -> Result<(BlockHead, Body<F::File>), ReadError> {
         let segment = self.segments.get(&id.segment).ok_or(ReadError::Absent(id))?;
         let entry = segment.entry(id.ordinal).filter(|entry| entry.state == State::Held);
@@ -317,7 +316,7 @@ impl<F: Files> Queue<F> {
         Ok((header.head, body))
     }
 
-    /// Marks a block as one that may have been sent. The mark must be synced before the block is sent.
+    /// Marks a block that may have been sent. The mark must be synced before the block is sent.
     pub fn mark_sent(&mut self, id: BlockId, now_ms: u64) -> Result<(), Fatal> {
         self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
             Some(segment) => segment.mark_sent(id.ordinal, now_ms),
@@ -325,8 +324,8 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Marks a block as one that was not sent and that nobody else has to send. It need not be synced: without the mark the block may
-    /// have been sent by others, for all that is known. Does nothing to a block that may have been sent from here.
+    /// Marks a block that was not sent and that no other process has to send. It need not be synced: without the mark, others may have
+    /// sent the block. Does nothing to a block that may have been sent from here.
     pub fn mark_sole(&mut self, id: BlockId) -> Result<(), Fatal> {
         self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
             Some(segment) => segment.mark_sole(id.ordinal),
@@ -334,8 +333,8 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Marks a block as the only copy of its rows, but for so many that are elsewhere too. What was marked first stands. The mark must be
-    /// synced before anybody relies on it: then whoever opens the queue finds it, until the block is settled.
+    /// Marks a block as the only copy of its rows, except for `rows_elsewhere`. An existing mark stays. The mark must be synced before
+    /// the caller relies on it: then every later open finds it, until the block is settled.
     pub fn mark_only_copy(&mut self, id: BlockId, rows_elsewhere: u64) -> Result<(), Fatal> {
         self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
             Some(segment) => segment.mark_only_copy(id.ordinal, rows_elsewhere),
@@ -343,14 +342,14 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// Takes a block out: it is in ClickHouse, or accounted for otherwise. Lost ones are settled like others. A block that
-    /// is settled already stays so.
+    /// Removes a block: it is in ClickHouse, or accounted for otherwise. Lost blocks are settled like others. Settling again changes
+    /// nothing.
     pub fn settle(&mut self, id: BlockId) -> Result<(), Fatal> {
         self.guarded(|queue| queue.settle_unguarded(id))
     }
 
-    /// Takes note that a block cannot be read: it is no longer held, and its segment's file is renamed and kept. What it
-    /// covers must be read again, or counted; then it is settled.
+    /// Records that a block cannot be read: it is no longer held, and its segment's file is renamed and never removed. Its range must be
+    /// read from Kafka again, or counted; then it is settled.
     pub fn set_aside(&mut self, id: BlockId) -> Result<Option<Lost>, Fatal> {
         self.guarded(|queue| {
             let Some(segment) = queue.segments.get_mut(&id.segment) else { return Ok(None) };
@@ -361,7 +360,7 @@ impl<F: Files> Queue<F> {
             let entry = segment.entry_mut(id.ordinal);
             entry.state = State::Lost;
             let lost = Lost::of(id, entry, relied_on);
-            // Nothing more is appended to a file that is damaged.
+            // Nothing more is appended to a damaged file.
             segment.seal()?;
             queue.rename_damaged(id.segment)?;
             queue.sync_directory()?;
@@ -384,7 +383,7 @@ impl<F: Files> Queue<F> {
         usage
     }
 
-    /// Ends it: everything is durable, and nothing is left on the volume of a queue that is empty.
+    /// Closes the queue: makes everything durable. An empty queue leaves no files on the volume.
     pub fn close(mut self) -> Result<(), Fatal> {
         self.guarded(|queue| {
             let sequences: Vec<u64> = queue.segments.keys().copied().collect();

@@ -1,6 +1,6 @@
-//! What is written: the segment header, marks, and a block's header. Bytes from values and back; no file here.
+//! The bytes on the volume: segment header, marks and record headers. Converts values to bytes and back; no files here.
 //!
-//! Reading is total: bytes that are not what they should be are `None`, never a panic.
+//! Reading is total: malformed bytes yield `None`, never a panic.
 
 #[cfg(doc)]
 use crate::format::METADATA_BYTES_MAX;
@@ -10,7 +10,7 @@ use crate::format::{
 };
 use std::sync::Arc;
 
-/// What the queue knows of a block beside its body.
+/// What the queue knows of a block besides its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockHead {
     /// The topic that it was read from, 1 to [`TOPIC_BYTES_MAX`] bytes.
@@ -29,18 +29,18 @@ pub struct BlockHead {
     pub raw_bytes: u64,
     /// The latest end of a span, in ns since 1970; 0 without spans.
     pub span_end_nanos_max: u64,
-    /// When it was first sent, in ms since 1970, if that was before it is appended.
+    /// When it was first sent, in ms since 1970, if that was before the append.
     pub first_sent_ms: Option<u64>,
-    /// The number that says how blocks are spread over servers: this one goes where that says. `None` where it is not known, as of
-    /// every block that a program before has written. Below [`u32::MAX`].
+    /// The number of the routing of partitions to shards by which the block is sent. `None` if it is unknown, as for every block of an
+    /// older program. Below [`u32::MAX`].
     pub routing_epoch: Option<u32>,
-    /// Fingerprint of the column list and encoding that the frames were made for: they fit no other.
+    /// Fingerprint of the column list and encoding of the frames: they fit no other.
     pub columns: u64,
-    /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: what the block's owner keeps with it.
+    /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: the caller's metadata of the block.
     pub metadata_bytes: u32,
 }
 
-/// What the queue adds to it.
+/// What the queue adds to the block's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordHeader {
     /// The block.
@@ -51,7 +51,7 @@ pub struct RecordHeader {
     pub sequence: u64,
     /// The queue's identity.
     pub identity: u64,
-    /// Blocks of the segment that were synced when this was written.
+    /// Blocks of the segment that were synced when this header was written.
     pub synced: u32,
     /// When it was appended, in ms since 1970.
     pub appended_ms: u64,
@@ -59,7 +59,7 @@ pub struct RecordHeader {
     pub body_bytes: u64,
     /// Checksum of the body.
     pub body_crc: u32,
-    /// Checksum of the metadata, which the body begins with; 0 where that is not known, and where there is none.
+    /// Checksum of the metadata at the beginning of the body; 0 if it is unknown or there is no metadata.
     pub metadata_crc: u32,
 }
 
@@ -67,7 +67,7 @@ impl RecordHeader {
     /// The bytes.
     ///
     /// # Panics
-    /// When topic or token is too long.
+    /// If topic or token is too long.
     pub fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
         let head = &self.head;
         let len = |bytes: &[u8]| u16::try_from(bytes.len()).expect("topic and token fit").to_le_bytes();
@@ -143,16 +143,16 @@ impl RecordHeader {
     }
 }
 
-/// What a mark says.
+/// The kinds of marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
     /// The block may have been sent.
     Sent,
-    /// It was not, and nobody else sends it. Stands in the place of `Sent`, which is written over it.
+    /// It was not sent, and no other process sends it. In the place of `Sent`, which overwrites it.
     Sole,
-    /// It is durable, and somebody may rely on that. Stands in the place of `Sent`, until that or `Sole` is written over it.
+    /// It is durable, and the caller may rely on that. In the place of `Sent`; `Sent` or `Sole` overwrites it.
     Kept,
-    /// It is the only copy of its rows, or of some. Stands in the place of `Done`, which is written over it.
+    /// It is the only copy of all or some of its rows. In the place of `Done`, which overwrites it.
     Only,
     /// The block is settled.
     Done,
@@ -190,18 +190,18 @@ pub struct Mark {
     pub number: u32,
     /// The segment's sequence.
     pub sequence: u64,
-    /// Time of the first send in ms since 1970, or rows that are elsewhere too, or bytes of the segment.
+    /// Time of the first send in ms since 1970, or rows that are stored elsewhere too, or bytes of the segment.
     pub value: u64,
 }
 
-/// What stands in the place of a mark.
+/// The content of a mark's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Zeros.
     Empty,
-    /// The mark that belongs there, with its number and value.
+    /// A valid mark, with its number and value.
     Set(Mark),
-    /// Something else: a mark was written, and its bytes are not whole.
+    /// Something else: a mark was written, and is damaged.
     Damaged,
 }
 
@@ -217,7 +217,7 @@ impl Mark {
             .sealed()
     }
 
-    /// Reads what stands in the place of a mark of this kind, in the segment of this sequence.
+    /// Reads the place of a mark of this kind, in the segment with this sequence.
     pub fn decode(bytes: &[u8], kind: MarkKind, sequence: u64) -> Place {
         if bytes.iter().all(|byte| *byte == 0) {
             return Place::Empty;
@@ -230,7 +230,7 @@ impl Mark {
         if ours && mark.sequence == sequence { Place::Set(mark) } else { Place::Damaged }
     }
 
-    /// Whether bytes begin as a mark of this kind does, but for one byte: it was one, most likely, before a bit of it flipped.
+    /// Whether bytes begin like a mark of this kind, except for at most one byte: most likely a mark with a flipped bit.
     pub fn is_like(bytes: &[u8], kind: MarkKind) -> bool {
         let magic = kind.magic();
         let same = bytes.iter().zip(magic).filter(|(byte, expected)| **byte == *expected).count();
@@ -238,7 +238,7 @@ impl Mark {
     }
 }
 
-/// Whose segment it is.
+/// The owner and number of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The layout's version.
@@ -249,12 +249,12 @@ pub struct SegmentHeader {
     pub identity: u64,
     /// The segment's sequence.
     pub sequence: u64,
-    /// Whether somebody may rely on its blocks once they are kept; `None` where that is not written down.
+    /// Whether the caller relies on blocks once they are kept; `None` if it is not recorded.
     pub relied_on: Option<bool>,
 }
 
 impl SegmentHeader {
-    /// The header of a segment that this program makes.
+    /// The header of a new segment.
     pub fn new(identity: u64, sequence: u64, relied_on: bool) -> Self {
         Self { version: VERSION, revision: REVISION, identity, sequence, relied_on: Some(relied_on) }
     }
@@ -274,7 +274,7 @@ impl SegmentHeader {
             .sealed()
     }
 
-    /// Reads one. The fields of another version than [`VERSION`] may mean something else.
+    /// Reads a header. In another version than [`VERSION`], fields may mean something else.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Option<Self> {
         let mut take = Take::checked(bytes)?;
         if take.bytes(8) != SEGMENT_MAGIC {
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// The crate for CRC32C computes what RFC 3720, B.4 lists.
+    /// The CRC32C crate computes the values of RFC 3720, B.4.
     #[test]
     fn the_checksum_is_castagnolis() {
         assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);

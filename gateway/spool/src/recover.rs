@@ -1,25 +1,25 @@
-//! Reading a segment that another run of the program has left: which blocks are there, which are not, and why.
+//! Reads a segment of an earlier run: which blocks are there, which are not, and why.
 //!
-//! The header of every record is read, and its metadata, since a caller must know what it has before it reads anything else from Kafka;
-//! checksums are compared. So are those of bodies, if [all](crate::Options::reads_all) are to be read; else in a segment that is not sealed,
-//! of which alone the tail may be torn, and where the metadata has no checksum of its own, as in those of revision 1. Those of sealed
-//! segments were synced, and whoever sends one reads it first: a volume of tens of GiB would take minutes, in which the group gives the
-//! partitions to others. Cost: a read of some KiB for each block, and one segment at the speed of the disk; memory: the caller's buffer and
+//! Every record's header and metadata are read, since the caller must know the blocks before it reads from Kafka; their checksums are
+//! compared. Bodies are read and compared if [all](crate::Options::reads_all) are to be read. Otherwise only those of unsealed segments
+//! are, whose tail may be torn, and those whose metadata has no checksum of its own, as in revision 1. Bodies of sealed segments were
+//! synced, and a sender verifies a body first. Reading a volume of tens of GiB would take minutes, in which the group would assign the
+//! partitions to others. Cost: a read of some KiB per block, and one segment at the speed of the disk. Memory: the caller's buffer and
 //! the headers of one segment.
 //!
-//! | found | taken for | what becomes of it |
+//! | found | classified as | consequence |
 //! | --- | --- | --- |
-//! | a bad record that nothing says was ever synced, in a segment that is not sealed | torn | reported as [`Cut`]; with none that is whole behind it, it is cut off; else it is settled, and what is whole stays in the queue |
-//! | a bad record that was synced: the seal, a later record or a mark says so; but for the rest of a body that is not read yet | damage | the file is set aside (renamed, kept), its whole blocks stay in the queue; reported as [`SetAside`] until it is settled |
+//! | a bad record in an unsealed segment that nothing proves to have been synced | torn | reported as [`Cut`]. If no intact record follows, it is cut off; else it is settled, and the intact records stay in the queue |
+//! | a bad record that was synced, as the seal, a later record or a mark proves (bodies that are not read yet excepted) | damage | the file is set aside (renamed, never removed), its intact blocks stay in the queue; reported as [`SetAside`] until it is settled |
 //! | a damaged record of a settled block | nothing | counted |
-//! | a mark that is not whole | doubt | its block is held, as one that may have been sent; counted |
-//! | a segment of another queue, or under another's name | foreign | set aside, nothing in it is used |
+//! | a damaged mark | doubt | its block is held as one that may have been sent; counted |
+//! | a segment of another queue, or with another's name | foreign | set aside, none of it is used |
 //!
-//! A read that fails says nothing of what is there: then nothing is decided, and the queue is not opened.
+//! If a read fails, the content is unknown: no decision is made, and the queue is not opened.
 //!
-//! A flipped bit in the last records before a crash looks like a torn tail; whichever it was, it is reported, with the
-//! offsets if its header can be read. A disk may have written a later record and not an earlier one; but what is whole is what was
-//! appended, synced or not, and somebody may rely on it.
+//! A flipped bit in the last records before a crash looks like a torn tail. In both cases it is reported, with the offsets if its header
+//! can be read. A disk may have written a later record and not an earlier one. An intact record is what was appended, synced or not, and
+//! the caller may rely on it.
 
 use crate::{
     body::{Body, BodyError},
@@ -35,12 +35,12 @@ use crate::{
 };
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
-/// Partitions by name, each kept once.
+/// Partition names, each stored once.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions(BTreeSet<Arc<PartitionName>>);
 
 impl Partitions {
-    /// The one copy of a name.
+    /// The shared copy of a name.
     pub fn get(&mut self, name: PartitionName) -> Arc<PartitionName> {
         if let Some(known) = self.0.get(&name) {
             return known.clone();
@@ -50,72 +50,72 @@ impl Partitions {
         name
     }
 
-    /// Forgets names that no block has.
+    /// Drops names without blocks.
     pub fn prune(&mut self) {
         self.0.retain(|name| Arc::strong_count(name) > 1);
     }
 }
 
-/// What goes from segment to segment while a queue is opened.
+/// State that is passed from segment to segment while a queue is opened.
 pub(crate) struct Recovery {
-    /// What was found.
+    /// The findings.
     pub report: Recovered,
-    /// For the bytes of records.
+    /// A buffer for records.
     pub buffer: Vec<u8>,
 }
 
-/// A segment that is to be read.
+/// A segment to read.
 pub(crate) struct FoundSegment<F> {
     pub file: Arc<F>,
     pub sequence: u64,
     pub kind: Kind,
-    /// No segment has a higher sequence: only this one can have a torn tail.
+    /// Whether no segment has a higher sequence: only this one can have a torn tail.
     pub newest: bool,
     pub identity: u64,
-    /// Whether bodies are read also where they are known to have been durable.
+    /// Whether to read bodies that are known to have been durable.
     pub reads_all: bool,
-    /// Why a read failed, if one did for another reason than that the file ends too soon.
+    /// Why a read failed, for another reason than the end of the file.
     pub failure: Cell<Option<Fatal>>,
 }
 
-/// What a segment is.
+/// The classification of a segment.
 pub(crate) enum Verdict<F> {
-    /// It is the queue's.
+    /// It belongs to this queue.
     Ours(Box<Segment<F>>),
-    /// It is not.
+    /// It belongs to another queue, or its file was renamed.
     Foreign,
     /// A newer program wrote it.
     Newer(u32),
 }
 
-/// One record, or its absence.
+/// A record, present or missing.
 struct Record {
     at: u64,
     header: Option<RecordHeader>,
     fault: Option<String>,
-    /// It was not written to its end, and one behind it was.
+    /// Whether it was not completely written although a later one was.
     is_torn: bool,
 }
 
-/// What was read of a segment before anything is decided.
+/// What was read of a segment, before decisions.
 struct Survey {
     records: Vec<Record>,
-    /// Behind the last record that has a header.
+    /// The end of the last record with a header.
     end: u64,
-    /// Bytes of the file, or of the part that was sealed.
+    /// Bytes of the file, or of its sealed part.
     limit: u64,
     sealed: Option<Mark>,
     marks: Option<Vec<u8>>,
     /// Blocks that are known to have been synced.
     synced: u32,
     header_fault: Option<String>,
-    /// Whether somebody may rely on its blocks once they are kept, if anything says so.
+    /// Whether the caller relies on blocks once they are kept, if that is recorded.
     relied_on: Option<bool>,
 }
 
 impl<F: FileAt> FoundSegment<F> {
-    /// Reads it, and adds what was found to the report. `damaged` of the segment says whether it must be set aside;
-    /// what is to be cut off lies behind its `end`.
+    /// Reads the segment, and adds the findings to the report. The segment's `damaged` says whether it must be set aside; everything
+    /// behind its `end` is to be cut off.
     pub fn recover(self, partitions: &mut Partitions, recovery: &mut Recovery) -> Result<Verdict<F>, Fatal> {
         let Recovery { report, buffer } = recovery;
         let file_name = name(self.sequence, self.kind);
@@ -140,12 +140,12 @@ impl<F: FileAt> FoundSegment<F> {
         if survey.sealed.is_none() && self.newest {
             report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
-        // Before anything is made of what could not be read.
+        // A failed read is returned before anything is decided.
         self.failure.take().map_or(Ok(()), Err)?;
         Ok(Verdict::Ours(Box::new(self.segment(survey, partitions, report))))
     }
 
-    /// Whether the bytes from a position are there, and read into the buffer.
+    /// Whether the bytes at a position exist and were read into the buffer.
     fn read(&self, buffer: &mut [u8], at: u64) -> bool {
         match self.file.read_exact_at(buffer, at) {
             Ok(()) => true,
@@ -158,7 +158,7 @@ impl<F: FileAt> FoundSegment<F> {
         }
     }
 
-    /// Takes out of the survey what was not written to its end: the tail, and what is torn in front of a whole record.
+    /// Removes from the survey what was not completely written: the tail, and torn records before an intact one.
     fn cut(
         &self,
         survey: &mut Survey,
@@ -170,7 +170,7 @@ impl<F: FileAt> FoundSegment<F> {
         let tail = whole.map_or(0, |whole| whole.saturating_add(1)).max(synced).min(survey.records.len());
         let torn_at = survey.records.get(tail).map_or(survey.end, |record| record.at);
         let records: Vec<Record> = survey.records.drain(tail..).collect();
-        // Blocks that were synced and are not there account for what lies behind the last record.
+        // Synced blocks that are missing explain the bytes behind the last record.
         let is_missing =
             records.is_empty() && survey.records.last().is_some_and(|record| record.header.is_none());
         let bytes = if is_missing { 0 } else { size.saturating_sub(torn_at) };
@@ -182,7 +182,7 @@ impl<F: FileAt> FoundSegment<F> {
         if bytes == 0 && torn.is_empty() {
             return None;
         }
-        // Behind the last header there may be one more record.
+        // One more record may follow the last header.
         let is_headless = bytes > 0 && self.is_written(survey.end, size);
         torn.extend(records.into_iter().map(|record| record.header));
         let headless = torn.iter().filter(|header| header.is_none()).count();
@@ -191,7 +191,7 @@ impl<F: FileAt> FoundSegment<F> {
         Some(Cut { file, bytes, blocks, headless, is_reliance_known: survey.relied_on.is_some() })
     }
 
-    /// Whether there are bytes where a record's header would be that are not zeros.
+    /// Whether there are non-zero bytes where a record's header would be.
     fn is_written(&self, at: u64, size: u64) -> bool {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
@@ -225,7 +225,7 @@ impl<F: FileAt> FoundSegment<F> {
         Survey { records, end, limit, sealed, marks, synced, header_fault: None, relied_on: None }
     }
 
-    /// All records in order, and where the last one with a header ends.
+    /// All records in order, and the end of the last one with a header.
     fn walk(&self, limit: u64, is_sealed: bool, buffer: &mut [u8]) -> (Vec<Record>, u64) {
         let mut records = Vec::new();
         let mut at = RECORDS_AT;
@@ -238,7 +238,7 @@ impl<F: FileAt> FoundSegment<F> {
                     None => break,
                 },
             };
-            // A header at its place that says more than the next ordinal has lost predecessors without a trace of bytes.
+            // A header with a later ordinal than expected follows records that left no trace.
             miss(&mut records, header.ordinal, at, "a record's header is damaged");
             let body_at = found.saturating_add(RECORD_HEADER_BYTES as u64);
             let end = body_at.saturating_add(header.body_bytes);
@@ -259,7 +259,7 @@ impl<F: FileAt> FoundSegment<F> {
         (records, at.min(limit))
     }
 
-    /// What is wrong with a body, or with its beginning.
+    /// The fault of a body, or of its beginning.
     fn fault(&self, place: (u64, u64), expected: u32, buffer: &mut [u8]) -> Option<String> {
         let file = (self.file.clone(), name(self.sequence, self.kind).into());
         match Body::new(file, place, expected).verify(buffer) {
@@ -273,7 +273,7 @@ impl<F: FileAt> FoundSegment<F> {
         }
     }
 
-    /// The header at a position, if it is one of this segment and no earlier than expected.
+    /// The header at a position, if it belongs to this segment and is not earlier than expected.
     fn header(&self, at: u64, limit: u64, expected: u32) -> Option<RecordHeader> {
         if at.saturating_add(RECORD_HEADER_BYTES as u64) > limit {
             return None;
@@ -285,8 +285,8 @@ impl<F: FileAt> FoundSegment<F> {
         (ours && (expected..SEGMENT_BLOCKS_MAX).contains(&header.ordinal)).then_some(header)
     }
 
-    /// The first header from a position on. Bytes of a body are not taken for one: its checksum, sequence, identity and
-    /// ordinal would have to be right.
+    /// The first header from a position on. Bytes of a body are not mistaken for one: checksum, sequence, identity and ordinal would have
+    /// to match.
     fn find(&self, from: u64, limit: u64, expected: u32, buffer: &mut [u8]) -> Option<(u64, RecordHeader)> {
         let mut at = from;
         while at.saturating_add(RECORD_HEADER_BYTES as u64) <= limit {
@@ -316,12 +316,12 @@ impl<F: FileAt> FoundSegment<F> {
         }
     }
 
-    /// What stands in the place of `sent`: that mark, or `sole`, or `kept`.
+    /// The mark in the place of `sent`: that, `sole` or `kept`.
     fn mark_of_sending(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
         self.mark_of(&[MarkKind::Sent, MarkKind::Sole, MarkKind::Kept], marks, ordinal)
     }
 
-    /// What stands in a place where a mark of one of these kinds does.
+    /// The mark in the place of these kinds.
     fn mark_of(&self, kinds: &[MarkKind], marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
         let places = kinds.iter().map(|kind| self.mark(marks, ordinal, *kind));
         places.into_iter().find(|place| *place != Place::Damaged).unwrap_or(Place::Damaged)
@@ -332,13 +332,13 @@ impl<F: FileAt> FoundSegment<F> {
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
     }
 
-    /// A mark `kept` is only there where somebody relies on such blocks.
+    /// A mark `kept` is only written if the caller relies on kept blocks.
     fn has_kept(&self, survey: &Survey) -> Option<bool> {
         let is_kept = |ordinal| self.mark(survey.marks.as_ref(), ordinal, MarkKind::Kept);
         (0..SEGMENT_BLOCKS_MAX).any(|ordinal| matches!(is_kept(ordinal), Place::Set(_))).then_some(true)
     }
 
-    /// The segment as the queue has it from now on.
+    /// The segment, as the queue uses it from now on.
     fn segment(self, survey: Survey, partitions: &mut Partitions, report: &mut Recovered) -> Segment<F> {
         let (mut entries, mut lost, mut torn) = (Vec::new(), Vec::new(), Vec::new());
         let mut reason = survey.header_fault;
@@ -392,7 +392,7 @@ impl<F: FileAt> FoundSegment<F> {
             synced: count,
             live: u32::try_from(live).unwrap_or(u32::MAX),
             end,
-            // The system may have had it in memory only.
+            // The data may have been in the system's memory only.
             dirty: true,
             sealed: survey.sealed.is_some(),
             damaged,
@@ -401,7 +401,7 @@ impl<F: FileAt> FoundSegment<F> {
         }
     }
 
-    /// What the marks say of a block; returns how many of them are not whole.
+    /// Applies the marks to a block's entry. Returns how many of them are damaged.
     fn apply_marks(&self, marks: Option<&Vec<u8>>, ordinal: u32, entry: &mut Entry) -> u64 {
         let sent = self.mark_of_sending(marks, ordinal);
         let done = self.mark_of(&[MarkKind::Done, MarkKind::Only], marks, ordinal);
@@ -421,7 +421,7 @@ impl<F: FileAt> FoundSegment<F> {
             Place::Set(_) => entry.state = State::Settled,
             Place::Damaged => {
                 entry.sent = Sent::Doubtful;
-                // Forgotten, it would be dropped once its partition is committed behind it.
+                // Without this, the block would be dropped once its partition is committed past it.
                 let was_only = mark_bytes(marks, ordinal, MarkKind::Only)
                     .is_some_and(|bytes| Mark::is_like(bytes, MarkKind::Only));
                 let rows = entry.coordinates.as_ref().map_or(0, |covers| covers.rows);
@@ -433,14 +433,14 @@ impl<F: FileAt> FoundSegment<F> {
     }
 }
 
-/// The bytes in the place of a mark of a kind.
+/// The bytes of a mark's place.
 fn mark_bytes(marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Option<&[u8]> {
     let index = usize::try_from(ordinal).ok()?.saturating_mul(MARKS_PER_BLOCK);
     let at = index.saturating_add(usize::try_from(kind.slot()).ok()?).saturating_mul(MARK_BYTES);
     marks?.get(at..at.saturating_add(MARK_BYTES))
 }
 
-/// Adds records that are not there, up to an ordinal.
+/// Adds missing records up to an ordinal.
 fn miss(records: &mut Vec<Record>, up_to: u32, at: u64, fault: &str) {
     let missing = usize::try_from(up_to).unwrap_or(usize::MAX).saturating_sub(records.len());
     let record = |_| Record { at, header: None, fault: Some(fault.to_owned()), is_torn: false };

@@ -2,18 +2,18 @@
 
 use crate::entry::{BlockId, Coordinates, Entry};
 
-/// What was found when a queue was opened. Nothing that was appended is missing without being named here.
+/// What was found when a queue was opened. Every appended block that is missing is named here.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Blocks that are in the queue.
+    /// Blocks in the queue.
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
     /// How many of them were sent, or may have been.
     pub sent: u64,
-    /// Marks that were not whole: each of their blocks is held as one that may have been sent.
+    /// Damaged marks: each of their blocks is held as one that may have been sent.
     pub doubtful_marks: u64,
-    /// Records that were damaged after their blocks had been settled: nothing is lost with them.
+    /// Records that were damaged after their blocks were settled: no data is lost.
     pub damaged_when_settled: u64,
     /// Torn tails.
     pub cut: Vec<Cut>,
@@ -21,8 +21,8 @@ pub struct Recovered {
     pub set_aside: Vec<SetAside>,
 }
 
-/// Records of a segment that were not written to their end: they are gone. Their sync had not returned, or they were damaged since. None of
-/// them was [kept](crate::Queue::keep_blocks), unless the power was lost as well.
+/// Records of a segment that were not completely written, and are gone. Their sync had not returned, or they were damaged since. None of
+/// them was [kept](crate::Queue::keep_blocks), unless the power failed as well.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment's file.
@@ -31,11 +31,11 @@ pub struct Cut {
     pub bytes: u64,
     /// Blocks whose headers can be read.
     pub blocks: Vec<Coordinates>,
-    /// Records whose headers cannot be read either, one at least where so many bytes are not all zeros. A disk that lost its power
-    /// may leave zeros where nothing was synced, and nowhere else.
+    /// Records whose headers cannot be read either; at least one if the bytes are not all zeros. After a loss of power, a disk may leave
+    /// zeros where nothing was synced, and nowhere else.
     pub headless: usize,
-    /// Whether it was written down when somebody relies on blocks of this segment: then on none of these. A program that wrote that
-    /// nowhere may have marked nothing as kept either.
+    /// Whether the segment records that the caller relies on kept blocks: none of these was kept then. A program that does not record it
+    /// may not have marked blocks as kept either.
     pub is_reliance_known: bool,
 }
 
@@ -44,9 +44,9 @@ pub struct Cut {
 pub struct SetAside {
     /// The name under which the file is kept.
     pub file: String,
-    /// What is wrong with it first.
+    /// The first fault in it.
     pub reason: String,
-    /// Whether it had been set aside before the queue was opened.
+    /// Whether it was set aside by an earlier run.
     pub before: bool,
     /// Blocks that cannot be read and are not settled. Each is reported again until it is settled.
     pub lost: Vec<Lost>,
@@ -55,13 +55,13 @@ pub struct SetAside {
 /// A block that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// To settle it with, once it was read again or counted.
+    /// The id for settling it, after its range was read from Kafka again or counted.
     pub id: BlockId,
-    /// What it covers; `None` when its header is damaged too.
+    /// Its partition, offsets and rows; `None` if its header is damaged too.
     pub coordinates: Option<Coordinates>,
     /// Whether it was [marked](crate::Queue::mark_only_copy) as the only copy of its rows.
     pub is_only_copy: bool,
-    /// Whether somebody may rely on it once it was kept; `None` where that was not written down.
+    /// Whether the caller relies on it once it was kept; `None` if that is not recorded.
     pub relied_on: Option<bool>,
 }
 

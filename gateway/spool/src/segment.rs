@@ -1,7 +1,7 @@
-//! One segment: an open file, and what is in it.
+//! One segment: an open file and its blocks.
 //!
-//! Every write here is at a position that the queue knows, so that what failed half-way is written over or cut off, and
-//! never read. Limits: `SEGMENT_BLOCKS_MAX` blocks.
+//! Every write goes to a position that the queue knows. Data of a failed write is overwritten or cut off, and never read. Limits:
+//! `SEGMENT_BLOCKS_MAX` blocks.
 
 use crate::{
     entry::{BlockId, Entry, PartitionName, Sent, State},
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Why nothing was written.
 pub(crate) enum WriteError {
-    /// The device has no room; nothing has changed.
+    /// The device is full; nothing has changed.
     Full,
     /// The process must end.
     Fatal(Fatal),
@@ -29,7 +29,7 @@ impl From<Fatal> for WriteError {
     }
 }
 
-/// What an append needs beside the block.
+/// What an append needs besides the block.
 pub(crate) struct Stamp {
     /// The queue's identity.
     pub identity: u64,
@@ -45,28 +45,28 @@ pub(crate) struct Segment<F> {
     pub name: String,
     pub sequence: u64,
     pub file: Arc<F>,
-    /// By ordinal.
+    /// The blocks, by ordinal.
     pub entries: Vec<Entry>,
     /// How many of them are durable.
     pub synced: u32,
     /// How many of them are not settled.
     pub live: u32,
-    /// Where the next record goes.
+    /// The position of the next record.
     pub end: u64,
-    /// Something was written since the last sync.
+    /// Whether something was written since the last sync.
     pub dirty: bool,
-    /// Nothing is appended any more.
+    /// Whether no more blocks are appended.
     pub sealed: bool,
-    /// Damage was found in it: the file is kept for ever.
+    /// Whether it is damaged: then the file is never removed.
     pub damaged: bool,
-    /// Whether somebody may rely on its blocks once they are kept, if that is known.
+    /// Whether the caller relies on blocks of it that are kept; `None` if that is unknown.
     pub relied_on: Option<bool>,
-    /// Blocks of an earlier run that were not written to their end, in front of one that was: to be settled.
+    /// Blocks of an earlier run that were not completely written, before one that was. They are to be settled.
     pub torn: Vec<u32>,
 }
 
 impl<F: FileAt> Segment<F> {
-    /// Makes one: its fixed part is durable before it has its name. The directory is left to be synced.
+    /// Creates a segment. Its fixed part is durable before the file gets its name. The caller syncs the directory.
     pub fn create(
         files: &impl Files<File = F>,
         options: &Options,
@@ -104,18 +104,18 @@ impl<F: FileAt> Segment<F> {
         })
     }
 
-    /// Whether a record of this many bytes may follow. A segment without records takes one of any size.
+    /// Whether a record of this many bytes may follow. A segment without records accepts any size.
     pub fn takes(&self, record_bytes: u64, segment_bytes: u64) -> bool {
         let fits = self.end.saturating_add(record_bytes) <= segment_bytes || self.entries.is_empty();
         !self.sealed && fits && self.blocks() < SEGMENT_BLOCKS_MAX
     }
 
-    /// How many blocks it has, settled or not.
+    /// Number of blocks, settled or not.
     pub fn blocks(&self) -> u32 {
         u32::try_from(self.entries.len()).expect("a segment has at most SEGMENT_BLOCKS_MAX blocks")
     }
 
-    /// Appends a block; without an error it will be durable after the next sync.
+    /// Appends a block. If there is no error, the next sync makes it durable.
     pub fn append<B: AsRef<[u8]>>(
         &mut self,
         head: &BlockHead,
@@ -139,7 +139,7 @@ impl<F: FileAt> Segment<F> {
             if !is_full(&error) {
                 return Err(Fatal::of("append to", &self.name)(error).into());
             }
-            // What was written of it would be written over anyway; cut off, it gives its room back.
+            // A later write would overwrite the partial record anyway; cutting it off frees its space.
             self.file.truncate(self.end).map_err(Fatal::of("cut off", &self.name))?;
             return Err(WriteError::Full);
         }
@@ -160,7 +160,7 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
-    /// Marks a block as sent, unless it is already.
+    /// Marks a block as sent, unless it is marked already.
     pub fn mark_sent(&mut self, ordinal: u32, now_ms: u64) -> Result<(), Fatal> {
         if self.entry(ordinal).is_some_and(|entry| !entry.sent.is_marked()) {
             self.write_mark(MarkKind::Sent, ordinal, now_ms)?;
@@ -169,7 +169,7 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
-    /// Marks a block as one that nobody else has to send, unless it may have been sent.
+    /// Marks a block that only this queue can send, unless it may have been sent.
     pub fn mark_sole(&mut self, ordinal: u32) -> Result<(), Fatal> {
         let is_held = |entry: &Entry| entry.sent == Sent::Never && entry.state == State::Held;
         if self.entry(ordinal).is_some_and(is_held) {
@@ -179,22 +179,22 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
-    /// Marks a block as durable, where no mark says so yet.
+    /// Marks a block as durable, unless a mark says so already.
     pub fn mark_kept(&mut self, ordinal: u32) -> Result<(), Fatal> {
         match self.entry(ordinal).filter(|entry| entry.state == State::Held).map(|entry| entry.sent) {
             Some(Sent::Never) => self.write_mark(MarkKind::Kept, ordinal, 0),
-            // Its header may be all that says so.
+            // Possibly only its header says so.
             Some(Sent::At(ms)) => self.write_mark(MarkKind::Sent, ordinal, ms),
             Some(Sent::Sole | Sent::Doubtful) | None => Ok(()),
         }
     }
 
-    /// Marks a block as the only copy of its rows but for so many, unless it is marked so already: what was found first stands.
+    /// Marks a block as the only copy of its rows, except for `rows_elsewhere`. An existing mark stays.
     pub fn mark_only_copy(&mut self, ordinal: u32, rows_elsewhere: u64) -> Result<(), Fatal> {
         let is_new = |entry: &Entry| entry.only_copy.is_none() && entry.state == State::Held;
         if self.entry(ordinal).is_some_and(is_new) {
             if self.entry(ordinal).is_some_and(|entry| entry.sent == Sent::Doubtful) {
-                // The mark that is not whole may be the one that is written over.
+                // This overwrites the mark that may be damaged.
                 self.write_mark(MarkKind::Sent, ordinal, 0)?;
                 self.sync()?;
             }
@@ -204,7 +204,7 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
-    /// Settles a block; says whether it was not settled before.
+    /// Settles a block. Returns whether it was not settled before.
     pub fn settle(&mut self, ordinal: u32) -> Result<bool, Fatal> {
         if self.entry(ordinal).is_none_or(|entry| entry.state == State::Settled) {
             return Ok(false);
@@ -215,7 +215,7 @@ impl<F: FileAt> Segment<F> {
         Ok(true)
     }
 
-    /// A mark says of its block that it was durable: damage to the block is then known from a torn tail.
+    /// A mark proves that its block was durable: damage to the block is then not mistaken for a torn tail.
     fn write_mark(&mut self, kind: MarkKind, ordinal: u32, value: u64) -> Result<(), Fatal> {
         if ordinal >= self.synced {
             self.sync()?;
@@ -227,7 +227,8 @@ impl<F: FileAt> Segment<F> {
             .map_err(Fatal::of("mark in", &self.name))
     }
 
-    /// Makes everything in it durable. An error is the end: what was written since the last sync is in no known state.
+    /// Makes everything in the segment durable. After an error the process must end: the state of everything since the last sync is
+    /// unknown.
     pub fn sync(&mut self) -> Result<(), Fatal> {
         if self.dirty {
             self.file.sync().map_err(Fatal::of("sync", &self.name))?;
@@ -237,13 +238,13 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
-    /// Ends it: what lies behind the last record is cut off, and the number of blocks is written down and synced. From
-    /// now on there is no torn tail in it, only damage.
+    /// Seals the segment: cuts off everything behind the last record, and writes and syncs the number of blocks. From then on it cannot
+    /// have a torn tail, only damage.
     pub fn seal(&mut self) -> Result<(), Fatal> {
         if self.sealed {
             return Ok(());
         }
-        // The blocks first: a seal says of all of them that they were durable.
+        // The blocks first: a seal says that all of them were durable.
         self.sync()?;
         self.cut_tail()?;
         let mark =
@@ -254,7 +255,7 @@ impl<F: FileAt> Segment<F> {
         self.sync()
     }
 
-    /// Cuts off what lies behind the last record. A damaged file is kept as it was found.
+    /// Cuts off everything behind the last record. A damaged file is left unchanged.
     fn cut_tail(&mut self) -> Result<(), Fatal> {
         let size = self.file.size().map_err(Fatal::of("read the size of", &self.name))?;
         if size > self.end && !self.damaged {
@@ -276,12 +277,12 @@ impl<F: FileAt> Segment<F> {
     }
 }
 
-/// Bytes of all pieces of a body.
+/// Total bytes of the pieces of a body.
 pub(crate) fn body_bytes<B: AsRef<[u8]>>(body: &[B]) -> u64 {
     body.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.as_ref().len() as u64))
 }
 
-/// Checksum of what the body begins with and is not sent.
+/// Checksum of the metadata at the beginning of the body, which is not sent.
 fn metadata_crc<B: AsRef<[u8]>>(head: &BlockHead, body: &[B]) -> u32 {
     let mut left = usize::try_from(head.metadata_bytes).unwrap_or(usize::MAX);
     body.iter().map(AsRef::as_ref).fold(0, |sum, piece| {

@@ -1,7 +1,7 @@
-//! Claiming a volume, and asking how full it is.
+//! Claiming a volume, and reading how full it is.
 //!
-//! The lock is an advisory one on a file of its own, held as long as the [`Volume`] lives; the kernel lets it go when
-//! the process ends, however it ends.
+//! The lock is an advisory lock on a file of its own, held as long as the [`Volume`] lives. The kernel releases it when the process ends,
+//! however it ends.
 
 use crate::identity::{FORMAT, Identity};
 use rustix::fs::{FlockOperation, flock, statvfs};
@@ -15,17 +15,17 @@ use std::{
 /// The file that is locked. It stays empty.
 const LOCK_FILE: &str = "sluice-queue.lock";
 
-/// The identity, and the name under which it is written first.
+/// The identity file; a draft is written first.
 const IDENTITY_FILE: &str = "sluice-queue.json";
 const DRAFT_FILE: &str = "sluice-queue.json.new";
 
-/// What a fresh ext4 has, and nobody of us has put there.
+/// A folder of every new ext4 file system.
 const FILE_SYSTEM_FOLDER: &str = "lost+found";
 
-/// An identity file larger than this is not one.
+/// A larger file is not an identity file.
 const IDENTITY_BYTES_MAX: u64 = 4 << 10;
 
-/// How often a volume that is in use is tried again. Chosen: a hundred tries cost nothing.
+/// How often to retry while the volume is in use. Chosen: a hundred tries cost nothing.
 const CLAIM_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a volume cannot be used.
@@ -34,9 +34,9 @@ pub enum Error {
     /// A file system call failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -57,12 +57,12 @@ pub enum Error {
     Foreign {
         /// The volume.
         path: PathBuf,
-        /// Whose it is.
+        /// The volume's pipeline.
         found: String,
-        /// Who asked.
+        /// This pipeline.
         expected: String,
     },
-    /// The volume's identity cannot be read, or its layout is of a version that this program does not know.
+    /// The volume's identity cannot be read, or its layout version is unknown.
     #[error("the queue volume {path} cannot be read by this program: {reason}")]
     Unreadable {
         /// The volume.
@@ -72,12 +72,12 @@ pub enum Error {
     },
 }
 
-/// How large a volume is and how much of it is left, in bytes.
+/// The size and free space of a volume, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Size of the file system.
     pub total: u64,
-    /// What this user may still write.
+    /// Bytes that this user may still write.
     pub free: u64,
 }
 
@@ -89,11 +89,11 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// The same as [`Self::claim`], which tries again for up to `patience` while another process has the volume: one that was killed a moment
-    /// ago may hold it still. `wait` waits before each further try, and ends the wait with `false`.
+    /// Like [`Self::claim`], but retries for up to `patience` while another process has the volume: a process that was just killed may
+    /// still hold it. `wait` waits before each retry, and returns `false` to stop.
     ///
     /// # Errors
-    /// As those of [`Self::claim`]; [`Error::InUse`] after `patience`, or when the wait was ended.
+    /// Those of [`Self::claim`]; [`Error::InUse`] after `patience`, or if `wait` returned `false`.
     pub fn claim_within(
         path: &Path,
         identity: &Identity,
@@ -126,8 +126,8 @@ impl Volume {
         Ok(Self { path: path.to_owned(), _locked: locked })
     }
 
-    /// Whether nothing was ever queued here, or all of it was taken out again. Before the queue is opened this is all that is known:
-    /// a volume that was used says nothing of what is left on it.
+    /// Whether the volume has no queue files: nothing was ever queued, or all of it was drained. Before the queue is opened nothing more
+    /// is known: the files of a used volume may or may not contain unsettled blocks.
     pub fn is_blank(&self) -> Result<bool, Error> {
         let own = [LOCK_FILE, IDENTITY_FILE, DRAFT_FILE, FILE_SYSTEM_FOLDER];
         for entry in std::fs::read_dir(&self.path).map_err(failed("list", &self.path))? {
@@ -139,7 +139,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// How large the volume is and how much is left.
+    /// The size and free space of the volume.
     pub fn space(&self) -> Result<Space, Error> {
         let stat = statvfs(&self.path).map_err(|source| Error::Io {
             action: "read the space of",
@@ -158,7 +158,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> E
     move |source| Error::Io { action, path, source }
 }
 
-/// Writes the identity beside its place and moves it there, so that it is whole or absent after a crash.
+/// Writes the identity to a draft and renames it, so that it is whole or absent after a crash.
 fn write(path: &Path, identity: &Identity) -> Result<(), Error> {
     let text = serde_json::to_string(identity).expect("two plain fields always serialise");
     let (draft, place) = (path.join(DRAFT_FILE), path.join(IDENTITY_FILE));

@@ -1,15 +1,15 @@
-//! A small file beside the segments that is whole or absent, also after a crash: written beside its place, synced, and moved there.
+//! A small file beside the segments that is whole or absent, even after a crash: written to a draft, synced, and renamed.
 //!
-//! Owner: whoever owns the directory. What a crash has left half written has a name that ends with [`DRAFT_SUFFIX`], counts for nothing, and
-//! is removed by whoever has files of its beginning when the volume is opened.
+//! Owner: the owner of the directory. A draft that a crash left has a name that ends with [`DRAFT_SUFFIX`], and is ignored. When the
+//! volume is opened, the code that owns files with its prefix removes it.
 
 use crate::files::{FileAt, Files, is_full};
 use std::io;
 
-/// What the name of one ends with that is being written.
+/// The suffix of a draft's name.
 pub const DRAFT_SUFFIX: &str = ".new";
 
-/// Puts it in its place durably. `false` when the device has no room for it, at whichever step it says so: then nothing has changed.
+/// Replaces the file durably. `false` if the device is full, at whichever step: then nothing has changed.
 pub fn replace(files: &impl Files, name: &str, bytes: &[u8]) -> io::Result<bool> {
     let draft = format!("{name}{DRAFT_SUFFIX}");
     match write_synced(files, &draft, bytes).and_then(|()| files.rename(&draft, name)) {
@@ -24,7 +24,8 @@ pub fn replace(files: &impl Files, name: &str, bytes: &[u8]) -> io::Result<bool>
     Ok(true)
 }
 
-/// Its bytes; `None` where there is no such file. What it has beyond `bytes_max` is left out: it was not written so, which its check says.
+/// The file's bytes; `None` if it does not exist. Bytes beyond `bytes_max` are left out: the file was not written like that, and its
+/// checksum will not match.
 pub fn read(files: &impl Files, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let file = match files.open(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,7 +37,7 @@ pub fn read(files: &impl Files, name: &str, bytes_max: usize) -> io::Result<Opti
     Ok(Some(bytes))
 }
 
-/// Removes it, if it is there.
+/// Removes the file, if it exists.
 pub fn remove(files: &impl Files, name: &str) -> io::Result<()> {
     match files.remove(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -32,7 +32,7 @@ fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
     consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
     assert_eq!(status.ready(), Ok(()), "it is looked into");
     consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
-    let expected = "partition spans/4 stands still: nothing is fetched of it";
+    let expected = "partition spans/4 stands still: no message is fetched from it";
     assert_eq!(status.ready(), Err(expected.to_owned()));
     status.refresh();
     let text = status.metrics.text().unwrap();

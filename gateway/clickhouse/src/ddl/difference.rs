@@ -1,21 +1,22 @@
-//! What a table that is there lacks of the one that is wanted.
+//! The differences between an existing table and the wanted one.
 //!
-//! Job: from what the server says ([`Found`]) and what is wanted ([`TableSpec`]) to every [`Difference`], with what would end it.
-//! Place in the flow: `sluice-gateway ddl diff` shows them; `ddl apply` makes what it may and names the rest. Pure.
+//! Job: compares what the server has ([`Found`]) with what is wanted ([`TableSpec`]), and lists every [`Difference`] with the change that
+//! would remove it. Place in the flow: `sluice-gateway ddl diff` prints them; `ddl apply` makes the permitted changes and prints the
+//! rest. Pure.
 //!
-//! | what is missing or other | what would end it |
+//! | missing or different | change |
 //! |---|---|
-//! | table, view | it is made ([`Change::Create`]) |
+//! | table, view | it is created ([`Change::Create`]) |
 //! | a column | it is added ([`Change::AddColumn`]): old rows read its default, no part is rewritten |
 //! | durability | settings are changed ([`Change::ModifySetting`]): they hold for later INSERTs, no part is rewritten |
-//! | a column's type, a JSON path's, the number of JSON paths | a person: every part is rewritten |
-//! | a column's default, where it has none | a person: rows that are there change what they read |
-//! | TTL | a person: rows are dropped |
-//! | engine, layout, sorting key, replicas for a quorum | a person: a new table, and a copy of the rows |
+//! | a column's type, a JSON path's, the number of JSON paths | manual: every part is rewritten |
+//! | a column's default, if it has none | manual: existing rows read other values |
+//! | TTL | manual: rows are dropped |
+//! | engine, layout, sorting key, replicas for a quorum | manual: a new table, and a copy of the rows |
 //!
-//! Only what was asked for is compared. Columns that nobody asked for, indexes, codecs and other settings are the table owner's business;
-//! so is a view's SELECT. A table that gives more durability than was asked for does not differ. A default is not compared with another one: the server keeps it with other names and brackets than it was
-//! given.
+//! Only requested properties are compared. Other columns, indexes, codecs and settings belong to the table's owner; so does a view's
+//! SELECT. A table with more durability than requested does not differ. Defaults are not compared with each other: the server rewrites
+//! names and brackets.
 
 use std::fmt;
 use std::time::Duration;
@@ -37,9 +38,9 @@ use crate::typed_value::TypedValue;
 pub struct Found {
     /// The table; `None` when it is missing.
     pub table: Option<FoundTable>,
-    /// The names of the tables and views of the database that a view of ours is called or fills.
+    /// The existing tables and views of the database that have the name of a view or of its table.
     pub others: Vec<String>,
-    /// The tables among all these whose parts are not synced before an INSERT is acknowledged; empty where nobody asked for that.
+    /// The tables among these whose parts are not synced before an INSERT is acknowledged; empty if the spec does not ask for that.
     pub unsynced: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub struct Found {
 pub struct FoundTable {
     /// Its engine's name.
     pub engine: String,
-    /// The engine with everything behind it: `MergeTree PARTITION BY … TTL … SETTINGS …`.
+    /// The engine with all its clauses: `MergeTree PARTITION BY … TTL … SETTINGS …`.
     pub engine_full: String,
     /// The sorting key, without brackets.
     pub sorting_key: String,
@@ -56,34 +57,34 @@ pub struct FoundTable {
     pub columns: Vec<DescribedColumn>,
 }
 
-/// Something that is not as it is wanted.
+/// A property that differs from the spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What: `column Route`, `TTL`, `view otel_traces_operations_mv`.
+    /// The property: `column Route`, `TTL`, `view otel_traces_operations_mv`.
     pub what: String,
-    /// How it is wanted.
+    /// The wanted value.
     pub wanted: String,
-    /// How it is.
+    /// The value on the server.
     pub found: String,
-    /// What would end it.
+    /// The change that would remove the difference.
     pub change: Change,
 }
 
-/// What would end a difference.
+/// The change that would remove a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Something new is made by these statements.
+    /// These statements create something new.
     Create(Vec<String>),
-    /// A column is added by this statement.
+    /// This statement adds a column.
     AddColumn(String),
-    /// Settings of a table are changed by this statement.
+    /// This statement changes settings of a table.
     ModifySetting(String),
-    /// Data would be dropped, rewritten or copied: a statement, or words, for a person.
+    /// Data would be dropped, rewritten or copied: a statement or a description, to be run manually.
     ByHand(String),
 }
 
 impl Change {
-    /// What is run, if anything may be.
+    /// The statements that may be run automatically.
     pub fn statements(&self) -> &[String] {
         match self {
             Self::Create(statements) => statements,
@@ -106,7 +107,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Everything that is not as it is wanted: missing objects first, then missing columns, then settings, then what only a person may change.
+/// All differences: missing objects first, then missing columns, then settings, then manual changes.
 pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
     let mut differences = match &found.table {
         None => vec![missing(format!("table {}.{}", spec.database, spec.table), create_table(spec))],
@@ -152,7 +153,7 @@ fn by_hand(what: String, wanted: String, found: String, would: String) -> Differ
     Difference { what, wanted, found, change: Change::ByHand(would) }
 }
 
-/// The gateway's own columns: those that are missing, and those of another type.
+/// The gateway's own columns that are missing or have another type.
 fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     let columns = with_layout(described_columns(&table.columns), spec, table);
     let is_there = |name: &str| table.columns.iter().any(|column| column.name == name);
@@ -168,7 +169,7 @@ fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     added.chain(others).collect()
 }
 
-/// A set of attributes of which nothing is there is added as it is wanted.
+/// A set of attributes without any column is added in the wanted layout.
 fn with_layout(mut columns: TableColumns, spec: &TableSpec, table: &FoundTable) -> TableColumns {
     let Some(layout) = spec.layout else { return columns };
     for set in AttributeSet::ALL {
@@ -214,7 +215,7 @@ fn of_layout(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     })
 }
 
-/// The layout of a set of attributes, if anything of it is there.
+/// The layout of a set of attributes, if any of its columns exists.
 fn found_layout(set: AttributeSet, table: &FoundTable) -> Option<Layout> {
     let columns = described_columns(&table.columns);
     let layout = columns.of(set).layout();
@@ -222,7 +223,7 @@ fn found_layout(set: AttributeSet, table: &FoundTable) -> Option<Layout> {
     table.columns.iter().any(|found| names.iter().any(|name| name.name == found.name)).then_some(layout)
 }
 
-/// Paths that are to have another type or none yet, and the number of paths with a column of their own.
+/// Paths with another type or none, and the number of paths with a column of their own.
 fn of_paths(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     let mut found = Vec::new();
     for set in [AttributeSet::Resource, AttributeSet::Span] {
@@ -245,7 +246,7 @@ fn of_paths(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     found
 }
 
-/// What is asked for, and all else as the table has it: a type is given whole, and what it leaves out is gone.
+/// The wanted properties, and the table's own for everything else: a type is given completely, and omitted parts are lost.
 fn modify_json(spec: &TableSpec, set: AttributeSet, found: &str) -> String {
     let asked = spec.typed_paths.iter().filter(|typed| typed.set == set);
     let asked: Vec<_> = asked.map(|typed| (&*typed.path, &*typed.type_name)).collect();
@@ -263,7 +264,7 @@ fn rule_text(rule: PathRule) -> String {
 
 fn of_engine(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     let wanted = spec.engine?;
-    // ClickHouse Cloud stores every table of the family so, whatever its statement says.
+    // ClickHouse Cloud stores every table of the family this way, whatever its statement says.
     let is_shared = table.engine == "SharedMergeTree" && wanted != Engine::Null;
     (table.engine != wanted.name() && !is_shared)
         .then(|| by_hand("engine".into(), wanted.name().into(), table.engine.clone(), NEW_TABLE.into()))
@@ -322,7 +323,7 @@ fn without_spaces(text: &str) -> String {
     text.chars().filter(|char| !char.is_whitespace() && *char != '`').collect()
 }
 
-/// The names that views of this spec are called or fill.
+/// The names of the spec's views and their tables.
 pub fn names_of_views(spec: &TableSpec) -> Vec<String> {
     spec.views.iter().flat_map(|view| [view.table(&spec.table), view.name(&spec.table)]).collect()
 }

@@ -1,4 +1,4 @@
-//! What is compared, and what each difference would take.
+//! What is compared, and the change for each difference.
 
 use super::*;
 use crate::ddl::TypedPath;
@@ -7,7 +7,7 @@ fn usual() -> TableSpec {
     TableSpec { create_database: false, ..TableSpec::new("otel", "otel_traces") }
 }
 
-/// The table that a spec without wishes leads to, as a server shows it.
+/// The table of a spec without wishes, as a server shows it.
 fn made(layout: Layout) -> FoundTable {
     let columns = TableColumns::of_layout(layout).columns().into_iter();
     let columns = columns.map(|column| described(&column.name, &column.column_type.to_string()));
@@ -58,7 +58,7 @@ fn what_is_missing_is_made_in_the_order_of_its_needs() {
             "view otel_traces_trace_id_ts_mv is missing"
         ]
     );
-    // A view that a failure left without its table's other half is made whole.
+    // A view or table that is missing after a failure is created.
     let others = vec![
         "otel_traces_operations".into(),
         "otel_traces_trace_id_ts".into(),

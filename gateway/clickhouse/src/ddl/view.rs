@@ -1,23 +1,23 @@
-//! Tables that are filled beside the main one, each by a materialized view.
+//! Tables beside the main one, each filled by a materialized view.
 //!
-//! Job: their statements. Place in the flow: behind the statement of the main table, whose rows they get block by block.
+//! Job: their statements. Place in the flow: they follow the statement of the main table, whose rows the views get block by block.
 //!
 //! | view | table | answers |
 //! |---|---|---|
 //! | [`View::Operations`] | `<table>_operations` | which services there are, and which operations they have; since when, until when |
-//! | [`View::TraceTimes`] | `<table>_trace_id_ts` | when a trace was: a query by trace id that names the time reads its days alone |
+//! | [`View::TraceTimes`] | `<table>_trace_id_ts` | when a trace was: a query by trace id with these times reads only its days |
 //!
 //! Name and columns of the second are those of the OpenTelemetry exporter, which dashboards look for.
 //!
-//! Every value beside the key is a `min` or a `max`: a block that comes twice changes no answer, whether the server drops it (the
-//! tables have a window of tokens too) or not. For the same reason there are no counts. They have no partitions, since deduplication
-//! below a view that groups into partitions fails on some servers (ClickHouse#112649), so that expired rows go as parts are merged.
-//! Merges run when they will: whoever reads groups by the key and takes `min` and `max` again.
+//! Every value besides the key is a `min` or a `max`: a block that arrives twice changes no answer, whether the server drops it (the
+//! tables have a token window too) or not. For the same reason there are no counts. The tables have no partitions, since deduplication
+//! below a view that groups into partitions fails on some servers (ClickHouse#112649); so expired rows are removed by merges. Merges run
+//! at any time: queries must group by the key and apply `min` and `max` again.
 
 use crate::ddl::{Engine, TableSpec, ttl_line};
 use crate::sql::table_name;
 
-/// What is filled beside the table.
+/// A table that a view fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// Services and their operations.
@@ -55,7 +55,7 @@ impl View {
     fn create_table(self, spec: &TableSpec) -> String {
         let engine = match spec.engine() {
             Engine::ReplicatedMergeTree => Engine::ReplicatedMergeTree,
-            // What a table without rows hands on is kept somewhere.
+            // The views of a table without rows store theirs.
             Engine::MergeTree | Engine::Null => Engine::MergeTree,
         };
         let replicated = if engine == Engine::ReplicatedMergeTree { "Replicated" } else { "" };
@@ -98,7 +98,7 @@ impl View {
         };
         let rest = match self {
             Self::Operations => "GROUP BY ServiceName, SpanName, SpanKind",
-            // Spans without a trace id are not one trace.
+            // Spans without a trace id do not form one trace.
             Self::TraceTimes => "WHERE TraceId != '' GROUP BY TraceId",
         };
         format!(

@@ -1,7 +1,7 @@
-//! Which durability a server gives a table.
+//! The durability that a server gives a table.
 //!
-//! Limits: each question within [`PROBE_TIMEOUT`]; a user who may not read the server's settings of tables is told nothing, unless the table
-//! names its own.
+//! Limits: each query takes at most [`PROBE_TIMEOUT`]. If the user may not read the server's table settings, the result is unknown unless
+//! the table sets its own.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::probe::{EngineRow, PROBE_TIMEOUT, Probe, is_replicated};
 use crate::probe_error::ProbeError;
 
 impl Probe {
-    /// What rows survive that this server has acknowledged; `settings` are those of every INSERT, beside the pinned ones. `None`: the server
-    /// does not say, or the table's engine leaves it to others.
+    /// The durability of rows that this server has acknowledged; `settings` are those of every INSERT, besides the pinned ones. `None`:
+    /// it is unknown, or depends on other servers for the table's engine.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers or the table is not there.
+    /// [`ProbeError`] if no server answers or the table does not exist.
     pub async fn durability(
         &self,
         table: &str,
@@ -32,7 +32,7 @@ impl Probe {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_unanswered() => Err(error),
-            // The user may not read it, or may not have such an INSERT: `check` says the latter.
+            // The user may not read it, or may not use such an INSERT; `check` reports the latter.
             Err(_) => Ok(None),
         }
     }
@@ -43,7 +43,7 @@ impl Probe {
         engine: &str,
         settings: &BTreeMap<String, String>,
     ) -> Result<bool, ProbeError> {
-        // Another engine takes the setting and does not wait.
+        // Other engines accept the setting, but do not wait.
         if !is_replicated(engine) {
             return Ok(false);
         }
@@ -56,8 +56,8 @@ impl Probe {
         Ok(is_quorum(&self.within(PROBE_TIMEOUT, "reading back insert_quorum", answer).await?))
     }
 
-    /// Whether nothing is left to do so that this table's parts are synced before an INSERT is acknowledged. A table without parts has
-    /// nothing to sync. Where the server's settings may not be read, the table must have its own.
+    /// Whether this table's parts are synced before an INSERT is acknowledged, as far as settings can achieve it. A table without parts
+    /// has nothing to sync. If the server's settings may not be read, the table must have its own.
     pub(crate) async fn is_synced(&self, table: &str) -> Result<bool, ProbeError> {
         let row = self.engine_row(table).await?;
         if !keeps_parts(&row.engine) {
@@ -69,7 +69,7 @@ impl Probe {
         }
     }
 
-    /// Whether a part is synced before an INSERT is acknowledged: by the table's own settings, or else by the server's for all tables.
+    /// Whether a part is synced before an INSERT is acknowledged: by the table's own settings, or by the server's for all tables.
     async fn syncs(&self, row: &EngineRow) -> Result<bool, ProbeError> {
         for setting in SYNC_SETTINGS {
             if self.setting_of(row, setting).await? == 0 {
@@ -84,7 +84,7 @@ fn synced(is_synced: bool) -> Durability {
     if is_synced { Durability::Fsync } else { Durability::Process }
 }
 
-/// Whether a table of this engine keeps its rows in parts on a disk of its server. `SharedMergeTree` keeps them in a store of objects.
+/// Whether a table of this engine stores its rows in parts on a disk of its server. `SharedMergeTree` uses object storage.
 fn keeps_parts(engine: &str) -> bool {
     engine.ends_with("MergeTree") && !engine.starts_with("Shared")
 }

@@ -1,18 +1,18 @@
 //! The bytes of one row, read from the front.
 //!
-//! What is no row that the row encoder writes makes the block go as rows. So does a row that needs far more room in columns than it has
-//! bytes: [`ROOM_BYTES`].
+//! If a row was not written by the row encoder, the block is sent as rows. The same holds for a row that needs far more space in columns
+//! than its own bytes: [`ROOM_BYTES`].
 
 use super::Unfit;
 
-/// Bytes that one row may make columns grow by beside its own. Chosen: so many as the largest row has; what rows need as a rule is some
-/// kilobytes, for the first strings of a dictionary and for declared paths that come back after thousands of rows.
+/// Bytes by which one row may make columns grow besides its own. Chosen: the size of the largest row. Rows normally need some kilobytes,
+/// for the first strings of a dictionary and for declared paths that return after thousands of rows.
 const ROOM_BYTES: usize = 4 << 20;
 
 /// How deep values may nest, as in [`crate::row_ends`].
 const DEPTH_MAX: u8 = 200;
 
-/// What is left of a row.
+/// The rest of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -25,14 +25,14 @@ impl<'a> Cursor<'a> {
         Self { rest, room: ROOM_BYTES, depth: 0 }
     }
 
-    /// Takes down that a column grows by bytes that the row does not have.
+    /// Records that a column grows by bytes that the row does not have.
     #[inline]
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Unfit> {
         self.room = self.room.checked_sub(bytes).ok_or(Unfit::Memory)?;
         Ok(())
     }
 
-    /// Goes into a value that may have others in it.
+    /// Enters a value that may contain others.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<(), Unfit> {
         if self.depth == DEPTH_MAX {
@@ -42,19 +42,19 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Leaves it.
+    /// Leaves the value.
     #[inline]
     pub(super) fn leave(&mut self) {
         self.depth -= 1;
     }
 
-    /// What is left.
+    /// The remaining bytes.
     #[inline]
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Bytes that columns may still grow by.
+    /// Bytes by which columns may still grow.
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.room
@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next bytes, of which there are always so many.
+    /// The next bytes, of a constant number.
     #[inline]
     pub(super) fn array<const COUNT: usize>(&mut self) -> Result<&'a [u8; COUNT], Unfit> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(Unfit::Short)?;
@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         Ok(*byte)
     }
 
-    /// Whether a number of bytes or elements is next that has one byte.
+    /// Whether the next number of bytes or elements takes one byte.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.rest.first().is_some_and(|first| *first < 0x80)

@@ -1,15 +1,15 @@
-//! `LowCardinality(String)`: which strings there are, and which each value is.
+//! `LowCardinality(String)`: the distinct strings, and the index of each value.
 //!
 //! | bytes | meaning |
 //! |---|---|
 //! | prefix: `UInt64` | 1: the version |
-//! | data: `UInt64` | how wide an index is (0, 1, 2: 1, 2, 4 bytes), and `0x600`: the strings follow, and are all of them |
-//! | `UInt64` | number of strings; the first is the default. If a value can be none, that is the first, and the second is empty |
+//! | data: `UInt64` | the width of an index (0, 1, 2: 1, 2, 4 bytes), and `0x600`: the strings follow, and are complete |
+//! | `UInt64` | number of strings; the first is the default. If a value can be null, the first stands for null, and the second is empty |
 //! | | the strings |
 //! | `UInt64` | number of values |
 //! | | an index each |
 //!
-//! Without a value there is no data.
+//! Without values there is no data.
 
 use std::collections::HashMap;
 
@@ -22,29 +22,29 @@ use crate::rowbinary::{put_string, put_u64};
 const VERSION: u64 = 1;
 const STRINGS_FOLLOW: u64 = 0x600;
 
-/// What an entry takes beside its bytes. Chosen: a box, an index and their place in the table, which is half empty at the most.
+/// Memory of an entry besides its bytes. Chosen: a box, an index and their entry in the table, which is at least half full.
 const ENTRY_BYTES: usize = 128;
 
 const _: () = assert!(ENTRY_BYTES >= 2 * size_of::<(Box<[u8]>, Slot)>());
 
-/// Strings that are found without the seeded hash. Chosen: a topic's services, or their operations, are some dozens.
+/// Number of strings that are found without the seeded hash. Chosen: a topic has some dozens of services or operations.
 const SLOTS: usize = 64;
 
 /// Strings and indexes.
 #[derive(Debug)]
 pub(super) struct Dictionary {
-    /// Whether a value can be none.
+    /// Whether a value can be null.
     nullable: bool,
-    /// The strings as they are written.
+    /// The strings in their encoding.
     strings: Vec<u8>,
     /// Seeded: senders choose these strings, and must not be able to choose collisions.
     known: HashMap<Box<[u8]>, Slot>,
     indexes: Vec<u32>,
-    /// The last string of each slot, which is often the next one, too.
+    /// The last string of each slot, which is often the next one as well.
     slots: [Slot; SLOTS],
 }
 
-/// The first and the last bytes of a string with its length, which up to [`ENDS_BYTES`] are all.
+/// The first and last bytes of a string with its length; for up to [`ENDS_BYTES`] these are the whole string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends {
     head: u64,
@@ -53,11 +53,11 @@ struct Ends {
 
 const ENDS_BYTES: usize = 16;
 
-/// Where a string is.
+/// The position of a string.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     ends: Ends,
-    /// Its bytes among the strings.
+    /// The start of its bytes in `strings`.
     start: u32,
     end: u32,
     index: u32,
@@ -66,14 +66,14 @@ struct Slot {
 impl Dictionary {
     pub(super) fn new(nullable: bool) -> Self {
         let empty = u32::from(nullable);
-        // An empty string is a zero, and so is what stands for none.
+        // An empty string is a zero, and so is the placeholder for null.
         let strings = vec![0; if nullable { 2 } else { 1 }];
         let none = Slot { ends: Ends::of(&[0]), start: empty, end: empty + 1, index: empty };
         let (known, slots) = (HashMap::from([(Box::default(), none)]), [none; SLOTS]);
         Self { nullable, strings, known, indexes: Vec::new(), slots }
     }
 
-    /// Strings that there are, with what stands for none.
+    /// Number of strings, including the placeholder for null.
     fn len(&self) -> usize {
         self.known.len() + usize::from(self.nullable)
     }
@@ -101,7 +101,7 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The index of a string that is not in its slot, where it is put.
+    /// The index of a string that is not in its slot; puts it there.
     #[inline(never)]
     fn search(&mut self, cursor: &mut Cursor<'_>) -> Result<u32, Unfit> {
         let text = cursor.text()?;
@@ -109,7 +109,7 @@ impl Dictionary {
             self.slots[known.ends.slot()] = *known;
             return Ok(known.index);
         }
-        // It is in the dictionary, and known.
+        // It is stored in the dictionary and in `known`.
         cursor.grow(2 * text.len() + ENTRY_BYTES)?;
         let narrow = |n| u32::try_from(n).expect("a block has fewer than 2^32 strings, and bytes of them");
         let (index, start) = (narrow(self.len()), narrow(self.strings.len()));
@@ -151,7 +151,7 @@ impl Dictionary {
         output.bytes(&self.strings);
         put_u64(output.raw(), self.indexes.len() as u64);
         let narrow = |index: &u32| index.to_le_bytes().into_iter().take(width);
-        // In pieces: a second copy of all indexes would count.
+        // In pieces: a second copy of all indexes would cost memory.
         for piece in self.indexes.chunks(4_096) {
             output.raw().extend(piece.iter().flat_map(narrow));
             output.cut_full();
@@ -160,7 +160,7 @@ impl Dictionary {
 }
 
 impl Ends {
-    /// Of the string that `bytes` begin with. Behind a short one, and where too little follows, are zeros.
+    /// The ends of the string at the start of `bytes`. Zeros follow a short string, and a string with too little behind it.
     #[inline]
     fn of(bytes: &[u8]) -> Self {
         let mut wide = [0; 8];
@@ -168,7 +168,7 @@ impl Ends {
             wide[..bytes.len()].copy_from_slice(bytes);
             &wide
         });
-        // Of a string of 128 bytes or more, which has more bytes than that: the seven low bits of the length, and a bit.
+        // Of a string of 128 bytes or more, whose length takes more than one byte: the seven low bits of the length, and a bit.
         let length = usize::from(head[0]);
         let head = u64::from_le_bytes(*head);
         if length < 7 {
@@ -178,7 +178,7 @@ impl Ends {
         Self { head, tail: tail.map_or(0, |tail| u64::from_le_bytes(*tail)) }
     }
 
-    /// Where the string is looked for. The product is by 2^64 divided by the golden ratio: its high bits depend on all of the others.
+    /// The slot of a string. The product is by 2^64 divided by the golden ratio: its high bits depend on all others.
     #[inline]
     fn slot(self) -> usize {
         let [.., high] =
@@ -192,7 +192,7 @@ mod tests {
     use super::super::times::Once;
     use super::*;
 
-    /// Strings of all lengths around those that are compared in another way, alike at both ends.
+    /// Strings of all lengths around the limits of the comparison, equal at both ends.
     #[test]
     fn each_string_has_one_index() {
         let mut strings: Vec<Vec<u8>> = Vec::new();

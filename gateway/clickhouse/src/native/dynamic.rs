@@ -1,11 +1,11 @@
-//! `Dynamic`, flattened: values that carry their type, told apart by type.
+//! `Dynamic`, flattened: values with their types, grouped by type.
 //!
 //! | bytes | meaning |
 //! |---|---|
 //! | prefix: `UInt64` | 3: flattened |
 //! | varuint, strings | the types |
 //! | | the prefix of each type |
-//! | data: a byte each | which type the value has; the number of types for none |
+//! | data: a byte each | the index of the value's type; the number of types if there is no value |
 //! | | the values of each type |
 
 use super::cursor::Cursor;
@@ -20,10 +20,10 @@ use crate::rowbinary::{put_len, put_string, put_u64, tag};
 /// The version of flattened `Dynamic` and `JSON`.
 pub(super) const FLATTENED: u64 = 3;
 
-/// So many values in a row of one type.
+/// Consecutive values of one type.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
-    /// The number of the first of them.
+    /// The number of the first one.
     start: u32,
     len: u32,
     index: u8,
@@ -32,27 +32,27 @@ struct Run {
 /// Indexes that are written at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a type takes beside its values.
+/// Memory of a type besides its values.
 const TYPE_BYTES: usize = 256;
 
 /// Values of any type.
 #[derive(Debug, Default)]
 pub(super) struct Dynamic {
-    /// Values there are or could be: a path has one or none for each row.
+    /// Number of values, present or not: a path has one or none per row.
     len: u32,
-    /// Which of them there are. As runs, so that a path that few rows have takes no memory for the others.
+    /// Which of them are present. As runs, so that a path in few rows takes no memory for the others.
     runs: Vec<Run>,
-    /// The last of them, which is not among these yet.
+    /// The last run, which is not in `runs` yet.
     open: Run,
     types: Vec<OfType>,
-    /// The type of the next value; none when it is no value.
+    /// The type of the next value; none if it is absent.
     current: Option<u8>,
 }
 
 /// The values of one type.
 #[derive(Debug)]
 struct OfType {
-    /// Its encoding, which begins no other type's.
+    /// Its encoding, which is not the prefix of any other type's.
     tag: Box<[u8]>,
     name: String,
     values: Values,
@@ -65,7 +65,7 @@ impl Dynamic {
         self.len as usize
     }
 
-    /// Reads the type that the next value has.
+    /// Reads the type of the next value.
     pub(super) fn read_type(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
         let number = match self.types.iter().position(|of_type| cursor.rest().starts_with(&of_type.tag)) {
             Some(number) => {
@@ -83,7 +83,7 @@ impl Dynamic {
         Ok(())
     }
 
-    /// Appends a value of the type that was read last, so many times.
+    /// Appends a value of the type that was read last, `times` times.
     #[inline]
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         let Some(index) = self.current else {
@@ -120,7 +120,7 @@ impl Dynamic {
         Ok(self.types.len() - 1)
     }
 
-    /// Appends so many times no value.
+    /// Appends absent values.
     pub(super) fn pad(&mut self, count: usize) {
         self.len += values_count(count);
     }
@@ -140,7 +140,7 @@ impl Dynamic {
         self.types.iter().map(|of_type| of_type.values.paths()).sum()
     }
 
-    /// Indexes that will be written within its values.
+    /// The number of indexes that will be written for its values.
     pub(super) fn cells(&self) -> usize {
         self.types.iter().map(|of_type| of_type.values.cells()).sum()
     }
@@ -176,7 +176,7 @@ fn values_count(count: usize) -> u32 {
     u32::try_from(count).expect("a block has fewer than 2^32 values of a path")
 }
 
-/// Writes an index so many times.
+/// Writes an index several times.
 fn put_indexes(output: &mut Output, index: u8, count: u32) {
     let mut left = count as usize;
     while left > 0 {

@@ -1,4 +1,4 @@
-//! What bytes a type has in a row and in a column, from its text.
+//! The encoding of a type in a row and in a column, derived from its text.
 
 use super::Unfit;
 use super::cursor::Cursor;
@@ -11,29 +11,29 @@ const DEPTH_MAX: u8 = 200;
 /// `max_types` of a `Dynamic` whose type does not say.
 const DYNAMIC_TYPES_DEFAULT: u8 = 32;
 
-/// A type, by its bytes.
+/// A type, by its encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// So many bytes.
+    /// This many bytes.
     Fixed(usize),
     /// A string.
     Text,
-    /// A string, which a column has in a dictionary; with a flag before it, if it can be none.
+    /// A string that a column stores in a dictionary; with a flag before it, if it can be null.
     LowCardinality { nullable: bool },
     /// A flag and a value.
     Nullable(Box<Kind>),
-    /// Two values; a column has them one behind the other.
+    /// Two values; a column stores all first ones, then all second ones.
     Pair(Box<(Kind, Kind)>),
     /// Values.
     Array(Box<Kind>),
     /// A value that carries its type.
     Dynamic,
-    /// Paths; those that are declared, sorted by name, with their types.
+    /// Paths; the declared ones are sorted by name, with their types.
     Json(Vec<(Box<[u8]>, Kind)>),
 }
 
 impl Kind {
-    /// Reads the text of a type; `None` for one that is not written in columns here.
+    /// Parses the text of a type; `None` for one without a columnar encoding here.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let inside = |outer: &str| text.strip_prefix(outer)?.strip_suffix(')');
         Some(match text {
@@ -90,7 +90,7 @@ impl Kind {
         Self::Array(Box::new(of))
     }
 
-    /// Reads the encoding of a type that a value carries, and gives its text, too.
+    /// Reads the encoding of a type that a value carries, and also returns its text.
     pub(super) fn read(cursor: &mut Cursor<'_>, depth: u8) -> Result<(Self, String), Unfit> {
         if depth > DEPTH_MAX {
             return Err(Unfit::Value("a type that is nested too deep"));
@@ -119,7 +119,7 @@ impl Kind {
         }
     }
 
-    /// The rest of a `JSON` type: version, limits, and nothing declared or skipped.
+    /// Reads the rest of a `JSON` type: version, limits, and nothing declared or skipped.
     fn read_json(cursor: &mut Cursor<'_>) -> Result<(Self, String), Unfit> {
         let version = cursor.byte()?;
         let (paths, types) = (cursor.length()?, cursor.byte()?);

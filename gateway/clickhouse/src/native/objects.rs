@@ -9,8 +9,8 @@
 //! | data: | of each declared path, a value for every row |
 //! | | of each other path |
 //!
-//! Most rows have the paths of the row before in the same order, with values of the same types: behind each path stands the one that
-//! came next the last time, and a path's name and type are compared in one piece.
+//! Most rows have the same paths in the same order as the previous row, with values of the same types. So each path stores the path that
+//! followed it last time, and name and type are compared in one step.
 
 use std::collections::HashMap;
 
@@ -25,12 +25,12 @@ use super::{PATHS_MAX, Unfit};
 use crate::frame::FrameEncoder;
 use crate::rowbinary::{put_len, put_string, put_u64};
 
-/// What a path takes beside its values and its name. Chosen: its place in a list and in a table, both half empty at the most.
+/// Memory of a path besides its values and name. Chosen: its entry in a list and in a table, both at least half full.
 const PATH_BYTES: usize = 512;
 
 const _: () = assert!(PATH_BYTES >= 2 * size_of::<Path>() + 4 * size_of::<(Box<[u8]>, usize)>());
 
-/// What the default of a declared path takes at the most: eight bytes and a flag.
+/// Maximum size of the default of a declared path: eight bytes and a flag.
 const VALUE_BYTES: usize = 9;
 
 /// The objects of a column.
@@ -40,25 +40,25 @@ pub(super) struct Objects {
     /// Declared paths first, sorted.
     paths: Vec<Path>,
     declared: usize,
-    /// Where each path is. Seeded: senders choose them, and must not be able to choose collisions.
+    /// The index of each path. Seeded: senders choose paths, and must not be able to choose collisions.
     places: HashMap<Box<[u8]>, usize>,
-    /// The path that came first the last time.
+    /// The path that came first last time.
     first: usize,
 }
 
 #[derive(Debug)]
 struct Path {
     name: Box<[u8]>,
-    /// Its name as a row has it, and the type of its last value, if values carry one.
+    /// Its name in the encoding of a row, and the type of its last value, if values carry one.
     head: Prefix,
     column: Column,
-    /// The path that came behind it the last time.
+    /// The path that followed it last time.
     next: usize,
 }
 
 #[derive(Debug)]
 enum Column {
-    /// Values of the declared type, of so many rows so far.
+    /// Values of the declared type, for all rows so far.
     Declared(Values, usize),
     Dynamic(Dynamic),
 }
@@ -76,7 +76,7 @@ impl Objects {
         Self { rows: 0, declared: paths.len(), paths, places, first: 0 }
     }
 
-    /// Appends the object that a row goes on with so many times.
+    /// Appends the row's next object several times.
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         let mut before = None;
         let mut guess = self.first;
@@ -97,7 +97,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Reads name and type of a path that is not where it was the last time, or has another type; returns its place.
+    /// Reads name and type of a path that is not in the place of last time, or has another type; returns its index.
     #[inline(never)]
     fn search(&mut self, before: Option<usize>, cursor: &mut Cursor<'_>) -> Result<usize, Unfit> {
         let start = *cursor;
@@ -134,7 +134,7 @@ impl Objects {
         Ok(place)
     }
 
-    /// Appends so many objects without paths.
+    /// Appends objects without paths.
     pub(super) fn pad(&mut self, count: usize) {
         self.rows += count;
     }
@@ -168,7 +168,7 @@ impl Objects {
         self.paths.iter().map(paths).sum()
     }
 
-    /// Indexes that will be written for them.
+    /// The number of indexes that will be written for them.
     pub(super) fn cells(&self) -> usize {
         let cells = |path: &Path| match &path.column {
             Column::Declared(values, _) => values.cells(),
@@ -209,7 +209,7 @@ impl Objects {
 }
 
 impl Column {
-    /// Appends a value of the row with this number and of so many in all; rows before them without one are padded.
+    /// Appends a value of the row with this number, several times; earlier rows without one are padded.
     #[inline]
     fn append(&mut self, cursor: &mut Cursor<'_>, row: usize, times: impl Times) -> Result<(), Unfit> {
         match self {

@@ -1,23 +1,23 @@
-//! Bytes that a row is asked to go on with.
+//! Expected bytes of a row.
 //!
-//! Nearly all are at most [`WIDE_BYTES`], and are compared as four words of which what lies behind the end is masked out: neither a
-//! call nor a branch on the length. With `starts_with`, 8.5 % of all time was in `memcmp` (`rich`, perf, 24 November 2026).
+//! Nearly all are at most [`WIDE_BYTES`] long. They are compared as four words with a mask for the bytes behind the end: without a call
+//! or a branch on the length. With `starts_with`, 8.5 % of all time was in `memcmp` (`rich`, perf, 24 November 2026).
 
 use crate::rowbinary::put_string;
 
 /// Bytes that are compared at once. Chosen: a path's length, name and type take 10 to 30.
 const WIDE_BYTES: usize = 32;
 
-/// Words of them.
+/// Number of words for them.
 const WORDS: usize = WIDE_BYTES / 8;
 
-/// Bytes that others begin with.
+/// A prefix to compare with.
 #[derive(Debug)]
 pub(super) struct Prefix {
     bytes: Box<[u8]>,
-    /// The first of them; zeros behind the end.
+    /// The first bytes; zeros behind the end.
     first: [u64; WORDS],
-    /// All bits of each of these, none behind the end.
+    /// All bits set for each of these, none behind the end.
     mask: [u64; WORDS],
 }
 
@@ -30,7 +30,7 @@ impl Prefix {
         Self { bytes: bytes.into(), first: words(&first), mask: words(&mask) }
     }
 
-    /// A string as a row has it.
+    /// A string in the encoding of a row.
     pub(super) fn of_string(string: &[u8]) -> Self {
         let mut bytes = Vec::new();
         put_string(&mut bytes, string);
@@ -42,7 +42,7 @@ impl Prefix {
         self.bytes.len()
     }
 
-    /// Whether `bytes` begin with it.
+    /// Whether `bytes` start with it.
     #[inline]
     pub(super) fn begins(&self, bytes: &[u8]) -> bool {
         match bytes.first_chunk() {

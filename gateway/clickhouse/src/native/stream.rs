@@ -1,17 +1,17 @@
-//! Bytes of a column, and the frames that they become.
+//! The bytes of a column, and their frames.
 //!
-//! What a column holds is known whole only at the end, and comes behind the columns before it. So each collects its bytes, and makes
-//! frames of them once they are [`SPILL_BYTES`]: a block takes little more memory than its compressed size.
+//! A column is complete only at the end of a block, and follows the columns before it. So each column collects its bytes, and compresses
+//! them into frames once they are [`SPILL_BYTES`]: a block needs little more memory than its compressed size.
 
 use bytes::Bytes;
 
 use crate::frame::FrameEncoder;
 use crate::row_frames::FRAME_RAW_BYTES;
 
-/// Raw bytes from which on a column's are compressed. Chosen: some hundred columns keep up to that each; LZ4 looks back twice as far.
+/// Raw bytes at which a column is compressed. Chosen: some hundred columns hold up to that each; LZ4 looks back twice as far.
 pub(super) const SPILL_BYTES: usize = 32 << 10;
 
-/// Bytes that are copied at once when no more are wanted. Chosen: a word or two; an id in hexadecimal, or a path of a URL.
+/// Bytes that are copied at once if not more are needed. Chosen: a word or two; an id in hexadecimal, or the path of a URL.
 const SHORT_BYTES: usize = 16;
 const WIDE_BYTES: usize = 64;
 
@@ -20,22 +20,22 @@ const WIDE_BYTES: usize = 64;
 pub(super) struct Stream {
     /// Not compressed yet.
     raw: Vec<u8>,
-    /// Frames of what came before.
+    /// Frames of the earlier bytes.
     frames: Vec<Bytes>,
     frames_bytes: usize,
 }
 
 impl Stream {
-    /// Where the next bytes go.
+    /// The position of the next bytes.
     #[inline]
     pub(super) fn raw(&mut self) -> &mut Vec<u8> {
         &mut self.raw
     }
 
-    /// Appends the first so many of `bytes`.
+    /// Appends the first `len` of `bytes`.
     ///
-    /// A few are copied with what is behind them, at a size that the compiler knows: 11 % of all time was in `memmove` without that
-    /// (`rich`, perf, 24 November 2026).
+    /// A short piece is copied together with the bytes behind it, at a size that the compiler knows: otherwise 11 % of all time was in
+    /// `memmove` (`rich`, perf, 24 November 2026).
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8], count: usize) {
         let end = self.raw.len() + count;
@@ -63,7 +63,7 @@ impl Stream {
         }
     }
 
-    /// Asked before bytes are appended, so that growing is the last thing that is done: what calls nothing else saves no registers.
+    /// Called before bytes are appended, so that growing is the last call: a function without further calls saves no registers.
     #[inline]
     fn has_room(&self, bytes: usize) -> bool {
         self.raw.capacity() - self.raw.len() >= bytes
@@ -74,12 +74,12 @@ impl Stream {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.raw.capacity() + self.frames_bytes
     }
 
-    /// Compresses what there is, when it is enough.
+    /// Compresses the bytes if there are enough.
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
         if self.raw.len() < SPILL_BYTES {
             return;
@@ -106,7 +106,7 @@ impl Output {
         Self { raw: Vec::new(), frames: Vec::new(), encoder }
     }
 
-    /// Where small pieces go.
+    /// The buffer for small pieces.
     pub(super) fn raw(&mut self) -> &mut Vec<u8> {
         &mut self.raw
     }
@@ -128,12 +128,12 @@ impl Output {
         }
     }
 
-    /// Makes frames of what is more than one.
+    /// Makes frames of all bytes beyond one frame.
     pub(super) fn cut_full(&mut self) {
         self.cut(FRAME_RAW_BYTES);
     }
 
-    /// Makes frames of what there is, unless it is at most so many bytes.
+    /// Makes frames of all bytes, unless they are at most this many.
     fn cut(&mut self, kept_max: usize) {
         let mut rest = &self.raw[..];
         while rest.len() > kept_max {

@@ -1,7 +1,7 @@
-//! A column of the table, row by row.
+//! A column of the table, filled row by row.
 //!
-//! `JSON` often has the same value in many rows: the spans of a resource, which come one after the other, have its attributes. Such
-//! a value is compared as a whole, and read again only when another one comes: then each path takes it so many times at once.
+//! `JSON` often has the same value in many rows: the spans of a resource, which follow each other, share its attributes. Such a value is
+//! compared as a whole, and only parsed again when it changes: then each path appends it several times at once.
 
 use super::Unfit;
 use super::cursor::Cursor;
@@ -10,37 +10,37 @@ use super::times::Once;
 use super::values::Values;
 use crate::frame::FrameEncoder;
 
-/// The longest value that is kept to compare with. Chosen: a resource has a few hundred bytes, and a block few `JSON` columns.
+/// The longest value that is kept for comparison. Chosen: a resource has a few hundred bytes, and a block few `JSON` columns.
 const LAST_BYTES_MAX: usize = 16 << 10;
 
 /// The values of a column.
 #[derive(Debug)]
 pub(super) struct TableColumn {
-    /// Without those that [`Last::again`] counts.
+    /// Without the values that [`Last::again`] counts.
     values: Values,
-    /// Of columns that are compared.
+    /// Set for columns that are compared.
     last: Option<Last>,
 }
 
 /// The value of the last row.
 #[derive(Debug, Default)]
 struct Last {
-    /// As the row has it; empty when there is none, or it is too long.
+    /// In the encoding of a row; empty if there is none, or it is too long.
     bytes: Vec<u8>,
-    /// What columns grew by for it beside its bytes; with what was new then, which is more than it makes them grow by again.
+    /// The growth of columns for it besides its bytes, including first-time growth; repeats make them grow by less.
     grown: usize,
-    /// Rows behind that one that have it, too.
+    /// Number of later rows with the same value.
     again: usize,
 }
 
 impl TableColumn {
-    /// None yet.
+    /// Without values.
     pub(super) fn new(kind: &Kind) -> Self {
         let last = matches!(kind, Kind::Json(_)).then(Last::default);
         Self { values: Values::new(kind), last }
     }
 
-    /// Appends the value that a row goes on with.
+    /// Appends the row's next value.
     #[inline]
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
         match &mut self.last {
@@ -49,7 +49,7 @@ impl TableColumn {
         }
     }
 
-    /// Appends what is outstanding, and compresses what has become large.
+    /// Appends outstanding values, and compresses data that has become large.
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) -> Result<(), Unfit> {
         if let Some(last) = &mut self.last {
             last.settle(&mut self.values)?;
@@ -58,12 +58,12 @@ impl TableColumn {
         Ok(())
     }
 
-    /// The values, which are all up to the last [`Self::spill`].
+    /// The values, complete up to the last [`Self::spill`].
     pub(super) fn values(&self) -> &Values {
         &self.values
     }
 
-    /// The same for good.
+    /// Takes the values.
     pub(super) fn into_values(self) -> Values {
         self.values
     }
@@ -77,7 +77,7 @@ impl TableColumn {
 impl Last {
     #[inline]
     fn append(&mut self, values: &mut Values, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
-        // No value begins another one.
+        // No value is the prefix of another one.
         if !self.bytes.is_empty() && cursor.rest().starts_with(&self.bytes) {
             cursor.take(self.bytes.len())?;
             cursor.grow(self.grown)?;
@@ -96,7 +96,7 @@ impl Last {
         Ok(())
     }
 
-    /// Appends the value once for each row that has it again.
+    /// Appends the value once for each row that repeats it.
     #[inline]
     fn settle(&mut self, values: &mut Values) -> Result<(), Unfit> {
         match std::mem::take(&mut self.again) {

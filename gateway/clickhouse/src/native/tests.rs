@@ -28,7 +28,7 @@ fn native(shapes: &[ColumnShape], rows: &[Vec<u8>]) -> Vec<u8> {
     raw(&turning.finish().unwrap())
 }
 
-/// A row of one JSON value with these paths.
+/// A row with one JSON value of these paths.
 fn object(paths: &[(&str, &[u8])]) -> Vec<u8> {
     let mut row = Vec::new();
     put_len(&mut row, paths.len());
@@ -49,8 +49,8 @@ fn text(text: &str) -> Vec<u8> {
     value
 }
 
-/// What ClickHouse 26.7 printed for a column of this type with these rows (`FORMAT Native`, flattened), but for the order of paths
-/// and of types, which is by first appearance here and by name there.
+/// ClickHouse 26.7's output for a column of this type with these rows (`FORMAT Native`, flattened), except for the order of paths and
+/// types, which is by first appearance here and by name there.
 #[test]
 fn a_json_column_is_its_declared_paths_and_a_column_for_each_other_one() {
     let type_name = "JSON(`a.b` Nullable(String), l LowCardinality(String), t Int64)";
@@ -161,7 +161,7 @@ fn what_would_take_too_much_memory_is_not_turned() {
     let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::NOTHING][..])).collect();
     assert_eq!(row(object(&paths[..PATHS_MAX])), Ok(()));
     assert_eq!(Transposer::new(&shapes).append(&object(&paths)), Err(Unfit::Paths));
-    // Empty objects take a byte each: so many rows lie between two looks.
+    // Empty objects take a byte each: so many rows lie between two checks.
     let outcome = (0..CELLS_MAX / PATHS_MAX + LOOK_BYTES).try_for_each(|_| row(object(&[])));
     assert_eq!(outcome, Err(Unfit::Cells));
 
@@ -181,7 +181,7 @@ fn what_would_take_too_much_memory_is_not_turned() {
     assert_eq!(outcome, Err(Unfit::Memory));
 }
 
-/// Each of these rows would make columns grow by far more than it has bytes.
+/// Each of these rows would make columns grow by far more than its bytes.
 #[test]
 fn a_row_that_would_grow_is_not_turned() {
     let mut nulls = vec![tag::ARRAY, tag::NULLABLE, tag::INT64];
@@ -191,7 +191,7 @@ fn a_row_that_would_grow_is_not_turned() {
     let shapes = [shape("j", "JSON(a Int64)")];
     let mut turning = Transposer::new(&shapes);
     let mut row = |row: Vec<u8>| turning.append(&row).map(drop);
-    // Where columns are looked at, what is missing is filled up: none of these rows is far behind.
+    // Missing values are filled up when columns are checked: no path is far behind.
     (0..2 * LOOK_BYTES).try_for_each(|_| row(object(&[]))).unwrap();
     row(object(&[("a", &[0; 8])])).unwrap();
     let text = [&[tag::STRING][..], &text(&"x".repeat(3 << 20))[1..]].concat();
@@ -201,7 +201,7 @@ fn a_row_that_would_grow_is_not_turned() {
     );
 }
 
-/// Columns whose indexes would be a gigabyte, had every row one for each path of a late row.
+/// Columns whose indexes would be a gigabyte if every row had one for each path of a late row.
 #[test]
 fn paths_that_come_late_take_no_memory_for_the_rows_before() {
     let shapes = [shape("j", "JSON")];
@@ -223,7 +223,7 @@ fn a_block_of_no_rows_is_not_turned() {
     assert_eq!(Transposer::new(&[shape("j", "JSON")]).finish(), Err(Unfit::RowCount));
 }
 
-/// The row behind small ones that fill nearly a frame is several times as large as what is left of it.
+/// After small rows that nearly fill a frame comes a row several times as large as the rest of the frame.
 #[test]
 fn a_large_row_that_crosses_a_frame_is_turned() {
     let columns = TableColumns::default();
@@ -257,7 +257,7 @@ fn a_path_that_an_object_has_twice_is_not_turned() {
     assert_eq!(Transposer::new(&shapes).append(&twice), Err(Unfit::Value("a path twice")));
 }
 
-/// Each object has the next one in its only path: without a limit, so many would take more than the stack has.
+/// Each object contains the next one in its only path: without a limit, so many would overflow the stack.
 #[test]
 fn values_that_nest_without_end_are_not_turned() {
     let mut nested = Vec::new();
@@ -285,7 +285,7 @@ fn a_row_that_ends_early_is_not_turned() {
 }
 
 proptest! {
-    /// Whatever the row encoder can write can be turned, and every frame but the last is followed by more of the one block.
+    /// Everything that the row encoder writes can be converted, and every frame except the last is followed by more of the same block.
     #[test]
     fn every_row_is_turned(seed: u64, rows in 1_u64..400) {
         let mut chance = Chance::new(seed);
@@ -303,7 +303,7 @@ proptest! {
         prop_assert_eq!(usize::from(bytes[0]), columns.columns().len());
     }
 
-    /// Frames are checked by their hash before; this is what stands behind it.
+    /// The hash of frames is checked before; this tests the code behind it.
     #[test]
     fn bytes_that_are_no_rows_do_not_panic(seed: u64, changes in 0_usize..4) {
         let mut chance = Chance::new(seed);

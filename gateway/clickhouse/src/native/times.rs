@@ -1,6 +1,6 @@
 //! How often a value is appended.
 //!
-//! Nearly always once, which the compiler is told: with the count as a number, each of a row's values would go through a loop.
+//! Nearly always once. The compiler knows this case from the type: with a plain number, each of a row's values would need a loop.
 
 /// A number of times, one at least.
 pub(super) trait Times: Copy {

@@ -1,11 +1,11 @@
 //! The values of a column, or of a part of one.
 //!
-//! Each is appended from a row, and written twice: first the *prefix* of the whole column, then its *data*.
+//! Each value is appended from a row. Columns are written in two steps: first the *prefix* of the whole column, then its *data*.
 //!
 //! | type | prefix | data |
 //! |---|---|---|
 //! | fixed size, `String` | | the values, as in a row |
-//! | `Nullable(T)` | of `T` | a flag each, then a value each, whatever it is where the flag is 1 |
+//! | `Nullable(T)` | of `T` | a flag each, then a value each, which is arbitrary if the flag is 1 |
 //! | `Tuple(T, U)` | of `T`, of `U` | of `T`, then of `U` |
 //! | `Array(T)`, `Map` | of `T` | `UInt64` each: elements up to its end; then all elements |
 //! | `LowCardinality(String)` | [`super::dictionary`] | |
@@ -22,7 +22,7 @@ use super::stream::{Output, Stream};
 use super::times::{Once, Times};
 use crate::frame::FrameEncoder;
 
-/// What stands in a column for a value that is null, at the most.
+/// Maximum size of the placeholder for a null value.
 const NULL_BYTES: usize = 8;
 
 /// Values of one type.
@@ -39,7 +39,7 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// None yet.
+    /// No values yet.
     pub(super) fn new(kind: &Kind) -> Self {
         match kind {
             Kind::Fixed(width) => Self::Fixed { width: *width, values: Stream::default() },
@@ -57,7 +57,7 @@ impl Values {
         }
     }
 
-    /// Appends the value that a row goes on with so many times, which is once at least. Its growth is taken down once.
+    /// Appends the row's next value `times` times, at least once. Its growth is recorded once.
     #[inline]
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         match self {
@@ -96,7 +96,7 @@ impl Values {
         }
     }
 
-    /// The same for types that are more than a few bytes, or rare; all that have values in them are among these.
+    /// Like [`Self::append`], for types that take more than a few bytes, or are rare, including all types with inner values.
     #[inline(never)]
     fn append_other(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         cursor.enter()?;
@@ -152,7 +152,7 @@ impl Values {
         Ok(())
     }
 
-    /// Appends so many values that rows do not have: a type's default.
+    /// Appends default values for rows without one.
     pub(super) fn pad(&mut self, count: usize) {
         match self {
             Self::Fixed { width, values } => {
@@ -183,7 +183,7 @@ impl Values {
         }
     }
 
-    /// Compresses what has become large.
+    /// Compresses data that has become large.
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
         match self {
             Self::Fixed { values, .. } | Self::Text(values) => values.spill(encoder),
@@ -205,7 +205,7 @@ impl Values {
         }
     }
 
-    /// Memory that they take, in bytes, with the indexes that they will need.
+    /// Memory in bytes, including the indexes that will be needed.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Fixed { values, .. } | Self::Text(values) => values.bytes(),
@@ -229,7 +229,7 @@ impl Values {
         }
     }
 
-    /// Indexes that will be written for the `JSON` in them.
+    /// The number of indexes that will be written for the `JSON` in them.
     pub(super) fn cells(&self) -> usize {
         match self {
             Self::Fixed { .. } | Self::Text(_) | Self::LowCardinality(_) => 0,
@@ -240,7 +240,7 @@ impl Values {
         }
     }
 
-    /// Writes what comes before all data of the column.
+    /// Writes everything that precedes the data of the column.
     pub(super) fn put_prefix(&self, out: &mut Vec<u8>) {
         match self {
             Self::Fixed { .. } | Self::Text(_) => {}

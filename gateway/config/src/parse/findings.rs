@@ -1,24 +1,24 @@
-//! Every field of a text that is wrong, at once.
+//! All wrong fields of a text at once.
 //!
-//! Place in the flow: [`super::from_yaml`] comes here with YAML that is no config. Reading ends at the first wrong field; so it is put
-//! right from [`EXAMPLE`], or left out, and the text is read again, until it is a config. What then breaks a rule between fields is named
-//! too, but for fields that were put right.
+//! Place in the flow: [`super::from_yaml`] calls this with YAML that is not a valid config. Reading ends at the first wrong field. So
+//! that field is corrected from [`EXAMPLE`], or removed, and the text is read again, until it is a config. Rules between fields are then
+//! checked too, except for corrected fields.
 //!
-//! Limits: [`FINDINGS_MAX`] fields of texts of [`TEXT_BYTES_MAX`]; each is read once more for every field that is wrong, and for a field
-//! that is missing once more for every other one that is not there.
+//! Limits: [`FINDINGS_MAX`] fields of texts of [`TEXT_BYTES_MAX`]. The text is read once more for every wrong field, and, if a field is
+//! missing, once more for every other missing field.
 
 use super::{Wrong, typed};
 use crate::{GatewayConfig, violation::Violations};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-/// Chosen: more than anybody mends in one go.
+/// Chosen: more than a user corrects at once.
 const FINDINGS_MAX: usize = 32;
 
-/// Larger texts are told their first wrong field. Chosen: eight times a config with every field.
+/// For larger texts only the first wrong field is reported. Chosen: eight times a config with every field.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// A right value for every field that must be there.
+/// A valid value for every required field.
 const EXAMPLE: &str = "\
 contractVersion: 1
 pipeline: {namespace: example, name: example}
@@ -38,7 +38,7 @@ workers: 1
 memory: {limit: 1GiB}
 ";
 
-/// What the memory budget is divided by: where one of these is wrong, nobody knows whether the limit does.
+/// The parameters of the memory budget: if one of these is wrong, the limit cannot be checked.
 const BUDGET_FIELDS: [&str; 7] = [
     "memory",
     "sink.clickhouse.insert",
@@ -49,7 +49,7 @@ const BUDGET_FIELDS: [&str; 7] = [
     "workers",
 ];
 
-/// All that is wrong with a text of which `first` is. `None` when nothing more can be told.
+/// All errors of a text whose first error is `first`. `None` if no more is known.
 pub(super) fn findings(text: &str, first: &Wrong) -> Option<Violations> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
@@ -66,18 +66,18 @@ pub(super) fn findings(text: &str, first: &Wrong) -> Option<Violations> {
             Err(wrong) => wrong,
         };
         let Some(field) = mend(&mut tree, &example, &wrong) else { break };
-        // The places in the tree's text are not those of the text, of which only the first is known.
+        // Positions in the tree's text differ from those in the original text, where only the first is known.
         found.add(field, if wrong.is_same(first) { &first.message } else { &wrong.plain });
     }
     (!found.is_empty()).then_some(found)
 }
 
-/// Reads a tree as the text that it stands for: YAML's scalars are what a field takes them for.
+/// Reads a tree like its text: a field determines the type of a YAML scalar.
 fn read(tree: &Value) -> Result<GatewayConfig, Wrong> {
     typed(&serde_saphyr::to_string(tree).unwrap_or_default())
 }
 
-/// Puts the field right that is wrong, or leaves it out. Its path, or `None` when it cannot be.
+/// Corrects the wrong field, or removes it. Returns its path, or `None` if neither is possible.
 fn mend(tree: &mut Value, example: &Value, wrong: &Wrong) -> Option<String> {
     let path = wrong.path.as_ref()?;
     let (pointer, of_example) = (pointer(path, false)?, pointer(path, true)?);
@@ -108,7 +108,7 @@ fn mend(tree: &mut Value, example: &Value, wrong: &Wrong) -> Option<String> {
     }
 }
 
-/// A path as a JSON pointer (RFC 6901); that of an example, which has one element of every list.
+/// A path as a JSON pointer (RFC 6901); for an example, whose lists have one element, with index 0.
 fn pointer(path: &Path, of_example: bool) -> Option<String> {
     path.iter().try_fold(String::new(), |pointer, segment| {
         let token = match segment {
@@ -133,7 +133,7 @@ fn remove(tree: &mut Value, pointer: &str) -> bool {
     }
 }
 
-/// Adds what breaks a rule, but for what concerns fields that were put right.
+/// Adds violations of rules, except those that concern corrected fields.
 fn add_rules(config: GatewayConfig, found: &mut Violations) {
     let Err(broken) = config.check() else { return };
     let mended: Vec<String> = found.iter().map(|violation| violation.path.clone()).collect();
@@ -147,7 +147,7 @@ fn add_rules(config: GatewayConfig, found: &mut Violations) {
     }
 }
 
-/// Whether one path is the other one, or of a field in it.
+/// Whether one path equals the other or lies inside it.
 fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

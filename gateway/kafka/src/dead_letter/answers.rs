@@ -1,8 +1,8 @@
-//! What a worker hears of a letter: looked at between messages, since a worker waits for no letter.
+//! The answers to a letter, for a worker, which checks for them between messages and never blocks.
 //!
-//! Place in the flow: [`super::DeadLetters::send_watched`] gives the worker's end; the thread of letters has the other one. Where a
-//! topic that takes no letter stops the partition ([`OnMissing::Stop`]), its refusal is told once, and the letter is kept and sent
-//! again until it is taken. Otherwise the refusal is the last word.
+//! Place in the flow: [`super::DeadLetters::send_watched`] returns the worker's end; the thread of letters has the other one. If a topic
+//! that rejects letters stops the partition ([`OnMissing::Stop`]), its refusal is reported once, and the letter is kept and sent again
+//! until the topic accepts it. Otherwise the refusal is the final answer.
 //!
 //! Limits: [`ANSWERS_MAX`] a letter.
 
@@ -11,24 +11,24 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use sluice_gateway_config::OnMissing;
 use std::sync::{Arc, Weak};
 
-/// Answers that wait to be heard: a refusal, and that the letter was taken after all.
+/// Answers that wait to be read: a refusal, and the delivery after it.
 const ANSWERS_MAX: usize = 2;
 
-/// The answers to a letter. Dropped, the letter is given up where it is not on its way already.
+/// The answers to a letter. If this is dropped, the letter is given up unless it was already sent.
 #[derive(Debug)]
 pub struct Answers {
     answers: Receiver<Result<Delivered, Refused>>,
-    /// Tells the other end that somebody listens.
+    /// Keeps the other end informed that a worker still waits.
     _listens: Arc<()>,
 }
 
 impl Answers {
-    /// The latest answer, where some have come that nobody has looked at; none while there is no other one. As with [`Answers::next`].
+    /// The latest unread answer; none if there is no new one. The rules of [`Answers::next`] hold.
     pub fn latest(&self) -> Option<Result<Delivered, Refused>> {
         let mut latest = self.next()?;
         while latest.is_err() {
             match self.next() {
-                // Nobody answers behind the last word.
+                // No answer follows the final one.
                 None | Some(Err(Refused::Ended)) => break,
                 Some(answer) => latest = answer,
             }
@@ -36,8 +36,8 @@ impl Answers {
         Some(latest)
     }
 
-    /// The next answer; none while there is no other one. After the last word it must not be asked again. With
-    /// [`OnMissing::Stop`] a refusal is not the last word, unless it is [`Refused::Ended`].
+    /// The next answer; none if there is no new one. Must not be called after the final answer. With [`OnMissing::Stop`] a refusal is not
+    /// final, unless it is [`Refused::Ended`].
     pub fn next(&self) -> Option<Result<Delivered, Refused>> {
         match self.answers.try_recv() {
             Ok(answer) => Some(answer),
@@ -47,18 +47,18 @@ impl Answers {
     }
 }
 
-/// The other end.
+/// The end of the letter thread.
 #[derive(Debug)]
 pub(super) struct Watched {
     answers: Sender<Result<Delivered, Refused>>,
     listener: Weak<()>,
     wake: Sender<()>,
     on_missing: OnMissing,
-    /// Whether a refusal was told.
+    /// Whether a refusal was reported.
     told: bool,
 }
 
-/// Both ends. A token on `wake` follows every answer.
+/// Creates both ends. A token on `wake` follows every answer.
 pub(super) fn watched(on_missing: OnMissing, wake: &Sender<()>) -> (Watched, Answers) {
     let (answers, answers_in) = bounded(ANSWERS_MAX);
     let listens = Arc::new(());
@@ -68,12 +68,12 @@ pub(super) fn watched(on_missing: OnMissing, wake: &Sender<()>) -> (Watched, Ans
 }
 
 impl Watched {
-    /// Whether somebody waits for the letter still.
+    /// Whether a worker still waits for the letter.
     pub fn is_listened_to(&self) -> bool {
         self.listener.strong_count() > 0
     }
 
-    /// Whether the letter is to be sent again after a refusal, which is told if it is the first.
+    /// Whether the letter is sent again after a refusal. Reports the refusal if it is the first.
     pub fn keeps(&mut self, refused: &Refused) -> bool {
         if self.on_missing != OnMissing::Stop || !self.is_listened_to() {
             return false;
@@ -84,10 +84,10 @@ impl Watched {
         true
     }
 
-    /// Tells an answer.
+    /// Sends an answer.
     pub fn tell(&self, answer: Result<Delivered, Refused>) {
         if self.answers.try_send(answer).is_err() {
-            // Whoever sent it has given up its partition; the next owner sends it again.
+            // The worker has given up its partition; the next owner sends the letter again.
         }
         crate::ground::wake::wake(&self.wake);
     }

@@ -1,4 +1,4 @@
-//! The headers of a letter, by name, and what they say. The table is in [`crate::dead_letter`].
+//! The headers of a letter. The table is in [`crate::dead_letter`].
 
 use rdkafka::message::Headers;
 use sluice_gateway_config::Format;
@@ -31,7 +31,7 @@ pub(super) const NULL: &str = "null";
 pub(super) const GONE: &str = "gone";
 pub(super) const LEFT_OUT: &str = "left-out";
 
-/// Whether a header is one that only holds for a letter, and is not carried along.
+/// Whether a header only holds for a letter, and is not copied to a new one.
 pub fn is_own(name: &str) -> bool {
     name.starts_with(PREFIX) && name != REPLAYED
 }
@@ -44,7 +44,7 @@ pub(super) fn format_name(format: Format) -> &'static str {
     }
 }
 
-/// What a letter is about. Letters of equal coordinates say the same.
+/// What a letter is about. Letters with equal coordinates are duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Coordinates {
     /// The topic that the original was read from.
@@ -57,10 +57,10 @@ pub struct Coordinates {
     pub row: Option<u64>,
 }
 
-/// What the headers of a letter say.
+/// The content of a letter's headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// What it is about.
+    /// The original's coordinates.
     pub coordinates: Coordinates,
     /// Why, from a closed list.
     pub reason: String,
@@ -76,20 +76,20 @@ pub struct Head {
     pub value: String,
     /// Size of what the value is or would be, in bytes.
     pub value_bytes: Option<u64>,
-    /// How the value is encoded; none for a format that is not known here.
+    /// How the value is encoded; none if the format is unknown here.
     pub format: Option<Format>,
 }
 
-/// Why a message of a dead-letter topic is no letter.
+/// Why a message of a dead-letter topic is not a letter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotALetter {
-    /// Nobody said that it is one.
+    /// It has no letter header.
     #[error("it has no header {LETTER}")]
     Unmarked,
-    /// It is of a later version.
-    #[error("it is a letter of version {0:?}, and this program reads version {VERSION}")]
+    /// Its format version is another one.
+    #[error("it is a dead letter of format version {0:?}; this program reads version {VERSION}")]
     Version(String),
-    /// A header that every letter has is missing, or is not what it should be.
+    /// A header that every letter has is missing or malformed.
     #[error("its header {0} is missing or cannot be read")]
     Header(&'static str),
 }
@@ -125,7 +125,7 @@ impl Head {
         })
     }
 
-    /// Whether the letter's value is one that can be produced again: a whole message, or a span of one.
+    /// Whether the letter's value can be produced again: a whole message, or a span of one.
     pub fn has_value(&self) -> bool {
         self.value == MESSAGE || self.value == SPAN
     }

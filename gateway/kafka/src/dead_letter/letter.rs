@@ -1,4 +1,4 @@
-//! What is put into the dead-letter topic.
+//! The content of the dead-letter topic.
 
 use crate::dead_letter::{
     LETTER_BYTES_MAX,
@@ -12,7 +12,7 @@ use sluice_gateway_config::Format;
 /// The longest text of a reason, in bytes. Chosen: ClickHouse's messages are cut at a few hundred characters before.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// What a letter takes besides key, headers, text and value: names of headers, numbers, librdkafka's own bookkeeping.
+/// The size of a letter besides key, headers, text and value: header names, numbers, librdkafka's bookkeeping.
 const LETTER_OVERHEAD_BYTES: u64 = 1_024;
 
 /// A message, or a span of one, that cannot be delivered.
@@ -28,9 +28,9 @@ pub struct Letter<'a> {
     pub row: Option<u64>,
     /// Why, from a closed list.
     pub reason: &'static str,
-    /// Why, in words. What is longer than 1,024 bytes is cut.
+    /// Why, in words. Cut at 1,024 bytes.
     pub text: &'a str,
-    /// ClickHouse's exception code, if it said one.
+    /// ClickHouse's exception code, if there is one.
     pub code: Option<u32>,
     /// The original's timestamp, ms since 1970.
     pub timestamp_millis: Option<i64>,
@@ -38,16 +38,16 @@ pub struct Letter<'a> {
     pub key: Option<&'a [u8]>,
     /// The original's headers.
     pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
-    /// What there is to keep of it.
+    /// The part of the original that is kept.
     pub value: LetterValue<'a>,
 }
 
-/// What there is to keep of a message.
+/// The part of a message that a letter keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LetterValue<'a> {
-    /// The message's value as it was read, in the source's format; none when the message had none.
+    /// The message's value as it was read, in the source's format; none if the message had none.
     Message(Option<&'a [u8]>, Format),
-    /// One span of it, as a protobuf message of its own.
+    /// One span of the message, as a protobuf message of its own.
     Span(&'a [u8]),
     /// Kafka no longer has the message.
     Gone,
@@ -79,24 +79,24 @@ impl<'a> Letter<'a> {
         }
     }
 
-    /// The same for one span of the message, which `span` holds.
+    /// The letter for one span of the message, with the span's bytes.
     #[must_use]
     pub fn with_span(self, row: u64, span: &'a [u8]) -> Self {
         Self { row: Some(row), value: LetterValue::Span(span), ..self }
     }
 
-    /// The same with ClickHouse's code.
+    /// The letter with ClickHouse's code.
     #[must_use]
     pub fn with_code(self, code: Option<u32>) -> Self {
         Self { code, ..self }
     }
 
-    /// Bytes that it takes up on its way, without what has to be left out.
+    /// Bytes that it needs on its way, without parts that must be left out.
     pub fn size(&self) -> u64 {
         self.bytes().min(LETTER_BYTES_MAX)
     }
 
-    /// Bytes of all of it.
+    /// Bytes of the complete letter.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes_without_value() + self.value.bytes().map_or(0, <[u8]>::len) as u64
     }
@@ -151,14 +151,14 @@ impl<'a> LetterValue<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trim {
     All,
-    /// The value is left out.
+    /// Without the value.
     WithoutValue,
-    /// Key and headers of the original are left out, too.
+    /// Without key and headers of the original, too.
     HeadAlone,
 }
 
 impl Trim {
-    /// What is tried after the topic found it too large.
+    /// The next smaller form, after the topic rejected the letter as too large.
     pub(super) fn less(self) -> Option<Self> {
         match self {
             Self::All => Some(Self::WithoutValue),
@@ -168,20 +168,20 @@ impl Trim {
     }
 }
 
-/// A letter that owns what it needs to be sent, more than once if need be.
+/// A letter that owns its content, to be sent more than once if needed.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The topic that the original was read from.
     pub source: String,
-    /// The source's partition, which decides the letter's.
+    /// The source's partition, which determines the letter's.
     pub source_partition: i32,
-    /// What is known about it.
+    /// The headers about the original.
     head: Vec<(&'static str, String)>,
-    /// What the value is, while it is not left out.
+    /// The kind of value, unless it is left out.
     value_kind: &'static str,
     carried: Vec<(String, Option<Vec<u8>>)>,
     key: Option<Vec<u8>>,
-    /// Taken out while librdkafka has it.
+    /// `None` while librdkafka has it.
     pub value: Option<Vec<u8>>,
     pub kept: Trim,
 }
@@ -233,7 +233,7 @@ impl Record {
     }
 }
 
-/// The original's headers, without what only holds for a letter.
+/// The original's headers, without those that only hold for a letter.
 fn carried(letter: &Letter<'_>) -> Vec<(String, Option<Vec<u8>>)> {
     let kept = letter.headers.iter().filter(|(name, _)| !headers::is_own(name));
     kept.map(|(name, value)| ((*name).to_owned(), value.map(<[u8]>::to_vec))).collect()

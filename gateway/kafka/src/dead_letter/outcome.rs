@@ -1,8 +1,8 @@
-//! What became of a letter.
+//! The outcome of a letter.
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 
-/// Where a letter is.
+/// The place of a delivered letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     /// The dead-letter topic.
@@ -11,39 +11,39 @@ pub struct Delivered {
     pub partition: i32,
     /// The offset.
     pub offset: i64,
-    /// Whether something of it had to be left out.
+    /// Whether a part of it was left out.
     pub left_out: bool,
 }
 
-/// Why a letter has nowhere to go: `delivery.deadLetter.onMissing` decides what follows.
+/// Why a letter cannot be delivered: `delivery.deadLetter.onMissing` decides what follows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no such topic, and the cluster does not make it.
-    #[error("the dead-letter topic {topic} does not exist, and making it was refused: {why}")]
+    /// The topic does not exist, and the cluster does not create it.
+    #[error("the dead-letter topic {topic} does not exist, and Kafka refused to create it: {why}")]
     Missing {
         /// The topic.
         topic: String,
         /// What the brokers said.
         why: String,
     },
-    /// The brokers do not let us look at it or write to it.
-    #[error("the dead-letter topic {topic} may not be written to: {why}")]
+    /// The gateway may not describe or write the topic.
+    #[error("Kafka does not authorize the gateway for the dead-letter topic {topic}: {why}")]
     NotAuthorized {
         /// The topic.
         topic: String,
         /// What the brokers said.
         why: String,
     },
-    /// It does not even take a letter without a value.
+    /// The topic rejects even a letter without a value.
     #[error(
-        "the dead-letter topic {topic} takes no letter, not even one without a value: its max.message.bytes is too small"
+        "the dead-letter topic {topic} rejects even a letter without a value: increase its max.message.bytes"
     )]
     TooLarge {
         /// The topic.
         topic: String,
     },
-    /// It takes no letters for another reason that lies in how it is configured.
-    #[error("the dead-letter topic {topic} takes no letters: {why}")]
+    /// The topic rejects letters for another reason of its configuration.
+    #[error("the dead-letter topic {topic} rejects letters: {why}")]
     Unfit {
         /// The topic.
         topic: String,
@@ -51,7 +51,7 @@ pub enum Refused {
         why: String,
     },
     /// The process is ending.
-    #[error("the letter was not sent, since the process is ending")]
+    #[error("the dead letter was not sent: the process is ending")]
     Ended,
 }
 
@@ -68,7 +68,7 @@ impl Refused {
     }
 }
 
-/// What follows from an answer of the brokers that is not "yes".
+/// What follows from an error of the brokers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Send it again after a while.
@@ -79,11 +79,11 @@ pub(super) enum Next {
     Trim,
     /// The brokers do not allow it.
     NotAuthorized,
-    /// It will never be taken as things are.
+    /// The topic rejects it until its configuration changes.
     Unfit,
 }
 
-/// Sorts an answer. What is not in the list passes by itself: brokers that are away, leaders that move.
+/// Classifies an error. Errors that are not listed pass on their own: brokers that are away, leaders that move.
 pub(super) fn next(code: Option<Code>) -> Next {
     match code {
         Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => Next::FindTopic,

@@ -1,7 +1,7 @@
-//! The way in: letters wait for the thread that sends them, and a receipt for each waits for the brokers' answer.
+//! The entry of dead letters: letters wait for the thread that sends them, and a receipt of each waits for the brokers' answer.
 //!
-//! Any thread may send. Limits: [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] from [`DeadLetters::send`] to the answer; above
-//! them a letter is not taken, and the caller, which holds its partition, asks again.
+//! Any thread may send. Limits: [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] from [`DeadLetters::send`] to the answer. Above them a
+//! letter is refused; the caller holds its partition and tries again.
 
 use crate::dead_letter::{
     LETTER_QUEUE_BYTES, LETTERS_MAX, Letter,
@@ -24,14 +24,14 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Why there can be no letters.
+/// Why dead letters cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// User, password or certificates cannot be read.
+    /// The file of the user, password or certificates cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka producer for dead letters: {source}")]
+    #[error("cannot create a Kafka producer for dead letters: {source}")]
     Settings {
         /// What librdkafka said.
         source: KafkaError,
@@ -44,33 +44,33 @@ pub enum StartError {
     },
 }
 
-/// The letters under way are as many as there may be: send this one again after a while.
+/// The maximum number of letters is under way: send this one again later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many dead letters are under way")]
+#[error("too many dead letters wait for Kafka")]
 pub struct Full;
 
-/// Sends dead letters; cheap to clone. Its thread ends once all clones are gone and every letter has its answer.
+/// Sends dead letters; cheap to clone. Its thread ends once all clones are dropped and every letter has its answer.
 #[derive(Debug, Clone)]
 pub struct DeadLetters {
     requests: crossbeam_channel::Sender<Request>,
     load: Arc<Load>,
 }
 
-/// What waits for the thread.
+/// A letter that waits for the thread.
 #[derive(Debug)]
 pub(super) struct Request {
     pub record: Record,
     pub reply: Reply,
 }
 
-/// How much is under way.
+/// The size of all letters under way.
 #[derive(Debug, Default)]
 struct Load {
     letters: AtomicUsize,
     bytes: AtomicU64,
 }
 
-/// Answers a letter, and gives back its room in the queue.
+/// Answers a letter, and frees its room in the queue.
 #[derive(Debug)]
 pub(super) struct Reply {
     /// Who is answered.
@@ -82,23 +82,23 @@ pub(super) struct Reply {
 /// Who waits for the answer to a letter.
 #[derive(Debug)]
 enum Addressee {
-    /// The holder of a receipt; none once it was answered.
+    /// The holder of a receipt; none after the answer.
     Receipt(Option<oneshot::Sender<Result<Delivered, Refused>>>),
     /// A worker.
     Worker(Watched),
 }
 
-/// What becomes of a letter: a future, and something to look at now and then.
+/// The pending outcome of a letter: a future, and a value to check now and then.
 #[derive(Debug)]
 #[must_use = "a range may only settle once its letters are delivered"]
 pub struct Receipt(oneshot::Receiver<Result<Delivered, Refused>>);
 
 impl DeadLetters {
-    /// Starts the thread. `topic` is where all letters go, or none for a topic beside each source topic
-    /// ([`crate::dead_letter::default_topic`]). No broker is asked before the first letter.
+    /// Starts the thread. `topic` is the topic of all letters; if it is none, each source topic has its own
+    /// ([`crate::dead_letter::default_topic`]). Brokers are not contacted before the first letter.
     ///
     /// # Errors
-    /// [`StartError`] for secrets that cannot be read, and for settings that librdkafka refuses.
+    /// [`StartError`] if secrets cannot be read, or if librdkafka refuses the settings.
     pub fn start(kafka: &Kafka, topic: Option<&str>, client_id: &str) -> Result<Self, StartError> {
         let mut config = ClientConfig::new();
         for (name, value) in producer_settings(kafka, client_id).map_err(StartError::Secret)? {
@@ -115,21 +115,21 @@ impl DeadLetters {
         Ok(Self { requests, load: Arc::default() })
     }
 
-    /// Takes a letter, of which everything is copied. Never blocks.
+    /// Takes a letter and copies it. Never blocks.
     ///
     /// # Errors
-    /// [`Full`] when too many are under way.
+    /// [`Full`] if too many letters are under way.
     pub fn send(&self, letter: &Letter<'_>) -> Result<Receipt, Full> {
         let (receipt, answer) = oneshot::channel();
         self.enqueue(letter, Addressee::Receipt(Some(receipt)))?;
         Ok(Receipt(answer))
     }
 
-    /// The same for a worker, which is woken by a token after every answer. With [`OnMissing::Stop`] a refused letter stays here, and
-    /// is sent again every [`super::topic::REFUSAL_KEPT`] until it is taken or the answers are dropped.
+    /// Takes a letter of a worker, which a token wakes after every answer. With [`OnMissing::Stop`] a refused letter stays here, and is
+    /// sent again every [`super::topic::REFUSAL_KEPT`] until it is delivered or the answers are dropped.
     ///
     /// # Errors
-    /// [`Full`] when too many are under way.
+    /// [`Full`] if too many letters are under way.
     pub fn send_watched(
         &self,
         letter: &Letter<'_>,
@@ -145,18 +145,18 @@ impl DeadLetters {
         let reply = Reply::reserve(&self.load, letter.size(), to).ok_or(Full)?;
         match self.requests.try_send(Request { record: Record::of(letter), reply }) {
             Err(TrySendError::Full(_)) => Err(Full),
-            // Without the thread, which has panicked then, the answer is that the letter was not sent.
+            // If the thread has panicked, the answer is that the letter was not sent.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
         }
     }
 
-    /// Whether a letter of this [`Letter::size`] would be taken now.
+    /// Whether a letter of this [`Letter::size`] would be accepted now.
     pub fn has_room(&self, size: u64) -> bool {
         self.waiting() < LETTERS_MAX
             && self.load.bytes.load(Ordering::Relaxed).saturating_add(size) <= LETTER_QUEUE_BYTES
     }
 
-    /// Bytes of the letters under way, as they were given.
+    /// Bytes of the letters under way, as passed in.
     pub fn bytes(&self) -> u64 {
         self.load.bytes.load(Ordering::Relaxed)
     }
@@ -187,20 +187,20 @@ impl Reply {
         }
     }
 
-    /// Whether nobody waits for a refused letter any more.
+    /// Whether the worker of a refused letter no longer waits.
     pub(super) fn is_given_up(&self) -> bool {
         matches!(&self.to, Addressee::Worker(watched) if !watched.is_listened_to())
     }
 
     pub(super) fn answer(mut self, answer: Result<Delivered, Refused>) {
         let to = std::mem::replace(&mut self.to, Addressee::Receipt(None));
-        // Before the answer: who has it may send the next letter.
+        // Before the answer: its receiver may send the next letter.
         drop(self);
         match to {
             Addressee::Receipt(receipt) => {
                 let receipt = receipt.expect("a letter is answered once");
                 if receipt.send(answer).is_err() {
-                    // Whoever sent it has given up its partition; the next owner sends it again.
+                    // The sender has given up its partition; the next owner sends the letter again.
                 }
             }
             Addressee::Worker(watched) => watched.tell(answer),
@@ -216,8 +216,7 @@ impl Drop for Reply {
 }
 
 impl Receipt {
-    /// What became of the letter; none while it is under way, which it is until the brokers answer, however long they are away.
-    /// After an answer it must not be asked again.
+    /// The outcome of the letter; none while it is under way, however long the brokers are away. Must not be called after an answer.
     pub fn try_get(&mut self) -> Option<Result<Delivered, Refused>> {
         match self.0.try_recv() {
             Ok(answer) => Some(answer),

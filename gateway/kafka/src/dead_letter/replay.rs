@@ -1,7 +1,6 @@
-//! Puts the value of a letter back into the topic that it came from.
+//! Produces the value of a letter to the topic that it came from.
 //!
-//! Owner: the command that replays, one thread. Limits: one message at a time; it is in the topic, or refused, within
-//! [`REPLAY_TIMEOUT`].
+//! Owner: the command that replays, one thread. Limits: one message at a time. It is in the topic, or refused, within [`REPLAY_TIMEOUT`].
 
 use crate::dead_letter::{
     headers::{REPLAYED, is_own},
@@ -27,11 +26,11 @@ const POLL_WAIT: Duration = Duration::from_millis(100);
 /// Why a message is not in the topic.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// User, password or certificates cannot be read.
+    /// The file of the user, password or certificates cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka producer for replayed messages: {0}")]
+    #[error("cannot create a Kafka producer for replayed messages: {0}")]
     Create(Box<KafkaError>),
     /// The brokers refused it, or did not answer in time.
     #[error("cannot produce to topic {topic}, partition {partition}: {source}")]
@@ -45,12 +44,12 @@ pub enum ReplayError {
     },
 }
 
-/// A message to be put back.
+/// A message to produce again.
 #[derive(Debug)]
 pub struct Replayed<'a, M> {
     /// Topic, partition and offset of its letter, as text.
     pub letter: &'a str,
-    /// What has its key and its headers: the letter, or the original.
+    /// The message whose key and headers are used: the letter, or the original.
     pub original: &'a M,
     /// Its value.
     pub value: Option<&'a [u8]>,
@@ -66,7 +65,7 @@ pub struct Replayer {
     answers: Receiver<Result<i64, KafkaError>>,
 }
 
-/// Passes the one acknowledgement on.
+/// Passes on the one acknowledgement.
 struct Acknowledged(Sender<Result<i64, KafkaError>>);
 
 impl ClientContext for Acknowledged {}
@@ -98,7 +97,7 @@ impl Replayer {
         Ok(Self { producer, answers })
     }
 
-    /// Produces a message and waits for the brokers; gives its offset.
+    /// Produces a message and waits for the brokers; returns its offset.
     pub fn replay<M: Message>(&self, replayed: &Replayed<'_, M>) -> Result<i64, ReplayError> {
         let Replayed { topic, partition, .. } = *replayed;
         let refused =
@@ -109,7 +108,7 @@ impl Replayer {
         record.payload = replayed.value;
         self.producer.send(record).map_err(|(error, _)| refused(error))?;
         loop {
-            // Ends with the producer's own time limit for messages.
+            // This ends by the producer's own time limit for messages.
             self.producer.poll(POLL_WAIT);
             if let Ok(answer) = self.answers.try_recv() {
                 return answer.map_err(refused);
@@ -118,7 +117,7 @@ impl Replayer {
     }
 }
 
-/// The original's headers, and the one that says which letter the message was.
+/// The original's headers, and the one that names the message's letter.
 fn headers<M: Message>(replayed: &Replayed<'_, M>) -> OwnedHeaders {
     let first = OwnedHeaders::new().insert(Header { key: REPLAYED, value: Some(replayed.letter) });
     let Some(found) = replayed.original.headers() else { return first };

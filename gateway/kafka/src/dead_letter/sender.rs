@@ -1,10 +1,10 @@
-//! The thread that sends letters: takes them from the queue, sees to the topic, produces, and answers.
+//! The thread that sends letters: takes them from the queue, ensures that the topic exists, produces, and answers.
 //!
 //! Owner of the producer, whose callbacks run on this thread while it polls. A letter is answered with "delivered" after the
-//! acknowledgement of all in-sync replicas, or with a refusal that only a person can change; everything else is tried again for as
-//! long as it takes, and so are refused letters of those who wait for that person.
+//! acknowledgement of all in-sync replicas, or with a refusal that needs manual action. Everything else is retried without a time limit;
+//! so are refused letters whose worker waits for the manual action.
 //!
-//! Limits: those of the queue. A producer that meets a fatal error is replaced; letters that it had may be there twice then.
+//! Limits: those of the queue. A producer with a fatal error is replaced; its letters may then exist twice.
 
 use crate::dead_letter::{
     LETTERS_MAX, default_topic,
@@ -28,22 +28,22 @@ use std::{
 /// How long a poll for acknowledgements waits while letters are under way.
 const POLL_WAIT: Duration = Duration::from_millis(10);
 
-/// How long a thread without letters waits before it serves librdkafka's events.
+/// How long the thread waits without letters before it serves librdkafka's events.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
 
-/// How long letters wait after an answer that was no answer.
+/// How long letters wait after a temporary error.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// A letter on its way.
 struct Pending {
-    /// Its place among all letters: those of a source partition go in the order in which they came.
+    /// Its place among all letters: those of a source partition are sent in the order in which they arrived.
     number: u64,
     record: Record,
     reply: Reply,
     topic: String,
 }
 
-/// What librdkafka says of a letter.
+/// librdkafka's result for a letter.
 struct Outcome {
     pending: Box<Pending>,
     result: Result<(i32, i64), KafkaError>,
@@ -73,7 +73,7 @@ impl ProducerContext for Acknowledgements {
 /// The thread's state.
 pub(super) struct Sender {
     config: ClientConfig,
-    /// Where all letters go; none for a topic beside each source.
+    /// The topic of all letters; none for a topic beside each source.
     topic: Option<String>,
     requests: Receiver<Request>,
     topics: Topics,
@@ -82,15 +82,15 @@ pub(super) struct Sender {
     outcomes: Receiver<Outcome>,
     /// Letters so far.
     accepted: u64,
-    /// Letters that are to be given to librdkafka, by number.
+    /// Letters to pass to librdkafka, by number.
     waiting: VecDeque<Box<Pending>>,
-    /// Letters whose topic does not take them, and since when; they are sent again.
+    /// Letters that their topic refused, and since when; they are sent again.
     refused: VecDeque<(Instant, Box<Pending>)>,
-    /// Letters that are with librdkafka.
+    /// Letters that librdkafka has.
     in_flight: usize,
-    /// Nothing is sent before.
+    /// No letter is sent before this time.
     not_before: Option<Instant>,
-    /// Whether the last try failed: one line when it begins, one when it ends.
+    /// Whether the last attempt failed: one log line at the start of failures, one at the end.
     failing: bool,
 }
 
@@ -114,7 +114,7 @@ impl Sender {
         }
     }
 
-    /// Sends until nobody can send any more and every letter has its answer.
+    /// Sends until all handles are dropped and every letter has its answer.
     pub(super) fn run(mut self) {
         let mut open = true;
         while open || self.has_letters() {
@@ -133,7 +133,7 @@ impl Sender {
         self.in_flight > 0 || !self.waiting.is_empty()
     }
 
-    /// Takes what is there; waits for it where there is nothing else to do. `false` once nobody can send any more.
+    /// Takes waiting requests; blocks for one if there is nothing else to do. `false` once all handles are dropped.
     fn take_requests(&mut self) -> bool {
         let wait = match (self.in_flight, self.waiting.is_empty()) {
             (0, true) => IDLE_WAIT,
@@ -148,7 +148,7 @@ impl Sender {
                 Ok(request) => self.accept(request),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => {
-                    // A channel without senders does not wait.
+                    // Receiving from a channel without senders does not wait.
                     if self.in_flight == 0 && !self.waiting.is_empty() {
                         std::thread::sleep(wait);
                     }
@@ -166,13 +166,13 @@ impl Sender {
         self.waiting.push_back(Box::new(Pending { number, record, reply, topic }));
     }
 
-    /// Puts a letter back to its place among those that wait.
+    /// Puts a letter back to its place among the waiting ones.
     fn put_back(&mut self, pending: Box<Pending>) {
         let place = self.waiting.partition_point(|waiting| waiting.number < pending.number);
         self.waiting.insert(place, pending);
     }
 
-    /// Takes those up again that were refused a while ago, and lets those go that nobody waits for.
+    /// Sends letters again that were refused a while ago, and drops those that no worker waits for.
     fn send_refused_again(&mut self, open: bool) {
         self.refused.retain(|(_, pending)| open && !pending.reply.is_given_up());
         while let Some((_, pending)) = self.refused.pop_front_if(|(since, _)| since.elapsed() >= REFUSAL_KEPT)
@@ -195,7 +195,7 @@ impl Sender {
         }
     }
 
-    /// Gives a letter to librdkafka, answers it, or puts it back.
+    /// Passes a letter to librdkafka, answers it, or puts it back.
     fn send(&mut self, pending: Box<Pending>) {
         let Self { config, topics, outcomes_in, .. } = self;
         let producer = match &mut self.producer {
@@ -226,7 +226,7 @@ impl Sender {
         }
     }
 
-    /// Lets a producer go that cannot go on; the next letter makes another one.
+    /// Drops a producer with a fatal error; the next letter creates another one.
     fn let_go_of_fatal(&mut self) {
         let fatal = self.producer.as_ref().and_then(|producer| producer.client().fatal_error());
         let Some((code, why)) = fatal else { return };
@@ -239,7 +239,7 @@ impl Sender {
                 self.refuse(pending, refused);
             }
         } else {
-            tracing::warn!(%code, why, "the producer of dead letters is replaced after an error that ends it");
+            tracing::warn!(%code, why, "replacing the dead-letter producer after a fatal error");
         }
     }
 
@@ -265,7 +265,7 @@ impl Sender {
                     pending.record.trim(less);
                     return self.put_back(pending);
                 }
-                // Others may be shorter: the topic itself is not refused.
+                // Other letters may be smaller: the topic itself is not refused.
                 None => return self.refuse(pending, Refused::TooLarge { topic }),
             },
             Next::NotAuthorized => Refused::NotAuthorized { topic, why },
@@ -275,7 +275,7 @@ impl Sender {
         self.refuse(pending, refused);
     }
 
-    /// Answers a letter that its topic does not take, or keeps it for later.
+    /// Answers a refused letter, or keeps it for later.
     fn refuse(&mut self, mut pending: Box<Pending>, refused: Refused) {
         if pending.reply.keeps(&refused) {
             self.refused.push_back((Instant::now(), pending));
@@ -287,14 +287,14 @@ impl Sender {
     /// Puts a letter back, to be sent after a while.
     fn retry(&mut self, pending: Box<Pending>, error: &KafkaError) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(topic = pending.topic, %error, "dead letters are not delivered; they are tried again");
+            tracing::warn!(topic = pending.topic, %error, "cannot deliver dead letters; retrying");
         }
         self.put_back(pending);
         self.not_before = Some(Instant::now() + RETRY_WAIT);
     }
 }
 
-/// Gives a letter to librdkafka, which copies its value; ours is let go then.
+/// Passes a letter to librdkafka, which copies its value; this copy is freed then.
 fn produce(
     producer: &BaseProducer<Acknowledgements>,
     mut pending: Box<Pending>,

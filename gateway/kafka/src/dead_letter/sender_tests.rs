@@ -1,4 +1,4 @@
-//! Against librdkafka's own cluster of mocks, which can refuse what a real broker does not refuse on demand.
+//! Against librdkafka's mock cluster, which can refuse what a real broker does not refuse on demand.
 
 use super::*;
 use crate::dead_letter::{Answers, DeadLetters, Letter, LetterValue, Receipt};
@@ -127,7 +127,7 @@ fn a_topic_that_may_not_be_written_to_is_refused_and_remembered() {
     let refused = answer(letters.send(&letter(0)).unwrap()).unwrap_err();
     assert!(matches!(refused, Refused::NotAuthorized { .. }), "{refused}");
     assert!(refused.to_string().contains(LETTERS), "{refused}");
-    // The brokers would take it now, but are not asked for every letter.
+    // The brokers would accept it now, but are not asked for every letter.
     assert_eq!(answer(letters.send(&letter(1)).unwrap()), Err(refused));
 }
 
@@ -151,7 +151,7 @@ fn letters_under_way_are_answered_after_the_last_sender_is_gone() {
     assert!(answer(receipt).is_ok());
 }
 
-/// The next answer to a letter that is watched.
+/// The next answer to a watched letter.
 fn heard(answers: &Answers, woken: &Receiver<()>) -> Result<Delivered, Refused> {
     loop {
         if let Some(answer) = answers.next() {

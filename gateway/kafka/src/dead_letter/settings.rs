@@ -1,5 +1,5 @@
-//! The settings of the producer of letters, each with its reason. A function of the config, and of the files with user
-//! and password that it names.
+//! The settings of the producer of letters, each with its reason. They follow from the config, and from the files of user and password
+//! that it names.
 
 use crate::{
     dead_letter::{LETTER_BYTES_MAX, LETTER_QUEUE_BYTES, LETTERS_MAX},
@@ -19,18 +19,18 @@ pub(super) fn producer_settings<'a>(
         ("acks", "all".into()),
         ("enable.idempotence", "true".into()),
         ("compression.type", "zstd".into()),
-        // Never given up: the range waits, which the lag shows, and nothing is lost.
+        // No time limit: the range waits, which shows as lag, and no data is lost.
         ("message.timeout.ms", "0".into()),
-        // One letter a batch. The brokers' limit is one of batches, and they would refuse all letters of one that is too large.
+        // One letter a batch. The brokers' limit counts batches: they would refuse all letters of a batch that is too large.
         ("batch.num.messages", "1".into()),
-        // The topic's own limit decides; beyond ours a letter is cut before it comes here. Room for headers and framing.
+        // The topic's own limit decides; letters above ours are trimmed before they come here. Room for headers and framing.
         ("message.max.bytes", (2 * LETTER_BYTES_MAX).to_string()),
-        // Larger than the queue before it, which therefore is the only one that can be full.
+        // Larger than the queue before it, so that only that one can be full.
         ("queue.buffering.max.messages", (2 * LETTERS_MAX).to_string()),
         ("queue.buffering.max.kbytes", (2 * LETTER_QUEUE_BYTES / 1024).to_string()),
-        // Topics are made with the source's replication, or not at all.
+        // Topics are created with the source's replication, or not at all.
         ("allow.auto.create.topics", "false".into()),
-        // How long letters wait for a topic that the brokers no longer know, before it is made again.
+        // How long letters wait for a topic that the brokers no longer know, before it is created again.
         ("topic.metadata.propagation.max.ms", "5000".into()),
     ]);
     Ok(settings)

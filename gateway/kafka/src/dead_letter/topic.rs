@@ -1,7 +1,7 @@
-//! Sees to it that a dead-letter topic exists.
+//! Ensures that a dead-letter topic exists.
 //!
-//! Owner: the thread of [`super::sender`], which may wait for the brokers. Limits: [`ASK_TIMEOUT`] a question, and a second; a topic that was
-//! refused is asked for again after [`REFUSAL_KEPT`], since whoever reads the log may make it.
+//! Owner: the thread of [`super::sender`], which may wait for the brokers. Limits: a request takes [`ASK_TIMEOUT`] and a second. A
+//! refused topic is tried again after [`REFUSAL_KEPT`], since a user who reads the log may create it.
 
 use crate::{dead_letter::outcome::Refused, questions::new_topic::make_topic};
 use rdkafka::{
@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Partitions of a topic that is made here, at the most. Chosen: dead letters are few, and every partition costs the brokers; a
-/// source with fewer has as many letters' partitions as its own.
+/// Maximum number of partitions of a topic that is created here. Chosen: dead letters are few, and every partition costs the brokers. If
+/// the source has fewer, the topic has as many as the source.
 pub const TOPIC_PARTITIONS_MAX: usize = 8;
 
 /// How long a broker may take to answer.
@@ -22,29 +22,29 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a refusal counts before the brokers are asked again.
 pub(super) const REFUSAL_KEPT: Duration = Duration::from_secs(10);
 
-/// What is known about a topic.
+/// What is known of a topic.
 #[derive(Debug)]
 enum Known {
-    /// It is there, with so many partitions.
+    /// It exists, with so many partitions.
     There(i32),
-    /// It cannot be had, as of then.
+    /// It cannot be used, as of this time.
     Refused(Refused, Instant),
 }
 
-/// Why a topic is not had.
+/// Why a topic cannot be used now.
 #[derive(Debug)]
 pub(super) enum Unready {
-    /// It cannot be had.
+    /// It cannot be used.
     Refused(Refused),
     /// The brokers did not answer; ask again.
     Unanswered(KafkaError),
 }
 
-/// What is known about all of them.
+/// What is known of all topics.
 #[derive(Debug, Default)]
 pub(super) struct Topics(HashMap<String, Known>);
 
-/// What the brokers say of a topic.
+/// The brokers' answer about a topic.
 enum Asked {
     Partitions { count: usize, replicas: usize },
     Missing,
@@ -52,7 +52,7 @@ enum Asked {
 }
 
 impl Topics {
-    /// The number of partitions of `topic`, which is made after the pattern of `source` if it is not there.
+    /// The number of partitions of `topic`. If it does not exist, it is created after the pattern of `source`.
     pub(super) fn partitions<C: ProducerContext>(
         &mut self,
         client: &Client<C>,
@@ -75,12 +75,12 @@ impl Topics {
         found
     }
 
-    /// Takes down that a topic takes no letters.
+    /// Records that a topic rejects letters.
     pub(super) fn refuse(&mut self, topic: &str, refused: Refused) {
         self.0.insert(topic.to_owned(), Known::Refused(refused, Instant::now()));
     }
 
-    /// Asks for a topic anew the next time.
+    /// Asks for the topic again the next time.
     pub(super) fn forget(&mut self, topic: &str) {
         self.0.remove(topic);
     }
@@ -93,7 +93,7 @@ fn find_or_make<C: ProducerContext>(client: &Client<C>, topic: &str, source: &st
         Asked::Missing => {
             let (count, replicas) = match ask(client, source)? {
                 Asked::Partitions { count, replicas } => (count, replicas),
-                // The source was deleted meanwhile: what the brokers choose.
+                // The source was deleted meanwhile: the brokers' defaults.
                 Asked::Missing | Asked::Wrong(_) => (1, 0),
             };
             let count = count.clamp(1, TOPIC_PARTITIONS_MAX);
@@ -118,7 +118,7 @@ fn ask<C: ProducerContext>(client: &Client<C>, topic: &str) -> Result<Asked, Unr
     match found.error().map(Code::from) {
         Some(Code::UnknownTopic | Code::UnknownTopicOrPartition) => Ok(Asked::Missing),
         Some(code @ (Code::TopicAuthorizationFailed | Code::InvalidTopic)) => Ok(Asked::Wrong(code)),
-        // It has no leader yet, for instance.
+        // For instance, it has no leader yet.
         Some(code) => Err(Unready::Unanswered(KafkaError::MetadataFetch(code))),
         None if partitions.is_empty() => Ok(Asked::Missing),
         None => Ok(Asked::Partitions {
@@ -128,7 +128,7 @@ fn ask<C: ProducerContext>(client: &Client<C>, topic: &str) -> Result<Asked, Unr
     }
 }
 
-/// Asks for a topic; `replicas` 0 leaves their number to the brokers.
+/// Creates a topic; `replicas` 0 leaves their number to the brokers.
 fn make<C: ProducerContext>(
     client: &Client<C>,
     topic: &str,
@@ -139,17 +139,17 @@ fn make<C: ProducerContext>(
     let replicas = i32::try_from(replicas).ok().filter(|replicas| *replicas > 0).unwrap_or(-1);
     match make_topic(client, topic, partitions, replicas, ASK_TIMEOUT) {
         Ok(()) => {
-            tracing::info!(topic, partitions, "the dead-letter topic was made");
+            tracing::info!(topic, partitions, "created the dead-letter topic");
             Ok(())
         }
         Err(KafkaError::AdminOp(Code::TopicAlreadyExists)) => Ok(()),
-        // Brokers that make no topics for clients, for instance.
+        // For instance, brokers that create no topics for clients.
         Err(KafkaError::AdminOp(code)) if !passes(code) => Err(Unready::Refused(refusal(topic, code))),
         Err(error) => Err(Unready::Unanswered(error)),
     }
 }
 
-/// Whether making a topic may succeed later, without anybody acting.
+/// Whether creating a topic may succeed later without manual action.
 fn passes(code: Code) -> bool {
     matches!(
         code,

@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sluice_ranges::Now;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Now, by a clock that counts while the machine sleeps, and by the one that other machines share.
+/// The current time: by a clock that counts while the machine sleeps, and by wall-clock time, which machines share.
 pub fn now() -> Now {
     let boot = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);

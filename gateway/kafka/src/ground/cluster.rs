@@ -1,15 +1,16 @@
-//! Which cluster the brokers are.
+//! The id of the Kafka cluster.
 //!
-//! The cluster's id is a part of every deduplication token, so that equal offsets of equal topics of two clusters are told apart. Event Hubs,
-//! and Redpanda without `cluster_id`, report none: all such clusters are [`UNNAMED`]. Topic, offsets and content are in a token all the same, so
-//! that only copies of the same messages at the same offsets of another such cluster have the same one.
+//! The cluster's id is part of every deduplication token, so that equal offsets of equal topics of two clusters get
+//! different tokens. Event Hubs, and Redpanda without `cluster_id`, report none: all such clusters are [`UNNAMED`].
+//! Tokens also contain topic, offsets and content. Two unnamed clusters therefore share a token only for copies of
+//! the same messages at the same offsets.
 
 use std::time::Duration;
 
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::KafkaResult;
 
-/// What a cluster is called whose brokers report no id. Kafka's own ids are 22 characters of base64.
+/// The name of a cluster whose brokers report no id. Kafka's own ids are 22 characters of base64.
 pub(crate) const UNNAMED: &str = "unnamed";
 
 /// The id that the brokers report, or [`UNNAMED`].
@@ -24,7 +25,7 @@ pub(crate) fn id<C: ClientContext>(
     if let Some(id) = client.fetch_cluster_id(timeout) {
         return Ok(id);
     }
-    // librdkafka says nothing both when no broker has answered, and when one has and names no id.
+    // librdkafka returns no id both if no broker answered and if the broker reports none.
     client.fetch_metadata(Some(topic), timeout)?;
     Ok(client.fetch_cluster_id(Duration::ZERO).unwrap_or_else(|| UNNAMED.to_owned()))
 }

@@ -1,40 +1,39 @@
-//! What a partition's queue says instead of a message, and what follows from it.
+//! What an error in a partition's queue means.
 //!
-//! librdkafka reads a batch that it cannot decompress, or that is over our limit, again and again, and passes over one whose checksum is wrong. Both mean that
-//! nothing behind it may be read: an offset that is committed later would pass over the batch.
+//! librdkafka reads a batch that it cannot decompress, or that is above the limit, again and again. It skips a batch whose checksum is
+//! wrong. In both cases the messages behind it must not be read: a later commit would pass over the batch.
 //!
-//! The limit of a batch, decompressed or never compressed, is in `batch_limit.c`; it speaks through librdkafka's properties, so that no foreign function
-//! is called here.
+//! `batch_limit.c` enforces the limit of a batch, decompressed or never compressed. It is reached through librdkafka's properties, so
+//! that no foreign function is called here.
 
 use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaErrorCode};
 
-/// The property that sets the limit, in bytes. A program that was linked without `batch_limit.c` does not know it, and starts no
-/// consumer.
+/// The property that sets the limit in bytes. A program that was linked without `batch_limit.c` does not know it, and starts no consumer.
 pub(crate) const LIMIT_PROPERTY: &str = "sluice.batch.bytes.max";
 
-/// The property with the size of the last batch that was over it.
+/// The property with the size of the last batch above the limit.
 const REFUSED_PROPERTY: &str = "sluice.refused.bytes";
 
-/// What an error of a partition's queue means for the partition.
+/// The meaning of an error in a partition's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueProblem {
-    /// The rest of an answer did not fit into what is kept at a time; librdkafka reads it once the queue is empty.
+    /// The rest of an answer did not fit the memory limit of the queue. librdkafka fetches it again once the queue is empty.
     ReadAgain,
-    /// The next batch is larger than the limit, compressed or not, or it cannot be decompressed because it is broken.
+    /// The next batch is above the limit, compressed or not, or is broken and cannot be decompressed.
     Undecompressed {
-        /// What is in it, decompressed; `None` for one that is broken, or whose size cannot be told.
+        /// Its decompressed size; `None` if it is broken or its size is unknown.
         bytes: Option<u64>,
     },
-    /// The next batch is not what was written: its checksum is wrong, or it is of a kind that nobody knows.
+    /// The next batch is damaged: its checksum is wrong, or its format is unknown.
     Unreadable,
-    /// Kafka does not have the next offset: retention has overtaken it, or the topic was made anew. librdkafka reads nothing more.
+    /// Kafka does not have the next offset: retention deleted it, or the topic was created again. librdkafka reads no more.
     OutOfRange,
-    /// Nothing that concerns one batch; librdkafka goes on.
+    /// An error that does not concern a batch. librdkafka continues.
     Passing,
 }
 
 impl QueueProblem {
-    /// Sorts an error. `batch_bytes_max` is the limit that the consumer was made with.
+    /// Classifies an error. `batch_bytes_max` is the limit that the consumer was created with.
     pub fn of(error: &KafkaError, batch_bytes_max: u64) -> Self {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => Self::ReadAgain,
@@ -52,7 +51,7 @@ impl QueueProblem {
     }
 }
 
-/// The size of the last batch that was over the limit. Batches of two partitions at the same moment may be taken for each other.
+/// The size of the last batch above the limit. If two partitions hit the limit at the same moment, their batches may be confused.
 fn refused_bytes() -> Option<u64> {
     let asked = ClientConfig::new().create_native_config().ok()?.get(REFUSED_PROPERTY).ok()?;
     asked.parse().ok().filter(|bytes| *bytes > 0)

@@ -1,17 +1,17 @@
-//! How brokers are connected to: librdkafka's settings for TLS and for user and password, and what a refusal means.
+//! Connections to brokers: librdkafka's settings for TLS, user and password, and the meaning of a rejection.
 //!
-//! Certificates and keys are files that librdkafka reads itself. User and password it takes as settings alone, so that they
-//! are read here, when a client is made.
+//! librdkafka itself reads files of certificates and keys. It takes user and password only as settings, so they are read here when a
+//! client is created.
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
 use sluice_gateway_config::{Kafka, SecretFileError, Tls, security::read_secret};
 
-/// Settings that say how to connect.
+/// The librdkafka settings for TLS and SASL.
 pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
     let mut settings = vec![("security.protocol", protocol(kafka).to_owned())];
     if let Some(tls) = &kafka.tls {
         for (what, file) in tls_files(tls) {
-            // librdkafka would say that it cannot read one, and not which.
+            // librdkafka's own error would not name the file.
             read_secret(what, file)?;
         }
         settings.extend(tls_settings(tls));
@@ -45,9 +45,9 @@ fn tls_files(tls: &Tls) -> impl Iterator<Item = (&'static str, &str)> {
 }
 
 fn tls_settings(tls: &Tls) -> Vec<(&'static str, String)> {
-    // librdkafka's default since 2.0, but not what older documents say: a certificate for another name is no proof.
+    // The default of librdkafka since 2.0, set because older documents differ: the certificate must be valid for the broker's host name.
     let mut settings = vec![("ssl.endpoint.identification.algorithm", "https".to_owned())];
-    // Without it OpenSSL takes the authorities of the system, or of SSL_CERT_FILE.
+    // Without it OpenSSL trusts the system's authorities, or those of SSL_CERT_FILE.
     settings.extend(tls.ca_file.iter().map(|file| ("ssl.ca.location", file.clone())));
     if let Some((certificate, key)) = tls.client_certificate() {
         settings.extend([
@@ -58,17 +58,17 @@ fn tls_settings(tls: &Tls) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// A broker was reached, and the connection came to nothing for a reason that waiting does not mend.
+/// Why a broker was reached but the connection failed, for a reason that does not pass by waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionProblem {
-    /// TLS could not be agreed upon, or one side does not trust the other's certificate.
+    /// TLS could not be negotiated, or one side does not trust the other's certificate.
     Tls,
-    /// User or password were refused, or the way of proving them.
+    /// The broker rejected the user, the password or the SASL mechanism.
     Credentials,
 }
 
 impl ConnectionProblem {
-    /// Sorts an error of a client.
+    /// Classifies an error of a client.
     pub fn of(error: &KafkaError) -> Option<Self> {
         match error.rdkafka_error_code()? {
             RDKafkaErrorCode::SSL => Some(Self::Tls),
@@ -79,25 +79,25 @@ impl ConnectionProblem {
         }
     }
 
-    /// What a person looks at next, by what the config says of TLS and of user and password.
+    /// What a user should check next, according to the TLS and SASL settings.
     pub fn advice(self, kafka: &Kafka) -> String {
         match self {
             Self::Tls => tls_advice(kafka.tls.as_ref()),
             Self::Credentials => match &kafka.sasl {
                 Some(sasl) => format!(
-                    "look at source.kafka.sasl: the broker must know the user in {} with the password in {} for {}",
+                    "check source.kafka.sasl: the broker must accept the user in {} with the password in {} for {}",
                     sasl.username_file,
                     sasl.password_file,
                     sasl.mechanism.name()
                 ),
-                None => "the broker asks for user and password: set source.kafka.sasl".into(),
+                None => "the broker requires a user and a password: set source.kafka.sasl".into(),
             },
         }
     }
 }
 
 fn tls_advice(tls: Option<&Tls>) -> String {
-    let Some(tls) = tls else { return "the broker speaks TLS: set source.kafka.tls".into() };
+    let Some(tls) = tls else { return "the broker requires TLS: set source.kafka.tls".into() };
     let authority = match &tls.ca_file {
         Some(file) => format!("the broker's certificate is signed by an authority in {file}"),
         None => "the broker's certificate is signed by an authority that this system trusts (else set \
@@ -106,11 +106,11 @@ fn tls_advice(tls: Option<&Tls>) -> String {
     };
     let client = match tls.client_certificate() {
         Some((file, _)) => format!("the broker trusts the client certificate in {file}"),
-        None => "the broker asks for no client certificate (else set source.kafka.tls.certificateFile and keyFile)".into(),
+        None => "the broker requires no client certificate (else set source.kafka.tls.certificateFile and keyFile)".into(),
     };
     format!(
-        "look whether the port of source.kafka.bootstrapServers is one for TLS; {authority} and made out to the host in \
-         source.kafka.bootstrapServers; {client}"
+        "check that the port of source.kafka.bootstrapServers is one for TLS; that {authority} and made out to the host in \
+         source.kafka.bootstrapServers; and that {client}"
     )
 }
 

@@ -1,5 +1,4 @@
-//! librdkafka's settings, each with its reason. A function of the config, and of the files with user and password that it
-//! names.
+//! librdkafka's settings, each with its reason. They follow from the config, and from the files of user and password that it names.
 //!
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
@@ -9,44 +8,44 @@ use sluice_gateway_config::{
 };
 use std::time::Duration;
 
-/// Who this consumer is.
+/// The identity of this consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// `client.id`: what brokers log and report.
     pub client_id: String,
-    /// `group.instance.id`: the pod's name. A pod that comes back within the session timeout keeps its partitions. Where
-    /// there is no stable name, and with [`GroupProtocol::Consumer`], membership is dynamic.
+    /// `group.instance.id`: the pod's name. A pod that returns within the session timeout keeps its partitions. Without a stable name,
+    /// and with [`GroupProtocol::Consumer`], membership is dynamic.
     pub instance_id: Option<String>,
-    /// `client.rack`: the zone it runs in. A broker that is told to (`replica.selector.class`) has it read from a replica in the
-    /// same zone, which costs no traffic between zones.
+    /// `client.rack`: the zone of the node. Brokers with a `replica.selector.class` let it read from a replica in the same zone, which
+    /// avoids traffic between zones.
     pub rack: Option<String>,
 }
 
-/// How often topics are looked at, and so how late added partitions are found. Chosen: sooner than a pod can be started for them, so that
-/// those find them that know what was there before; and a small request every ten seconds.
+/// How often topic metadata is refreshed, and so how late added partitions are found. Chosen: sooner than a new pod can start, so that
+/// gateways that know the previous partitions find the new ones; at the cost of a small request every ten seconds.
 pub(crate) const METADATA_REFRESH: Duration = Duration::from_secs(10);
 
-/// The smallest fetch per partition, whatever the record batches: less would make small requests of a busy topic.
+/// The smallest fetch per partition, whatever the record batches: less would cause small requests for a busy topic.
 const FETCH_BYTES_MIN: u64 = 64 << 10;
 
-/// The largest: enough for any connection, and small beside the largest batches.
+/// The largest fetch: enough for any connection, and small compared with the largest batches.
 const FETCH_BYTES_MAX: u64 = 1 << 20;
 
-/// The largest record batch, compressed as it is, that the consumer can receive from a broker. A larger one breaks the connection,
-/// and with it every partition of the broker, again and again.
+/// The largest compressed record batch that the consumer can receive. A larger one makes librdkafka close the connection, again and
+/// again, for every partition of the broker.
 pub(crate) fn received_bytes_max(kafka: &Kafka) -> u64 {
-    // What the broker adds around a batch is in the bytes that an answer may have beyond.
+    // The broker's overhead around a batch is part of the extra bytes that an answer may have.
     let (_, fetch_all) = fetch_bytes(kafka);
     fetch_all.saturating_add(kafka.record_batch_bytes_max.get().max(ANSWER_BYTES_MIN))
 }
 
-/// What is fetched of one partition, and of all partitions of a broker.
+/// Bytes to fetch per partition, and for all partitions of a broker.
 fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
     let batch = kafka.record_batch_bytes_max.get();
-    // The broker returns a first batch whole even if it is larger. Traces compress to about an eighth: so a fetch becomes about one
-    // batch of the largest size. What it becomes beyond is refused and read again, see LIMIT_PROPERTY.
+    // The broker returns a first batch whole even if it is larger. Traces compress to about an eighth, so a fetch becomes about one batch
+    // of the largest size. What exceeds that is refused and fetched again, see LIMIT_PROPERTY.
     let fetch = (batch / 8).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX);
-    // Messages that are not compressed keep the whole answer in memory, which therefore must not be larger than a batch.
+    // Uncompressed messages keep the whole answer in memory, so the answer must not be larger than a batch.
     (fetch, fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch))
 }
 
@@ -61,35 +60,35 @@ pub fn consumer_settings<'a>(
     settings.extend([
         ("client.id", identity.client_id.clone()),
         ("group.id", kafka.consumer_group.clone()),
-        // Offsets are committed with their plan, after the insert, and by nothing else.
+        // Offsets are committed only with their plan, after the insert.
         ("enable.auto.commit", "false".into()),
         ("enable.auto.offset.store", "false".into()),
-        // Partitions are assigned at an offset. One that Kafka does not have is a matter for us, never passed over in silence.
+        // Partitions are assigned at an offset. If Kafka does not have it, the gateway decides; the offset is never skipped in silence.
         ("auto.offset.reset", "error".into()),
         ("isolation.level", "read_committed".into()),
-        // The poll thread never blocks longer than the wait for a revoked partition, so this only ends a hung process.
+        // The poll thread blocks at most for the wait for a revoked partition, so this only ends a hung process.
         ("max.poll.interval.ms", "300000".into()),
-        // A partition is fetched once its queue is empty: librdkafka keeps a batch until the last message of it is done with, so
-        // that a queue that is refilled earlier holds two.
+        // A partition is fetched again once its queue is empty. librdkafka keeps a batch until its last message is done, so a queue that
+        // is refilled earlier would hold two.
         ("queued.min.messages", "1".into()),
         ("queued.max.messages.kbytes", (batch / 1024).max(64).to_string()),
         (LIMIT_PROPERTY, batch.to_string()),
-        // It must not be above `fetch.max.bytes`, and bounds nothing else in a consumer.
+        // It must not exceed `fetch.max.bytes`, and limits nothing else in a consumer.
         ("message.max.bytes", fetch.to_string()),
         ("fetch.message.max.bytes", fetch.to_string()),
         ("fetch.max.bytes", fetch_all.to_string()),
         ("receive.message.max.bytes", receive_bytes(received_bytes_max(kafka)).to_string()),
-        // How soon an empty queue is noticed, and how soon what was refused for want of room is read again. The defaults of a
-        // second and of half of one would leave a partition idle.
+        // How soon an empty queue is noticed, and how soon a fetch that was refused for lack of room is retried. The defaults of 1 s and
+        // 0.5 s would leave a partition idle.
         ("fetch.queue.backoff.ms", "5".into()),
         ("fetch.error.backoff.ms", "50".into()),
-        // There is one fetch at a time per broker: while it waits at the end of idle partitions, the queue of a busy one runs dry.
+        // One fetch per broker is under way at a time: while it waits at the end of idle partitions, the queue of a busy one runs dry.
         ("fetch.wait.max.ms", "50".into()),
-        // A flipped bit between disk and here is caught here, or never.
+        // A bit that flips between the broker's disk and the gateway is detected here or never.
         ("check.crcs", "true".into()),
-        // Who has come to the end has read all messages in front of it: below the horizon nothing is cut by time before.
+        // At the end of a partition, all messages in front of it were read: below the horizon no range is ended by time before that.
         ("enable.partition.eof", "true".into()),
-        // Lag per partition for the metrics.
+        // For lag per partition in the metrics.
         ("statistics.interval.ms", "5000".into()),
         ("topic.metadata.refresh.interval.ms", METADATA_REFRESH.as_millis().to_string()),
     ]);
@@ -98,14 +97,14 @@ pub fn consumer_settings<'a>(
     Ok(settings)
 }
 
-/// How the consumer is a member of its group; see [`GroupProtocol`] for why. librdkafka refuses what the other protocol has of these.
+/// Group membership settings; see [`GroupProtocol`] for the reasons. librdkafka refuses settings of the other protocol.
 fn membership(protocol: GroupProtocol, identity: &Identity) -> Vec<(&'static str, String)> {
     match protocol {
         GroupProtocol::Classic => {
             let mut settings = vec![
-                // A rebalance takes only what moves; the rest is read on.
+                // A rebalance takes only partitions that move; the others are read meanwhile.
                 ("partition.assignment.strategy", "cooperative-sticky".into()),
-                // Longer than a pod needs to come back, so that a restart moves nothing.
+                // Longer than a pod needs to restart, so that a restart moves no partition.
                 ("session.timeout.ms", (SESSION_SECONDS * 1_000).to_string()),
                 ("heartbeat.interval.ms", "3000".into()),
             ];
@@ -116,25 +115,25 @@ fn membership(protocol: GroupProtocol, identity: &Identity) -> Vec<(&'static str
     }
 }
 
-/// Settings that reach the brokers at all; enough to ask for metadata, or to produce.
+/// Settings for a connection to the brokers; enough to ask for metadata, or to produce.
 pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&str, String)>, SecretFileError> {
-    // None of them is one of ours: the config's rules see to that.
+    // Properties of the config never override settings of the gateway: the config's rules ensure that.
     let mut settings: Vec<_> =
         kafka.properties.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     settings.extend(security_settings(kafka)?);
     settings.extend([
         ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
         ("socket.keepalive.enable", "true".into()),
-        // A broker that is away is asked again at once, then every 10 s at the most.
+        // A broker that is away is retried at once, then at least every 10 s.
         ("reconnect.backoff.ms", "100".into()),
         ("reconnect.backoff.max.ms", "10000".into()),
-        // One line when something changes is written by us; not one per lost connection.
+        // The gateway logs one line when the state changes, not one per lost connection.
         ("log.connection.close", "false".into()),
     ]);
     Ok(settings)
 }
 
-/// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
+/// librdkafka needs 512 bytes more than `fetch.max.bytes`; a single batch may be larger than that.
 fn receive_bytes(answer: u64) -> u64 {
     const LEAST: u64 = 1_000_000;
     const MOST: u64 = 2_147_483_647;

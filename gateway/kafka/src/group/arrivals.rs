@@ -1,6 +1,7 @@
-//! Partitions that the group has given us and that have not begun: first it is read where.
+//! Partitions that the group assigned to this process and that are not read yet: the commit thread first finds out
+//! where they start.
 //!
-//! Owner: the poll thread, as a part of [`crate::group::assignment`]. No worker has them, and librdkafka does not either.
+//! Owner: the poll thread, as a part of [`crate::group::assignment`]. Neither a worker nor librdkafka has these partitions.
 //!
 //! ```text
 //!  assigned by the group --> arriving --(beginning is read)--> ready --> owned
@@ -8,9 +9,10 @@
 //!                               `--(a plan of a newer version)--> halted
 //! ```
 //!
-//! One that begins anew arrives again; librdkafka keeps it meanwhile, paused, unless Kafka does not have its next offset.
+//! A partition that restarts arrives again. Meanwhile librdkafka keeps it, paused, unless Kafka does not have its
+//! next offset.
 //!
-//! Limits: beginnings are asked for at the most every [`READ_INTERVAL_MIN`].
+//! Limits: start offsets are requested at most every [`READ_INTERVAL_MIN`].
 
 use crate::{
     ground::clock,
@@ -26,90 +28,92 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least time between two attempts to read where partitions begin.
+/// The least time between two requests for start offsets.
 const READ_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// A partition whose beginning is known: to be assigned in librdkafka there, and given to a worker.
+/// A partition whose start offset is known. It is assigned in librdkafka at that offset, and given to a worker.
 pub struct Ready {
     /// Which one.
     pub id: PartitionId,
-    /// Where it is read from.
+    /// The offset from which it is read.
     pub position: i64,
-    /// Whether librdkafka has it, paused, and need only be told where to go on.
+    /// Whether librdkafka has it, paused, and only needs the start offset.
     pub is_kept: bool,
-    /// What the worker needs.
+    /// What the worker receives.
     pub begun: Begun,
 }
 
-/// The worker's part of a generation that begins.
+/// What a worker receives of a generation that begins.
 pub struct Begun {
-    /// Under which it is read.
+    /// The generation under which it is read.
     pub generation: Generation,
-    /// Says where its ranges end.
+    /// Decides where its ranges end.
     pub cutter: Cutter,
-    /// Where the log ended when its beginning was read.
+    /// The end of the log when the start offset was read.
     pub log_end: i64,
     /// The Kafka cluster's id.
     pub cluster: Arc<str>,
 }
 
-/// The poll thread's part.
+/// What the poll thread keeps of a generation that begins.
 pub struct Begins {
-    /// Under which it is read.
+    /// The generation under which it is read.
     pub generation: Generation,
     /// Its ranges.
     pub ranges: Ranges,
-    /// Those that an earlier run has kept and that are taken over, in the order of the log.
+    /// Ranges of an earlier run whose blocks are on the queue volume and that are taken over, in the order of the
+    /// log.
     pub taken: Vec<OffsetRange>,
-    /// What Kafka no longer had, to be counted once a commit has passed it: until then the next owner finds it too.
+    /// Offsets that Kafka no longer had. They are counted as lost once a commit has passed them: until then the next
+    /// owner finds them too.
     pub lost: Option<OffsetRange>,
 }
 
-/// What becomes of a partition whose beginning is known.
+/// What happens to a partition once its start offset is known.
 pub enum Outcome {
-    /// It is ready, and its ranges are the poll thread's.
+    /// It is ready; the poll thread keeps its ranges.
     Begins(Box<Begins>),
-    /// It is not to be read. The generation is over that it would have begun with, and may have been told of ranges.
+    /// It must not be read. Its new generation is over; spooled ranges may already be reserved for it.
     Halted(Generation),
-    /// Nothing: it was taken away while its beginning was read.
+    /// Nothing: the group revoked it while its start offset was read.
     Gone,
 }
 
 /// How partitions are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// How ranges are made.
+    /// How ranges are cut.
     pub settings: Settings,
-    /// Where a partition begins of which nothing is committed.
+    /// Where a partition without a committed offset starts.
     pub initial_offset: InitialOffset,
-    /// Partitions that may be read at the same time.
+    /// Maximum number of partitions that are read at the same time.
     pub active_max: usize,
 }
 
-/// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log. They
-/// wait for the generation that begins.
+/// Returns the ranges of a partition that an earlier run left on the queue volume, in the order of the log of the
+/// cluster with this id. They wait for the generation that begins.
 pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
 
-/// The partitions that have not begun.
+/// Partitions whose start offset is not known or not used yet.
 pub struct Arrivals {
     policy: Policy,
     generations: u64,
-    /// Their beginning is not known yet. Those whose leader did not answer are behind the others.
+    /// Partitions whose start offset is not known. Those whose leader did not answer are at the back.
     arriving: Vec<PartitionId>,
-    /// Those of them that librdkafka has.
+    /// Those of them that librdkafka has assigned, paused.
     kept: BTreeSet<PartitionId>,
-    /// This program must not read them.
+    /// Partitions that this version must not read.
     halted: BTreeSet<PartitionId>,
-    /// Partitions that begin with the next step.
+    /// Partitions that start with the next step.
     ready: Vec<Ready>,
     last_read: Option<Instant>,
-    /// Whether none begins.
+    /// Whether no more partitions may start.
     is_over: bool,
     kept_ranges: Option<KeptRanges>,
 }
 
 impl Arrivals {
-    /// Nothing was assigned yet.
+    /// Without partitions.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -124,12 +128,12 @@ impl Arrivals {
         }
     }
 
-    /// Ranges that an earlier run has kept are taken over.
+    /// Sets which ranges of an earlier run are taken over.
     pub fn keeps(&mut self, kept_ranges: KeptRanges) {
         self.kept_ranges = Some(kept_ranges);
     }
 
-    /// The group has given us partitions. They begin once it is known where.
+    /// Adds partitions that the group assigned. They start once their start offset is known.
     pub fn arrive(&mut self, ids: Vec<PartitionId>) {
         if !ids.is_empty() {
             self.last_read = None;
@@ -139,24 +143,24 @@ impl Arrivals {
         }
     }
 
-    /// Partitions begin anew, and librdkafka keeps them paused until they do.
+    /// Adds partitions that restart; librdkafka keeps them paused until then.
     pub fn arrive_anew(&mut self, ids: Vec<PartitionId>) {
         self.kept.extend(ids.iter().cloned());
         self.arrive(ids);
     }
 
-    /// None begins: this process leaves the group.
+    /// Starts no more partitions: this process leaves the group.
     pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// It does not, or is back.
+    /// Starts partitions again, after leaving was canceled or completed.
     pub fn go_on(&mut self) {
         self.is_over = false;
         self.last_read = None;
     }
 
-    /// Nobody said where a partition begins: the others are asked first.
+    /// Moves a partition to the back, because its leader did not answer: the others are asked first.
     pub fn postpone(&mut self, id: &PartitionId) {
         if self.remove(id) {
             self.arriving.push(id.clone());
@@ -168,8 +172,8 @@ impl Arrivals {
         place.map(|place| self.arriving.remove(place)).is_some()
     }
 
-    /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
-    /// not have.
+    /// Removes partitions that the group revoked before they started, or that must not be read. Returns those that librdkafka does not
+    /// have.
     pub fn cancel_arrival(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
         let mut missing = Vec::new();
         for id in ids {
@@ -183,24 +187,24 @@ impl Arrivals {
         missing
     }
 
-    /// A partition that could not be assigned arrives again; librdkafka does not have it.
+    /// Adds a partition that could not be assigned; librdkafka does not have it.
     pub fn retry_arrival(&mut self, id: PartitionId) {
         if !self.arriving.contains(&id) {
             self.arriving.push(id);
         }
     }
 
-    /// Partitions whose beginning is not known yet.
+    /// Partitions whose start offset is not known yet.
     pub fn arriving(&self) -> impl Iterator<Item = &PartitionId> {
         self.arriving.iter()
     }
 
-    /// Partitions that this program must not read.
+    /// Partitions that this version must not read.
     pub fn halted(&self) -> impl Iterator<Item = &PartitionId> {
         self.halted.iter()
     }
 
-    /// The partitions whose beginnings are to be read now, of those that may begin; the attempt is taken down.
+    /// The partitions whose start offsets are to be read now, among those that may start; records the attempt.
     pub fn due(&mut self, may_begin: impl Fn(&PartitionId) -> bool) -> Option<Vec<PartitionId>> {
         let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);
         let due: Vec<_> = self.arriving.iter().filter(|id| may_begin(id)).cloned().collect();
@@ -211,12 +215,12 @@ impl Arrivals {
         Some(due)
     }
 
-    /// What begins with the next step.
+    /// Partitions that start with the next step.
     pub fn take_ready(&mut self) -> Vec<Ready> {
         std::mem::take(&mut self.ready)
     }
 
-    /// A partition's beginning is known.
+    /// Handles the start offset of a partition.
     pub fn begin(&mut self, id: &PartitionId, beginning: &Beginning, stats: &ConsumerStats) -> Outcome {
         if self.is_over || !self.remove(id) {
             return Outcome::Gone;
@@ -234,7 +238,7 @@ impl Arrivals {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
                     let (found, taken) = (kept.len(), taken.len());
-                    tracing::info!(partition = %id, found, taken, "blocks of an earlier run are taken over");
+                    tracing::info!(partition = %id, found, taken, "taking over blocks of an earlier run from the queue volume");
                 }
                 say_found(id, &found, stats);
                 let position = cutter.position();
@@ -250,7 +254,7 @@ impl Arrivals {
                 }))
             }
             Err(halt) => {
-                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
+                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to the newer version");
                 self.halted.insert(id.clone());
                 stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
                 Outcome::Halted(generation)
@@ -259,15 +263,15 @@ impl Arrivals {
     }
 }
 
-/// What an owner before left, in the log and in the numbers.
+/// Logs and counts what an earlier owner left.
 fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
     if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
         stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             partition = %id,
             ?fresh,
-            "the committed offset has no plan of ranges, as after a reset of the group's offsets: rows that ClickHouse has under another token \
-             may be doubled once; rows that it has under the same token are dropped, also if they were deleted since"
+            "the committed offset has no plan of ranges, for example after an offset reset: rows that ClickHouse has under another token \
+             may be inserted twice; rows that it has under the same token are dropped, even if they were deleted since"
         );
     }
     if let Some(overtaken) = found.overtaken {
@@ -283,8 +287,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             partition = %id,
             end = cut_off.first,
             read_up_to = cut_off.next,
-            "the log is shorter than it was: brokers have lost its end, as an unclean leader election does. What was inserted stays; \
-             rows of messages in front of the end may be doubled once (doubtful_ranges_total)"
+            "the log became shorter: brokers lost its end, for example by an unclean leader election. Inserted rows stay; \
+             rows of messages before the new end may be inserted twice (doubtful_ranges_total)"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! Who has which partition, which of its ranges may be sent, what is committed, and what came back.
+//! Which worker has which partition, which of its ranges may be sent, what is committed, and what workers and
+//! delivery reported.
 //!
-//! Owner: the poll thread. The rebalance callbacks run on it too, so that the lock around this is never waited for. Nothing here
-//! calls the consumer: what is to be done with it comes out as [`Steps`].
+//! Owner: the poll thread. Rebalance callbacks run on it too, so the lock around this type is never contended.
+//! Nothing here calls the consumer: the calls to make are returned as [`Steps`].
 //!
 //! ```text
 //!  assigned by the group --> arriving --(beginning is read)--> owned --(revoked)--> gone
@@ -43,68 +44,70 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Takes an order for delivery, or gives it back when there is no room for it now.
+/// Sends an order to delivery, or returns it when there is no room now.
 pub type OrderSink = Box<dyn Fn(Order) -> Result<(), Order> + Send>;
 
-/// What is to be done with the consumer.
+/// The calls to make on the consumer.
 #[derive(Default)]
 pub struct Steps {
-    /// Partitions that stopped or begin anew, to be paused, and who has their turn.
+    /// Partitions to pause because they stopped or restart, and partitions whose turn begins or ends.
     pub change: Change,
-    /// Partitions that begin anew, and in which librdkafka has stopped: to be unassigned until they do.
+    /// Partitions that restart and in which librdkafka has stopped: unassigned until they start again.
     pub unassign: Vec<PartitionId>,
-    /// Partitions that begin.
+    /// Partitions that start.
     pub assign: Vec<Ready>,
 }
 
-/// What the callbacks and the poll thread share.
+/// The state that rebalance callbacks and the poll thread share.
 pub struct Assignment {
     /// Which partitions are read now.
     pub turns: Turns,
-    /// Which partitions have not begun.
+    /// Partitions that have not started.
     pub arrivals: Arrivals,
-    /// There from the consumer's start on.
+    /// Set when the consumer starts.
     pub committer: Option<Committer>,
-    /// What is asked before a partition begins.
+    /// Called before a partition starts.
     pub before_begin: Option<BeforeBegin>,
-    /// There from the consumer's start until the group is left; `None` too when its thread could not be started.
+    /// Set from the consumer's start until it leaves the group. `None` if its thread could not be started.
     pub logs: Option<LogReader>,
-    /// Until when anything may be waited for.
+    /// The shutdown request with its deadline, which bounds every wait.
     pub stop: Stop,
-    /// Whether what is on its way was waited for already, as long as that may take.
+    /// Whether the full time for blocks in flight was already spent.
     pub has_waited: bool,
     owned: BTreeMap<PartitionId, Owned>,
-    /// Partitions that were lost while a worker had them, which it has not let go: it may hang at a block for as long as a sink is away,
-    /// and reads on in their queues before it hears of it. What it read there would be missed by the next generation.
+    /// Lost partitions that their worker has not released. A worker can hang at a block for as long as ClickHouse is
+    /// away, and keeps reading from the partition's queue until it receives the message. The next generation would
+    /// miss what it read there.
     unreleased: BTreeMap<PartitionId, Generation>,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
     reports: Receiver<Report>,
     orders: OrderSink,
-    /// Orders for which there was no room. At most one per range in flight.
+    /// Orders that delivery had no room for. At most one per range in flight.
     orders_waiting: VecDeque<Order>,
-    /// Partitions that stopped or are held back, and are not paused yet. One may be lost and gained again before: a callback takes reports too.
+    /// Partitions that stopped or are quarantined, and are not paused yet. The generation is kept because a partition
+    /// can be lost and gained again before the pause: callbacks take reports too.
     stopped: Vec<(PartitionId, Generation)>,
     last_commit: Instant,
-    /// Why the last commit was refused; `None` when it was not.
+    /// Why the last commit was refused; `None` if it was stored.
     last_refusal: Option<RDKafkaErrorCode>,
-    /// When that was last told.
+    /// When that refusal was last logged.
     refusal_told: Option<Instant>,
-    /// When brokers were asked last which topics these are, and the one that is another now.
+    /// When brokers were last asked for the topic ids, and the topic that was found to have a new id.
     last_identified: Instant,
     made_anew: Option<TopicMadeAnew>,
-    /// Whether the last request was to read beginnings.
+    /// Whether the last request was for start offsets.
     has_read: bool,
-    /// Whether every partition is to be let go: none begins.
+    /// Whether this process drains: every partition is released and none starts.
     drains: bool,
 }
 
-/// What is left of a membership that ends.
+/// What a membership that ends still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remaining {
-    /// Partitions that the group has given us.
+    /// Partitions that the group has assigned.
     pub partitions: usize,
-    /// Those of them that a worker has.
+    /// Partitions that a worker has.
     pub reading: usize,
     /// Ranges that have ended and are not settled.
     pub ranges: usize,
@@ -112,36 +115,36 @@ pub struct Remaining {
     pub uncommitted: u64,
 }
 
-/// A partition that is owned.
+/// An owned partition.
 struct Owned {
     generation: Generation,
     ranges: Ranges,
-    /// The worker that has it, or had it.
+    /// The worker that has it or had it last.
     worker: usize,
-    /// Whether the worker has let it go.
+    /// Whether the worker has released it.
     is_released: bool,
-    /// Whether it begins anew once it is at rest.
+    /// Whether, and why, it restarts once all its ranges are settled and committed.
     renew: Option<Renew>,
-    /// How its worker is doing with it, as far as it has said so.
+    /// The partition's state as its worker last reported it.
     worker_says: AtWorker,
-    /// Whether it was paused last, rather than resumed.
+    /// Whether the last call for it was a pause rather than a resume.
     is_paused: bool,
-    /// Who is told when parts of a range are written down, by its first offset.
+    /// Notified when the parts of a range are in a stored plan, by the range's first offset.
     noted: BTreeMap<i64, PlanStored>,
-    /// Ranges whose blocks wait for someone to act, by where they begin.
+    /// Ranges whose blocks have refused rows and need manual action, by first offset.
     halted: BTreeSet<i64>,
     quarantine: Quarantine,
-    /// What Kafka no longer had when it began, until a commit has passed it.
+    /// Offsets that Kafka no longer had at the start, until a commit has passed them.
     lost: Option<OffsetRange>,
-    /// Whether it begins anew where it is committed, whatever is on its way.
+    /// Whether it restarts at its committed offset without waiting for ranges in flight.
     reads_again: bool,
-    /// The last proof of membership that delivery was told of, and what was committed then.
+    /// The last proof of membership that delivery was told, and the committed offset of that time.
     proof_told: Duration,
     offset_told: i64,
 }
 
 impl Assignment {
-    /// Nothing is owned yet.
+    /// Without partitions.
     pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, orders: OrderSink, policy: Policy) -> Self {
         Self {
             turns: Turns::new(policy.active_max),
@@ -169,26 +172,27 @@ impl Assignment {
         }
     }
 
-    /// Takes every partition back from its worker, which seals what it has read, and begins none. To be said when no partition is
-    /// about to begin: after [`Self::steps`], and before anything else.
+    /// Takes every partition back from its worker, which seals what it has read, and starts no other. Must be called
+    /// when no partition is about to start: right after [`Self::steps`].
     pub fn drain(&mut self) {
         self.drains = true;
         self.arrivals.end();
         self.recall(&self.owned(), true);
     }
 
-    /// Partitions that were taken back begin anew once what was read of them is settled and committed, and others begin.
+    /// Starts partitions again. Those that were taken back restart once what was read of them is settled and
+    /// committed.
     pub fn resume(&mut self) {
         (self.drains, self.has_waited) = (false, false);
         self.arrivals.go_on();
     }
 
-    /// Lets the workers end. Nothing may begin any more.
+    /// Closes the workers' inboxes so that they end. No partition may start afterwards.
     pub fn close_inboxes(&mut self) {
         self.inboxes.clear();
     }
 
-    /// What keeps this process from having left: what it holds, and what it has not committed.
+    /// What this process still holds or has not committed, and which keeps it from leaving.
     pub fn left(&self) -> Remaining {
         let arriving = self.arrivals.arriving().chain(self.arrivals.halted()).count();
         let owned = || self.owned.values();
@@ -205,12 +209,12 @@ impl Assignment {
         ids.iter().filter_map(|id| self.owned.get(id)).map(|owned| owned.ranges.uncommitted()).sum()
     }
 
-    /// Those of them that could be: everything below is settled.
+    /// Those of them that a commit would pass, because everything below is settled.
     pub fn committable(&self, ids: &[PartitionId]) -> u64 {
         ids.iter().filter_map(|id| self.owned.get(id)).map(|owned| owned.ranges.committable()).sum()
     }
 
-    /// A sender per worker that wakes it.
+    /// One sender per worker, which wakes it.
     pub fn wakes(&self) -> Vec<Sender<()>> {
         self.inboxes.iter().map(|inbox| inbox.wake.clone()).collect()
     }
@@ -225,7 +229,7 @@ impl Assignment {
         self.owned.contains_key(id)
     }
 
-    /// Takes down that partitions were paused, or resumed.
+    /// Records that partitions were paused or resumed.
     pub fn was_paused(&mut self, ids: &[PartitionId], paused: bool) {
         for id in ids {
             if let Some(owned) = self.owned.get_mut(id) {
@@ -234,14 +238,14 @@ impl Assignment {
         }
     }
 
-    /// Takes down where a log ends.
+    /// Records the end offset of a log.
     pub fn log_ends(&mut self, id: &PartitionId, offset: i64) {
         if let Some(owned) = self.owned.get_mut(id) {
             owned.ranges.log_ends(offset);
         }
     }
 
-    /// Everything that happens by itself: takes reports and outcomes, releases ranges, commits, reads beginnings.
+    /// Periodic work: takes reports and outcomes, releases ranges, commits, requests start offsets.
     pub fn tend(&mut self, stats: &ConsumerStats) {
         self.take_reports(stats);
         self.take_outcome(Instant::now(), stats);
@@ -251,13 +255,13 @@ impl Assignment {
         stats.uncommitted.store(self.left().uncommitted, Ordering::Relaxed);
     }
 
-    /// What is to be done with the consumer now.
+    /// The calls to make on the consumer now.
     pub fn steps(&mut self) -> Steps {
         let (pause, unassign) = self.renew();
         let mut change = self.pause_stopped();
         change.resume.extend(self.turns.lost(&unassign).resume);
         change.resume.extend(self.turns.lost(&pause).resume);
-        // One that had its turn for a moment must not be read.
+        // A partition that had its turn only for a moment must not be read.
         change.resume.retain(|id| !pause.contains(id) && !unassign.contains(id));
         change.pause.extend(pause);
         Steps { change, unassign, assign: self.arrivals.take_ready() }
@@ -269,7 +273,7 @@ impl Assignment {
         turns.next(|id| owned.get(id).is_some_and(|owned| !owned.is_released && owned.ranges.is_replaying()))
     }
 
-    /// Tends until a condition holds, or until `deadline`, or until this process is to have ended.
+    /// Tends until a condition holds, until `deadline`, or until the shutdown deadline.
     pub fn tend_until(
         &mut self,
         deadline: Instant,
@@ -283,7 +287,7 @@ impl Assignment {
             if holds(self) {
                 return;
             }
-            // An outcome or a chance to commit may come without a report.
+            // An outcome or the next commit may become due without a report.
             let soon = Instant::now() + Duration::from_millis(5);
             match self.reports.recv_deadline(soon.min(deadline)) {
                 Ok(report) => self.take_report(&report, stats),
@@ -293,8 +297,8 @@ impl Assignment {
         }
     }
 
-    /// How many of these partitions a worker still has, or have ranges on their way. Ranges that were not sent do not count for one
-    /// that leaves.
+    /// How many of these partitions are still with a worker or have ranges in flight. For a partition that leaves,
+    /// ranges that were not sent do not count.
     pub fn undrained(&self, ids: &[PartitionId]) -> usize {
         ids.iter()
             .filter_map(|id| self.owned.get(id))
@@ -302,12 +306,12 @@ impl Assignment {
             .count()
     }
 
-    /// How many partitions a worker still has, or have ranges that are not settled.
+    /// How many partitions are still with a worker or have ranges that are not settled.
     pub fn unfinished(&self) -> usize {
         self.owned.values().filter(|owned| !owned.is_released || owned.ranges.unsettled() > 0).count()
     }
 
-    /// Releases no more ranges of these partitions.
+    /// Stops releasing ranges of these partitions.
     pub fn leave(&mut self, ids: &[PartitionId]) {
         for id in ids {
             if let Some(owned) = self.owned.get_mut(id) {
@@ -318,7 +322,8 @@ impl Assignment {
 
     /// Ends the ownership of partitions.
     pub fn lose(&mut self, ids: &[PartitionId]) {
-        // Of a process that ends. One that drains leaves its partitions to others, and must leave nothing behind on its volume.
+        // A process that shuts down may return as the same member and keeps its queue volume's blocks. One that
+        // drains leaves its partitions to others, and must leave nothing on its volume.
         let is_leaving = self.stop.is_requested();
         for id in ids {
             if let Some(mut owned) = self.owned.remove(id) {
@@ -333,7 +338,7 @@ impl Assignment {
         self.hand_over_orders();
     }
 
-    /// Gives a partition that has begun to the worker that has the fewest.
+    /// Gives a partition to the worker with the fewest partitions.
     pub fn hand_to_worker(&mut self, id: PartitionId, begun: Begun, queue: PartitionQueue) {
         let Some(owned) = self.owned.get_mut(&id) else { return };
         owned.quarantine = Quarantine::No;
@@ -343,13 +348,13 @@ impl Assignment {
         self.tell(worker, Ownership::Gained(Box::new(partition)));
     }
 
-    /// Takes back a partition that could not be assigned.
+    /// Returns a partition that could not be assigned to the arriving ones.
     pub fn retry_arrival(&mut self, id: PartitionId) {
         self.owned.remove(&id);
         self.arrivals.retry_arrival(id);
     }
 
-    /// Tells the workers that own these partitions to let them go.
+    /// Tells the workers that own these partitions to release them.
     pub fn recall(&mut self, ids: &[PartitionId], seal: bool) {
         for id in ids {
             if let Some(owned) = self.owned.get(id).filter(|owned| !owned.is_released) {
@@ -361,7 +366,7 @@ impl Assignment {
 
     fn tell(&self, index: usize, ownership: Ownership) {
         let inbox = &self.inboxes[index];
-        // A worker that has ended takes no partitions; the process is ending with it.
+        // A worker that has ended accepts no partitions; the process is ending too.
         #[expect(
             clippy::disallowed_methods,
             reason = "a partition must reach its worker; there is room for more than a pod reads"
@@ -372,7 +377,7 @@ impl Assignment {
         }
     }
 
-    /// A partition's beginning is known.
+    /// Handles the start offset of a partition.
     pub(crate) fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
         let Begins { generation, ranges, taken, lost } = match self.arrivals.begin(&id, beginning, stats) {
             arrivals::Outcome::Begins(begins) => *begins,
@@ -433,10 +438,10 @@ impl Assignment {
         }
     }
 
-    /// Lets partitions begin anew that are at rest, or whose blocks are gone: those that a worker has let go unasked, and those that it
-    /// was asked to when the group was to be left, which it is not, or when they were [held back](Self::hold_back). Returns those that librdkafka keeps, and those that it must be rid
-    /// of: in a partition of which Kafka does not have the next offset it has stopped, and one whose next batch it could not read it may
-    /// have passed over.
+    /// Restarts partitions that are at rest or whose blocks are gone: those that a worker released on its own, those
+    /// released for a drain that was canceled, and those that were [quarantined](Self::hold_back). Returns the
+    /// partitions that librdkafka keeps, and those that must be unassigned: librdkafka has stopped in a partition
+    /// whose next offset Kafka does not have, and may have skipped a batch that it could not read.
     fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         let (mut keep, mut unassign) = (Vec::new(), Vec::new());
         let is_left = |owned: &Owned| owned.is_released && (owned.renew.is_some() || !self.drains);
@@ -444,7 +449,7 @@ impl Assignment {
             is_left(owned) && (owned.ranges.is_at_rest() || (owned.reads_again && !self.drains))
         };
         for (id, why) in self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, o)| (id, o.renew)) {
-            tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
+            tracing::info!(partition = %id, ?why, "restarting the partition at its committed offset");
             match why {
                 Some(Renew::OutOfRange | Renew::Batch) => unassign.push(id.clone()),
                 None | Some(Renew::Rule | Renew::Memory | Renew::Letter) => keep.push(id.clone()),
@@ -457,7 +462,7 @@ impl Assignment {
         (keep, unassign)
     }
 
-    /// What is to be paused because it stopped, and who has its turn.
+    /// Partitions to pause because they stopped, and the changes of turns that follow.
     fn pause_stopped(&mut self) -> Change {
         let mut stopped = std::mem::take(&mut self.stopped);
         stopped.retain(|(id, generation)| self.owned.get(id).is_some_and(|o| o.generation == *generation));

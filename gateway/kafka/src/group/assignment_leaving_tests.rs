@@ -1,4 +1,4 @@
-//! A group that is left, and is not left after all.
+//! Leaving the group, and canceling that.
 
 use super::*;
 use crate::group::committer::Committer;
@@ -116,7 +116,7 @@ fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
     }
 }
 
-/// An owner of one partition, two offsets of which are settled and not committed, whose commits are answered like this.
+/// An owner of one partition, of which two offsets are settled and not committed. The commits get these answers.
 fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
     let (mut assignment, reports, _) = assignment();
     let stats = ConsumerStats::default();

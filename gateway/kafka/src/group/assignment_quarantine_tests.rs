@@ -1,9 +1,9 @@
-//! Partitions that are not read further.
+//! Quarantined partitions, which are not read further.
 
 use super::*;
 use crossbeam_channel::Receiver;
 
-/// One worker, what it is told, and where it reports to. Its partition is at rest, and given.
+/// One worker, its inbox, and the sender of its reports. Its partition is at rest, and assigned to it.
 fn reading() -> (Assignment, Receiver<Ownership>, Sender<Report>) {
     let (mut assignment, reports, _) = assignment();
     let (ownership, told) = bounded(16);

@@ -16,7 +16,7 @@ fn id(partition: i32) -> PartitionId {
     PartitionId { topic: "spans".into(), partition }
 }
 
-/// One worker, and where it reports to.
+/// One worker, and the sender of its reports.
 fn assignment() -> (Assignment, Sender<Report>, Shortage) {
     let (ownership, wake, shortage) = (bounded(1).0, bounded(1).0, Shortage::default());
     let (reports, reports_in) = bounded(16);
@@ -31,7 +31,7 @@ fn beginning(commit: Option<(i64, String)>) -> Beginning {
     Beginning { commit, log, cluster, topic_id: Some([1; 16]), is_new: false }
 }
 
-/// A range without messages that time has ended.
+/// A range without messages that ended by time.
 fn closed(range: OffsetRange) -> Closed {
     let (fill, content) = (Fill::default(), Content::default());
     Closed { range, cut: Cut::Time, decided: range.next, fill, content, doubtful: false, rule: RULE }
@@ -172,7 +172,7 @@ fn a_range_without_rows_is_settled_and_never_released() {
         let range = OffsetRange { first, next: first + 2 };
         let closed = Closed { cut: Cut::Size, ..closed(range) };
         reports.try_send(Report::Closed { id: id(0), generation, closed, has_rows }).unwrap();
-        // What is told of it next comes later.
+        // The next report comes later.
         assignment.tend(&stats);
     }
     let owned = assignment.owned.get_mut(&id(0)).unwrap();
@@ -187,7 +187,7 @@ fn a_range_without_rows_is_settled_and_never_released() {
     assert_eq!(assignment.left().ranges, 1);
 }
 
-/// Owned, and at rest where it was committed first; its worker has let it go.
+/// An owned partition at rest at its first committed offset; its worker has released it.
 fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> PartitionId {
     released_told(assignment, number, renew, &ConsumerStats::default())
 }
@@ -382,12 +382,12 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     }
     assignment.take_identified(identified(Ok(Some([2; 16]))));
     let made_anew = assignment.take_made_anew().expect("the id is another one");
-    assert!(made_anew.to_string().starts_with("the topic spans was deleted and made again"));
+    assert!(made_anew.to_string().starts_with("topic spans was deleted and created again"));
     assert_eq!(assignment.take_made_anew(), None, "it is said once");
 }
 
-/// A worker that hangs at a block takes messages out of the queue before it hears that the partition is gone: it is the same queue for the
-/// next generation.
+/// A worker that hangs at a block takes messages out of the partition's queue before it learns that the partition is
+/// lost. The next generation uses the same queue.
 #[test]
 fn a_partition_does_not_begin_before_the_worker_that_had_it_has_let_it_go() {
     let (mut assignment, reports, _) = assignment();
@@ -420,7 +420,8 @@ fn what_no_worker_was_given_is_waited_for_from_none() {
     assert!(assignment.unreleased.is_empty());
 }
 
-/// The coordinator forgets what is committed of a topic that is deleted: a start that finds nothing begins where `initialOffset` says.
+/// The coordinator deletes the committed offsets of a topic that is deleted. A start that finds none begins where
+/// `initialOffset` says.
 #[test]
 fn what_rests_of_a_topic_that_was_made_anew_is_committed_once_more() {
     let (mut assignment, _reports, _) = assignment();

@@ -1,14 +1,14 @@
-//! What the poll thread asks the group's coordinator, one request at a time, on a thread of its own.
+//! Requests of the poll thread to the group coordinator, one at a time, on a thread of their own.
 //!
-//! Why a thread: librdkafka tells the outcome of an asynchronous commit only to a callback that its event interface, which
-//! the Rust client uses, never calls. A synchronous commit tells it, but blocks for as long as the coordinator is away,
-//! and the poll thread must not.
+//! Why a thread: librdkafka reports the outcome of an asynchronous commit only to a callback, and its event
+//! interface, which the Rust client uses, never calls it. A synchronous commit reports the outcome, but blocks while
+//! the coordinator is away. The poll thread must not block.
 //!
-//! One request is in flight at the most, so that no commit can overtake another and take the group back, and nothing is read
-//! while a commit of ours may still change it.
+//! At most one request is in flight. So no commit can overtake another and move the group back, and start offsets are
+//! never read while a commit of this process may still change them.
 //!
-//! Where a partition begins is told only once [`BeforeBegin`] has said that it may: from then on it is committed behind whatever it leaves
-//! out.
+//! The start of a partition is reported only once [`BeforeBegin`] has returned `true`: from then on commits pass
+//! whatever the partition leaves out.
 
 use crate::{
     ground::cluster,
@@ -33,60 +33,62 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the coordinator may take to say what is committed, and a broker to say which cluster it belongs to.
+/// How long the coordinator may take to return committed offsets, and a broker to return the cluster id.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the leader of one partition may take to say where its log ends.
+/// How long the leader of one partition may take to return where its log ends.
 const LOG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a broker may take to say which topics these are. Commits wait for it.
+/// How long a broker may take to return topic ids. Commits wait for it.
 const TOPICS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long all leaders together may take; who was not asked by then is asked first with the next request. Commits wait for it.
+/// How long all leaders together may take. Leaders that were not asked by then are asked first with the next request.
+/// Commits wait for it.
 const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Takes down, durably, what follows for blocks that are kept of a partition from where it is about to begin. `false` when that was not
-/// done in time; then it does not begin, and is asked about again. Blocks, for some seconds at the most: commits wait for it.
+/// Records durably on the queue volume what a partition's start means for its blocks there: those before the start may be the only copy
+/// of their rows. `false` if that was not done in time; the partition then does not start, and is asked about again. Blocks for some
+/// seconds at most: commits wait for it.
 pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning) -> bool + Send + Sync>;
 
-/// A commit to be made of a partition.
+/// One partition's commit.
 pub type Commitment = (PartitionId, Generation, Commit);
 
 /// Commits to be made.
 pub type Commits = Vec<Commitment>;
 
-/// Commits that were not stored, or of which it is not known.
+/// Commits that were not stored, or whose outcome is unknown.
 #[derive(Debug)]
 pub struct Refused {
-    /// What was said of the first of them.
+    /// The error of the first one.
     pub error: KafkaError,
-    /// Which, in the order in which they were asked for; at least one.
+    /// The partitions in the order of the request; at least one.
     pub partitions: Vec<PartitionId>,
 }
 
-/// What the thread is asked for.
+/// A request to the thread.
 enum Request {
-    /// Commit these.
+    /// Commit these offsets.
     Commit(Commits),
-    /// Read where these begin, and say so before anybody else hears of it.
+    /// Read where these partitions start, and call the hook before the result is returned.
     Read(Vec<PartitionId>, Option<BeforeBegin>),
-    /// Ask which topics these are.
+    /// Read the ids of these topics.
     Identify(Vec<Arc<str>>),
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// Of a commit.
     Committed {
         /// Partition by partition.
         partitions: Vec<(PartitionId, Generation, CommitOutcome)>,
-        /// What was said of those that were not stored.
+        /// The partitions that were not stored, and the error.
         problem: Option<Refused>,
     },
-    /// Of reading. Every partition that was asked for is there.
+    /// Of start offsets: one entry for every partition of the request.
     Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
-    /// Of asking which topics these are.
+    /// Of topic ids.
     Identified(KafkaResult<Descriptions>),
 }
 
@@ -101,49 +103,49 @@ pub struct Beginning {
     pub cluster: Arc<str>,
     /// The topic's id.
     pub topic_id: TopicId,
-    /// Whether it was not there when this process saw its topic first.
+    /// Whether the partition did not exist when this process first saw its topic.
     pub is_new: bool,
 }
 
 impl Beginning {
-    /// Whether reading goes on where it was committed. Otherwise what is in front of where it begins is read by nobody any more, and
-    /// committed behind all the same.
+    /// Whether reading continues exactly at the committed offset. Otherwise no owner reads the messages between that
+    /// offset and the start, and the next commit passes them all the same.
     pub fn is_gapless(&self) -> bool {
         let Log { start, end } = self.log;
         self.commit.as_ref().is_some_and(|(offset, _)| (start..=end).contains(offset))
     }
 
-    /// Whether it is read from its oldest message on where nothing is committed. A partition that is new is, whatever is set: nobody has
-    /// seen its end before its first message.
+    /// Whether a partition without a committed offset is read from its oldest message. A new partition always is,
+    /// whatever `initialOffset` says: all its messages are newer than the pipeline.
     pub fn begins_at_oldest(&self, initial: InitialOffset) -> bool {
         self.is_new || initial == InitialOffset::Earliest
     }
 }
 
-/// Why a partition's beginning is not known.
+/// Why a partition's start is unknown.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unread {
-    /// No broker answers which cluster it belongs to.
-    #[error("no broker says which cluster it belongs to: {0}")]
+    /// No broker reports the cluster id.
+    #[error("no broker reports the cluster id: {0}")]
     Cluster(KafkaError),
-    /// The brokers do not say which topic it is.
-    #[error("no broker says which topic this is: {0}")]
+    /// The brokers do not report the topic's id.
+    #[error("no broker reports the topic's id: {0}")]
     Topic(KafkaError),
-    /// The coordinator does not say what is committed.
-    #[error("the coordinator does not say which offset is committed: {0}")]
+    /// The coordinator does not report the committed offset.
+    #[error("the group coordinator does not report the committed offset: {0}")]
     Coordinator(KafkaError),
-    /// The leader does not say where the log begins and ends.
-    #[error("the partition's leader does not say where its log begins and ends: {0}")]
+    /// The leader does not report where the log begins and ends.
+    #[error("the partition's leader does not report where the log begins and ends: {0}")]
     Leader(KafkaError),
-    /// Others took all the time.
-    #[error("the leaders of other partitions took all the time")]
+    /// The leaders of other partitions used all the time.
+    #[error("the partition's leader was not asked: the leaders of other partitions were too slow")]
     NotAsked,
-    /// [`BeforeBegin`] has not said that it may.
-    #[error("the queue volume has not written down in time what is nowhere else once the partition begins")]
+    /// [`BeforeBegin`] returned `false`.
+    #[error("the queue volume did not record in time which blocks are the only copy of their rows")]
     Volume,
 }
 
-/// The poll thread's end of the thread.
+/// The poll thread's handle of the commit thread.
 pub struct Committer {
     requests: Sender<Request>,
     outcomes: Receiver<Outcome>,
@@ -151,7 +153,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts the thread. It ends when this end is dropped, or with the consumer.
+    /// Starts the thread. It ends when this handle or the consumer is dropped.
     pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
         let mut first_seen = FirstSeen::default();
         Self::answering(move |request| {
@@ -172,7 +174,7 @@ impl Committer {
         })
     }
 
-    /// Starts a thread that has each request answered, until there is no answer.
+    /// Starts a thread that answers requests until `answer` returns `None`.
     fn answering(
         mut answer: impl FnMut(Request) -> Option<Outcome> + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -195,7 +197,7 @@ impl Committer {
         Ok(Self { requests, outcomes, in_flight: false })
     }
 
-    /// One whose commits the coordinator answers with these, one after another.
+    /// A committer whose commits get these answers, one after another.
     #[cfg(test)]
     pub(crate) fn of_answers(answers: Vec<KafkaResult<()>>) -> Self {
         let mut answers = answers.into_iter();
@@ -207,7 +209,7 @@ impl Committer {
         Self::answering(answer).unwrap()
     }
 
-    /// One that answers a request once it hears from here.
+    /// A committer that answers each request after a token from `may_answer`.
     #[cfg(test)]
     pub(crate) fn answering_after(may_answer: Receiver<()>) -> Self {
         let answer = move |_| may_answer.recv().ok().map(|()| Outcome::Read(Vec::new()));
@@ -227,7 +229,7 @@ impl Committer {
         self.request(Request::Commit(commits));
     }
 
-    /// Begins to read where partitions begin.
+    /// Starts to read where partitions start.
     ///
     /// # Panics
     /// When a request is in flight.
@@ -235,7 +237,7 @@ impl Committer {
         self.request(Request::Read(ids, before));
     }
 
-    /// Begins to ask which topics these are.
+    /// Starts to read topic ids.
     ///
     /// # Panics
     /// When a request is in flight.
@@ -245,16 +247,17 @@ impl Committer {
 
     fn request(&mut self, request: Request) {
         assert!(!self.in_flight, "one request is in flight at a time");
-        // The thread has gone only when the consumer has.
+        // The thread ends only after the consumer.
         self.in_flight = self.requests.try_send(request).is_ok();
     }
 
-    /// The outcome of the request in flight; waits for it until `deadline`. `None` when there is none, or none by then.
+    /// The outcome of the request in flight, waiting for it until `deadline`. `None` if there is no request or no
+    /// outcome by then.
     pub fn outcome_by(&mut self, deadline: Instant) -> Option<Outcome> {
         if !self.in_flight {
             return None;
         }
-        // A deadline that has passed still takes what is there.
+        // Even after the deadline, an outcome that is already there is taken.
         let outcome =
             self.outcomes.recv_deadline(deadline.max(Instant::now() + Duration::from_micros(1))).ok()?;
         self.in_flight = false;
@@ -276,15 +279,15 @@ fn commit(consumer: &BaseConsumer<Rebalancing>, commits: Commits) -> Outcome {
     })
 }
 
-/// Makes all commits in one request, and again in halves, down to single partitions, where some were refused for what they are themselves:
-/// librdkafka tells of a request only that one of its partitions was refused, not which, while the coordinator has stored the others.
-/// Refused alone, a partition stops alone. `store` makes a request.
+/// Sends all commits in one request. If the coordinator refuses some for reasons of the partition itself, sends them
+/// again in halves, down to single partitions: librdkafka reports that a partition of a request was refused, but not
+/// which, and the coordinator has stored the others. So only the refused partition stops. `store` sends a request.
 ///
-/// Cost: one request; of n partitions with k to be refused, about 2 k log2(n) more.
+/// Cost: one request. If k of n partitions are refused, about 2 k log2(n) more.
 fn outcome(commits: Commits, mut store: impl FnMut(&[Commitment]) -> KafkaResult<()>) -> Outcome {
     let mut outcomes = vec![CommitOutcome::Unknown; commits.len()];
     let mut problem = None;
-    // The first half of what was refused is made first.
+    // The first half of a refused request is sent first.
     let mut requests: Vec<_> = std::iter::once(0..commits.len()).collect();
     while let Some(request) = requests.pop() {
         let stored = store(&commits[request.clone()]);
@@ -307,8 +310,9 @@ fn outcome(commits: Commits, mut store: impl FnMut(&[Commitment]) -> KafkaResult
     Outcome::Committed { partitions, problem }
 }
 
-/// Whether a coordinator says this of single partitions, and stores the others of the request: of a topic that may not be read, that is not
-/// there any more, and of metadata that is larger than the broker keeps (`offset.metadata.max.bytes`).
+/// Whether the coordinator returns this error for single partitions and stores the others of the request: a topic
+/// without read access, a topic that no longer exists, or metadata larger than the broker keeps
+/// (`offset.metadata.max.bytes`).
 fn is_of_a_partition(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
@@ -321,8 +325,8 @@ fn is_of_a_partition(error: &KafkaError) -> bool {
     )
 }
 
-/// What a coordinator's answer says of this member. That it was left behind in a rebalance does not end a generation: the group
-/// says by itself which partitions are lost.
+/// What a coordinator's answer means for this member. A member that missed a rebalance keeps its generation: the
+/// rebalance callback tells which partitions are lost.
 fn sort(outcome: &KafkaResult<()>) -> CommitOutcome {
     match outcome {
         Ok(()) => CommitOutcome::Stored,
@@ -345,7 +349,7 @@ fn read(
     let any = topics.first().map(AsRef::as_ref).unwrap_or_default();
     let cluster = cluster::id(consumer.client(), any, ASK_TIMEOUT).map_err(Unread::Cluster);
     let asked = cluster.and_then(|cluster| {
-        // Before the commit: one that is read of the topic that was is not taken for one of the topic that is.
+        // Before reading the commits: a commit of the deleted topic must not be taken for one of its successor.
         let topics = describe(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
         first_seen.take(&topics);
         let committed = committed(consumer, ids).map_err(Unread::Coordinator)?;
@@ -364,7 +368,7 @@ fn read(
             Some(Err(error)) => return Err(Unread::Coordinator(error.clone())),
             None => None,
         };
-        // Of the client that reads committed messages only: the end is where these end.
+        // The client reads committed messages only, so the end is the last stable offset.
         let (start, end) =
             consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
         let (log, cluster) = (Log { start, end }, cluster.clone());
@@ -374,7 +378,7 @@ fn read(
     ids.iter().map(|id| (id.clone(), beginning(id))).collect()
 }
 
-/// What is committed; `None` for a partition of which nothing is.
+/// Committed offset and metadata by partition; `None` for a partition without a commit.
 type Committed = BTreeMap<PartitionId, KafkaResult<Option<(i64, String)>>>;
 
 fn committed(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> KafkaResult<Committed> {
@@ -422,7 +426,7 @@ mod tests {
         assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
     }
 
-    /// What comes of commits of so many partitions, of which these are refused with this code, and the requests that it took.
+    /// The result of commits of so many partitions, of which these are refused with this code, and the number of requests.
     fn committed(
         count: i32,
         refused: &[i32],

@@ -1,7 +1,7 @@
-//! The poll thread: joins the group, hands partitions to workers, releases ranges, and commits.
+//! The poll thread: joins the consumer group, hands partitions to workers, releases ranges, and commits.
 //!
-//! Owner: one thread, the one that calls [`Consumer::run`]; librdkafka runs the rebalance callbacks on it. Workers poll
-//! the partition queues on their own threads and keep no other reference to the consumer.
+//! Owner: one thread, the one that calls [`Consumer::run`]; librdkafka runs the rebalance callbacks on it. Workers poll the partition
+//! queues on their own threads. They have no other reference to the consumer.
 //!
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
@@ -40,27 +40,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Reports that wait for the poll thread. It takes them every [`POLL_INTERVAL`], also while it waits for a commit; more than this many blocks
-/// cannot settle in that time. Where it takes none for longer, because librdkafka waits for a broker, workers wait for room, and delivery
-/// does so without its thread.
+/// Capacity of the channel of reports to the poll thread. The poll thread empties it every [`POLL_INTERVAL`], also while it waits for a
+/// commit; more than this many blocks cannot settle in that time. If the poll thread takes no reports for longer, because librdkafka
+/// waits for a broker, workers block until there is room. Delivery keeps its reports without blocking its thread.
 pub const REPORTS_MAX: usize = 4_096;
 
-/// How long one poll for events lasts at the most, and so how late a report is taken. Short, because a block waits in memory until
-/// its range is released.
+/// Maximum duration of one poll for events, and so the delay until a report is taken. Short, because a block waits in memory until its
+/// range is released.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How much of the time to leave is kept for the last commit, a quarter at the most. It takes milliseconds where the coordinator can be
-/// reached, and is worth this: without it, what was inserted since the last regular commit is sent again.
+/// Time of the shutdown deadline that is reserved for the last commit, a quarter at most. The commit takes milliseconds if the
+/// coordinator can be reached. Without it, everything inserted since the last regular commit is sent again.
 const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a consumer could not start, or had to end.
+/// Why a consumer could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// User or password cannot be read.
+    /// The user or password file cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka consumer for group {group}: {source}")]
+    #[error("cannot create a Kafka consumer for group {group}: {source}")]
     Create {
         /// The consumer group.
         group: String,
@@ -81,7 +81,7 @@ pub enum Error {
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// The consumer cannot go on: it was fenced, for instance, by another one with its instance id.
+    /// The consumer cannot continue: for instance, another consumer with its instance id fenced it.
     #[error("the consumer of group {group} cannot go on: {source}")]
     Fatal {
         /// The consumer group.
@@ -89,15 +89,18 @@ pub enum Error {
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// Blocks were still in flight when the time to leave was over, and were not kept. They are read again by the next owner.
-    #[error("{partitions} partitions still had blocks in flight when the time to leave was over")]
+    /// Blocks were still in flight at the shutdown deadline and are not on the queue volume. The next owner reads them again.
+    #[error(
+        "{partitions} partitions still had blocks in flight at the shutdown deadline; their next owner reads them again"
+    )]
     NotDrained {
         /// How many partitions.
         partitions: usize,
     },
-    /// The coordinator has not confirmed the last commit. What is in is read again by the next owner, and dropped by its tokens.
+    /// The coordinator did not confirm the last commit. The next owner reads the inserted rows again; ClickHouse drops them by their
+    /// tokens.
     #[error(
-        "everything is in or kept, but {offsets} offsets of what is in were not committed when the time to leave was over"
+        "all rows are inserted or on the queue volume, but {offsets} offsets of inserted rows were not committed by the shutdown deadline"
     )]
     NotCommitted {
         /// How many offsets.
@@ -105,19 +108,19 @@ pub enum Error {
     },
 }
 
-/// How a worker is reached.
+/// The poll thread's connection to a worker.
 #[derive(Clone)]
 pub struct Inbox {
     /// Gained and lost partitions.
     pub ownership: Sender<Ownership>,
-    /// A token whenever one of its queues has messages again; capacity 1, a full one means that it is awake.
+    /// Receives a token whenever one of the worker's queues gets messages. Capacity 1: if it is full, the worker is awake.
     pub wake: Sender<()>,
-    /// Says that it cannot go on.
+    /// The worker's own report of a memory shortage.
     pub shortage: Shortage,
 }
 
-/// Whether a worker waits for memory, or to hand over a block, and how many blocks have the memory, as it says itself. Cheap to clone;
-/// the worker writes it each turn, the poll thread reads it every few seconds.
+/// Whether a worker waits for memory or to hand over a block, and how many blocks hold memory, as the worker itself reports it. Cheap to
+/// clone. The worker writes it each turn, the poll thread reads it every few seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Shortage(Arc<Said>);
 
@@ -128,42 +131,42 @@ struct Said {
 }
 
 impl Shortage {
-    /// Says whether the worker waits.
+    /// Sets whether the worker waits.
     pub fn say(&self, waits: bool) {
         self.0.waits.store(waits, Ordering::Relaxed);
     }
 
-    /// Whether it waited when it last said so.
+    /// Whether the worker waited when it last reported.
     pub fn is_on(&self) -> bool {
         self.0.waits.load(Ordering::Relaxed)
     }
 
-    /// Says how many blocks of the process are sealed and not inserted, those of partitions that were lost among them: an insert goes
-    /// on to its end, and keeps its memory.
+    /// Sets the number of blocks of the process that are sealed and not inserted. It includes blocks of lost partitions: a running insert
+    /// continues to its end and keeps its memory.
     pub fn say_blocks(&self, blocks: u64) {
         self.0.blocks.store(blocks, Ordering::Relaxed);
     }
 
-    /// How many there were when it last said so.
+    /// The last reported number of such blocks.
     pub fn blocks(&self) -> u64 {
         self.0.blocks.load(Ordering::Relaxed)
     }
 }
 
-/// How long the poll thread waits for others, and how ranges are made.
+/// Time limits of the poll thread, and how ranges are cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The size rule.
     pub rule: Rule,
-    /// Which shard ranges go to, as a number: another one comes into force behind what may be in flight.
+    /// The routing of ranges to shards, as a number. A new routing takes effect behind the ranges that may be in flight.
     pub routing_epoch: u32,
-    /// For blocks of a revoked partition. Well below the session timeout: the callback holds up the rebalance.
+    /// How long to wait for blocks of a revoked partition. Well below the session timeout: the callback delays the rebalance.
     pub revoke_wait: Duration,
-    /// For all blocks, when the group is left: then they are given up, and read again by the next owner.
+    /// How long to wait for all blocks when leaving the group. Blocks that are left then are given up; the next owner reads them again.
     pub leave_wait: Duration,
 }
 
-/// A consumer, subscribed once it [runs](Consumer::run).
+/// A Kafka consumer. It subscribes when it [runs](Consumer::run).
 pub struct Consumer {
     client: Arc<BaseConsumer<Rebalancing>>,
     topics: Vec<String>,
@@ -176,10 +179,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Makes a consumer for these workers.
+    /// Creates a consumer for these workers.
     ///
     /// # Panics
-    /// When there is no worker.
+    /// If there is no worker.
     pub fn new(
         kafka: &Kafka,
         identity: &Identity,
@@ -193,7 +196,7 @@ impl Consumer {
             settings: Settings {
                 rule: limits.rule,
                 routing_epoch: limits.routing_epoch,
-                // Each partition's own is read where it begins.
+                // The topic id of each partition is read when the partition starts.
                 topic_id: None,
                 instance: RandomState::new().hash_one(std::process::id()),
             },
@@ -214,10 +217,10 @@ impl Consumer {
         let client = Arc::new(client);
         let mut committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
-        // What comes later is known as that from then on.
+        // Partitions that are added later are recognized as new from then on.
         committer.identify(kafka.topics.iter().map(|topic| topic.as_str().into()).collect());
         let logs = LogReader::start(Arc::downgrade(&client)).inspect_err(
-            |error| tracing::warn!(%error, "the thread that asks where logs end could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that asks Kafka where logs begin and end"),
         );
         let mut assignment = client.context().assignment();
         (assignment.committer, assignment.logs) = (Some(committer), logs.ok());
@@ -227,17 +230,17 @@ impl Consumer {
         Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None })
     }
 
-    /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
+    /// Sets which ranges an earlier run left on the queue volume. Must be called before [`run`](Self::run).
     pub fn keeps(&self, kept_ranges: KeptRanges) {
         self.client.context().assignment().arrivals.keeps(kept_ranges);
     }
 
-    /// Has this asked before a partition begins. To be said before it [runs](Self::run).
+    /// Sets the hook that is called before a partition starts. Must be called before [`run`](Self::run).
     pub fn asks_before_begin(&self, before: BeforeBegin) {
         self.client.context().assignment().before_begin = Some(before);
     }
 
-    /// Has what is not settled kept when this process leaves. To be said before it [runs](Self::run).
+    /// Sets what happens to unsettled blocks when this process shuts down. Must be called before [`run`](Self::run).
     pub fn keeps_rest(&mut self, rest: Rest) {
         self.rest = Some(rest);
     }
@@ -247,14 +250,14 @@ impl Consumer {
         self.reports.clone()
     }
 
-    /// The numbers for the metrics.
+    /// The numbers for metrics.
     pub fn stats(&self) -> Arc<ConsumerStats> {
         self.client.context().stats().clone()
     }
 
-    /// Joins the group and serves it until asked to stop; then takes every partition back from the workers, waits for
-    /// what is in flight, commits, and leaves. Between, it leaves the group and joins it again as often as it is asked to. Who is told that a
-    /// topic was made anew has to ask it to stop.
+    /// Joins the group and serves it until `stop` is requested. Then takes every partition back from the workers, waits for blocks in
+    /// flight, commits, and leaves. Meanwhile it leaves and rejoins the group whenever `drain` says so. `made_anew` is called when a
+    /// topic was deleted and created again; it must request `stop`.
     pub fn run(mut self, stop: &Stop, drain: &Drain, made_anew: impl Fn(TopicMadeAnew)) -> Result<(), Error> {
         self.client.context().assignment().stop = stop.clone();
         let mut membership = Membership::new(self.limits.leave_wait);
@@ -264,7 +267,7 @@ impl Consumer {
             membership.follow(drain, &self.client, &self.topics)?;
             let polled = Instant::now();
             match self.client.poll(POLL_INTERVAL) {
-                // Whatever was in the queue ends a poll early.
+                // Anything in the queue ends a poll early.
                 None if polled.elapsed() >= POLL_INTERVAL => self.client.context().heard_all(),
                 None => {}
                 Some(Err(source @ KafkaError::MessageConsumptionFatal(_))) => {
@@ -282,13 +285,13 @@ impl Consumer {
         self.leave(stop)
     }
 
-    /// Everything that is to be done between two polls.
+    /// The work between two polls.
     fn tend(&mut self, last_turn: &mut Instant) {
         let context = self.client.context();
         context.stats().polled();
         let mut assignment = context.assignment();
         assignment.tend(context.stats());
-        // Before the callback of a lost assignment nothing may be told to librdkafka: it would take the loss for settled.
+        // librdkafka must be told nothing before the callback of a lost assignment: it would consider the loss handled.
         let lost = self.client.assignment_lost();
         let steps = if lost { Steps::default() } else { assignment.steps() };
         let turn = if last_turn.elapsed() >= TURN {
@@ -306,8 +309,8 @@ impl Consumer {
         }
     }
 
-    /// Lets the workers seal what they have, waits until all of it is settled, or kept, and leaves. All of it ends by the deadline that
-    /// was asked for: what is not settled or not committed by then is read again, and dropped by its tokens where it is in.
+    /// Lets the workers seal their blocks, waits until all are settled or on the queue volume, and leaves. All of it ends by the deadline
+    /// of `stop`: rows that are not settled or not committed by then are read again. ClickHouse drops those that it has by their tokens.
     fn leave(self, stop: &Stop) -> Result<(), Error> {
         let context = self.client.context();
         let deadline = stop.deadline().unwrap_or_else(Instant::now);
@@ -328,31 +331,31 @@ impl Consumer {
         let unfinished = assignment.unfinished();
         drop(assignment);
         let Gone { committable, .. } = context.let_go(&owned, waits, true);
-        // The workers end now, whoever still has the client: the commit thread may, as long as the coordinator is away.
+        // The workers end now, even though the commit thread may keep the client as long as the coordinator is away.
         context.assignment().close_inboxes();
-        // A client that its thread still had would be closed there, or not at all.
+        // If its thread still had the client, the client would be closed on that thread, or not at all.
         if let Some(logs) = logs {
             logs.wait(deadline);
         }
         how_left(unfinished, is_kept, committable)
-        // Dropping the last reference to the client closes it. A dynamic member leaves the group by that. A static one does not
-        // (KIP-345: librdkafka sends no LeaveGroup when it is closed), so that a pod that comes back has its partitions at once;
-        // only [`Drain`], which unsubscribes, makes it leave.
+        // Dropping the last reference closes the client. By that a dynamic member leaves the group. A static member does not (KIP-345:
+        // librdkafka sends no LeaveGroup when it is closed), so that a pod that restarts gets its partitions back at once. Only
+        // [`Drain`], which unsubscribes, makes a static member leave.
     }
 }
 
-/// How a process has left: with so many partitions of which not everything was settled, which is kept or not, and so many offsets of what
-/// was settled that are not committed.
+/// The result of leaving: `unfinished` partitions have unsettled blocks, which are on the queue volume if `is_kept`; `committable`
+/// settled offsets are not committed.
 fn how_left(unfinished: usize, is_kept: bool, committable: u64) -> Result<(), Error> {
     match (unfinished, committable) {
         (partitions, _) if partitions > 0 && !is_kept => Err(Error::NotDrained { partitions }),
         (_, 0) => Ok(()),
-        // What is kept is for the next run, which goes on with it only from where it is committed.
+        // The next run continues with the blocks on the volume, but only from the committed offset.
         (_, offsets) => Err(Error::NotCommitted { offsets }),
     }
 }
 
-/// A message can reach the main queue only if a partition was assigned without being split off before.
+/// A message reaches the main queue only if its partition was assigned without being split off before.
 fn unreachable_message(message: &rdkafka::message::BorrowedMessage<'_>) {
     use rdkafka::message::Message as _;
     panic!(
@@ -362,7 +365,7 @@ fn unreachable_message(message: &rdkafka::message::BorrowedMessage<'_>) {
     );
 }
 
-/// One line when the problem changes, not one per poll. That brokers are away is said where it is noticed first, once.
+/// Logs once when the problem changes, not once per poll. That all brokers are away is logged elsewhere, where it is noticed first.
 fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[String]) {
     use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure, Resolve};
     let code = error.rdkafka_error_code();
@@ -370,7 +373,7 @@ fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[
         tracing::debug!(%error, "the consumer reports a problem");
         return;
     }
-    tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem; it goes on trying");
+    tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem and retries");
     *last = code;
 }
 

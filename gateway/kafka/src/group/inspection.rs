@@ -1,7 +1,8 @@
-//! A look at every partition that is assigned, after each of librdkafka's statistics: which of them stand still, and how long
-//! Kafka's retention leaves them.
+//! Inspects every assigned partition after each of librdkafka's statistics: which partitions make no progress, and how long Kafka's
+//! retention leaves them.
 //!
-//! Place in the flow: the poll thread calls [`Inspection::inspect`], and resumes what comes out. Owner: the poll thread.
+//! Place in the flow: the poll thread calls [`Inspection::inspect`], and applies the pauses and resumes that it returns. Owner: the poll
+//! thread.
 //!
 //! ```text
 //!  Assignment::known ---.
@@ -37,61 +38,61 @@ use std::{
     time::Instant,
 };
 
-/// What the poll thread knows of a partition that is assigned. Of one that has not begun there are no offsets.
+/// What the poll thread knows of an assigned partition. There are no offsets for a partition that has not started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The offset that the group has confirmed last.
+    /// The offset of the last confirmed commit.
     pub committed: Option<i64>,
-    /// Up to where every row is settled.
+    /// The offset up to which every row is settled.
     pub settled: Option<i64>,
-    /// Where the last range ends.
+    /// The end of the last range.
     pub tail: Option<i64>,
-    /// Where the first range begins that waits for a commit before it may be sent.
+    /// The start of the first range that waits for a commit before it may be sent.
     pub unplanned: Option<i64>,
-    /// Ranges that were ended and are not settled.
+    /// Ranges that have ended and are not settled.
     pub unsettled: usize,
-    /// It has its turn.
+    /// Whether it has its turn.
     pub active: bool,
-    /// It was paused last, rather than resumed.
+    /// Whether the last call for it was a pause rather than a resume.
     pub paused: bool,
-    /// How its worker is doing with it.
+    /// The partition's state at its worker.
     pub worker: AtWorker,
-    /// A block of it waits for someone to act on rows that are refused.
+    /// Whether a block of it has refused rows and needs manual action.
     pub halted: bool,
-    /// Messages that Kafka no longer had when it began; 0 once a commit has passed them, and they are counted.
+    /// Messages that Kafka no longer had when the partition started. 0 once a commit has passed them and they are counted as lost.
     pub lost: u64,
 }
 
 impl Known {
-    /// A partition that has not begun.
+    /// A partition that has not started.
     pub fn not_begun(worker: AtWorker) -> Self {
         Self { worker, ..Self::default() }
     }
 }
 
-/// What is remembered between two looks.
+/// State between two inspections.
 pub struct Inspection {
     watchdog: Watchdog,
     retention: Retention,
     transactions: OpenTransactions,
-    /// `None` when its thread could not be started.
+    /// `None` if its thread could not be started.
     limits: Option<LimitsReader>,
-    /// Likewise.
+    /// `None` if its thread could not be started.
     past: Option<PastReader>,
-    /// Of which partitions it was said that they were overtaken.
+    /// Partitions whose lost messages were logged.
     overtaken: BTreeSet<PartitionId>,
-    /// Why partitions stand still, as far as it was said.
+    /// Reasons for stopped partitions that were logged.
     halted: BTreeSet<Reason>,
 }
 
 impl Inspection {
-    /// Nothing was looked at yet. Begins to learn the topics' limits.
+    /// A fresh state. Starts to read the topics' limits.
     pub fn start(kafka: &Kafka) -> Self {
         let limits = LimitsReader::start(kafka.clone()).inspect_err(
-            |error| tracing::warn!(%error, "the thread that learns the topics' limits could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that reads the topics' limits"),
         );
         let past = PastReader::start(kafka.clone()).inspect_err(
-            |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
+            |error| tracing::warn!(%error, "cannot start the thread that asks for the age of messages"),
         );
         Self {
             watchdog: Watchdog::default(),
@@ -104,7 +105,7 @@ impl Inspection {
         }
     }
 
-    /// Looks at every partition and publishes what is found. What comes out is to be done with the consumer now.
+    /// Inspects every partition and publishes the result. Returns the calls to make on the consumer now.
     pub fn inspect(&mut self, assignment: &Assignment, stats: &ConsumerStats) -> Change {
         if let Some(learned) = self.limits.as_ref().and_then(LimitsReader::learned) {
             self.retention.learn(learned);
@@ -148,11 +149,11 @@ impl Inspection {
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
         for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {
-            tracing::warn!("{still}; it is resumed");
+            tracing::warn!("{still}; resuming it");
         }
         self.say_still(&check.still);
         let is_anew = |id: &&PartitionId| {
-            // Resuming alone changes nothing where nothing is paused.
+            // Resuming alone changes nothing for a partition that is not paused.
             check.still.iter().any(|still| still.id == **id && still.reason != Reason::PausedThoughActive)
         };
         let pause = check.resume.iter().filter(is_anew).cloned().collect();
@@ -160,8 +161,8 @@ impl Inspection {
         Change { pause, resume: check.resume }
     }
 
-    /// Logs each reason for which partitions stand still, once until it is over. Partitions that are resumed have a line of their own. One line
-    /// a reason, because what stops one partition often stops all of them.
+    /// Logs each reason for stopped partitions once, until it is over. Resumed partitions have a log line of their own. One line per
+    /// reason, because what stops one partition often stops all of them.
     fn say_still(&mut self, still: &[Still]) {
         let halted = still.iter().filter(|still| still.reason.is_halt() && !still.reason.is_resumed());
         let mut by_reason = BTreeMap::<Reason, (&Still, usize)>::new();
@@ -176,7 +177,7 @@ impl Inspection {
         }
     }
 
-    /// Says of each partition once that it is overtaken, until it is not.
+    /// Logs once per partition that retention deleted unread messages, until that is over.
     fn say_overtaken(&mut self, overtaken: &BTreeMap<PartitionId, u64>) {
         self.overtaken.retain(|id| overtaken.contains_key(id));
         for (id, messages) in overtaken {
@@ -184,31 +185,31 @@ impl Inspection {
                 tracing::error!(
                     partition = %id,
                     messages,
-                    "Kafka's retention has overtaken messages that were not read: they are lost"
+                    "Kafka's retention deleted messages before they were read: they are lost"
                 );
             }
         }
     }
 }
 
-/// Messages of a partition that Kafka does not have any more, that were not read, and that are not counted as lost yet.
+/// Messages of a partition that Kafka deleted before they were read, and that are not counted as lost yet.
 fn overtaken_of(known: &Known, numbers: PartitionStats) -> u64 {
     if known.lost > 0 {
         return known.lost;
     }
-    // Rather too few for a moment than what is no message, which is passed over by the position alone, or what is here already, in a queue
-    // that no pause throws away.
+    // Better too few for a moment than to count offsets without a message, which only the position passes, or messages that are already
+    // in the partition's queue. A pause discards that queue.
     let queued = numbers.fetched_offset.filter(|_| !known.paused);
     let read = known.tail.map(|tail| tail.max(numbers.position.max(queued).unwrap_or(tail)));
     let overtaken = numbers.log_start_offset.zip(read).map(|(start, read)| start.saturating_sub(read));
     overtaken.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0)
 }
 
-/// What the watchdog is told of a partition.
+/// The watchdog's view of a partition.
 fn seen_of(known: &Known, numbers: PartitionStats) -> Seen {
     let position = match known.worker {
         AtWorker::Reads => numbers.position,
-        // What librdkafka has handed out beyond the last range was not taken in: it is read again, or has no room, or cannot be read.
+        // Messages that librdkafka handed out behind the last range were not taken: they are read again, have no room, or cannot be read.
         _ => known.tail,
     };
     Seen {
@@ -224,14 +225,14 @@ fn seen_of(known: &Known, numbers: PartitionStats) -> Seen {
     }
 }
 
-/// What retention is told of a partition. `None` while Kafka has not said where its log begins and ends, or it has not begun.
+/// Retention's view of a partition. `None` if the log's bounds are unknown or the partition has not started.
 fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
     Some(Look {
         log_start: numbers.log_start_offset?,
-        // Behind open transactions: retention deletes their messages as any others.
+        // Includes open transactions: retention deletes their messages like any others.
         end: numbers.end_offset.max(numbers.high_watermark)?,
         position: known.settled?,
-        // Where the log ended before tells, or the brokers do.
+        // Known from earlier ends of the log, or from the brokers.
         age: None,
     })
 }

@@ -18,7 +18,7 @@ fn inspection() -> Inspection {
     }
 }
 
-/// All that was read is in.
+/// Everything that was read is inserted.
 fn known() -> Known {
     Known { committed: Some(10), settled: Some(10), tail: Some(10), active: true, ..Known::default() }
 }
@@ -37,7 +37,7 @@ fn common(now: Instant, known: &BTreeMap<PartitionId, Known>) -> Common {
     Common { now, round: Duration::ZERO, blocks_in_flight: unsettled as u64 }
 }
 
-/// Looks twice at partitions that stay as they are: at the start, and once something that stands still is stuck.
+/// Inspects unchanging partitions twice: at the start, and once a partition without progress is stuck.
 fn twice(partitions: &[(Known, PartitionStats)]) -> (Change, ConsumerStats) {
     let stats = ConsumerStats::default();
     let with_id = || (0..).map(id).zip(partitions);
@@ -63,7 +63,7 @@ fn what_is_not_fetched_is_paused_and_resumed_and_what_is_paused_is_resumed() {
 
 #[test]
 fn what_waits_for_the_sink_makes_nobody_stuck() {
-    // Its ranges are not settled; the others have no memory because of that, whoever has a turn, or begin anew afterwards.
+    // Its ranges are not settled. The others have no memory because of that, with or without a turn, or restart afterwards.
     let at_sink = Known { tail: Some(15), unsettled: 3, worker: AtWorker::NoRoom, ..known() };
     let without_turn = Known { active: false, paused: true, worker: AtWorker::NoRoom, ..known() };
     let leaving = Known { tail: Some(15), unsettled: 1, worker: AtWorker::Settling, ..known() };
@@ -105,7 +105,7 @@ fn partitions_that_have_not_begun_and_plans_that_are_not_stored_stand_still() {
 
 #[test]
 fn retention_is_told_of_what_is_not_settled() {
-    // Two messages were dropped between the looks, three are in front of what is not settled.
+    // Two messages were deleted between the inspections, three are before the unsettled ones.
     let stats = ConsumerStats::default();
     let (mut inspection, start) = (inspection(), Instant::now());
     let known = BTreeMap::from([
@@ -124,7 +124,7 @@ fn retention_is_told_of_what_is_not_settled() {
 
 #[test]
 fn what_waits_behind_an_open_transaction_is_told_and_retention_comes_closer_to_it() {
-    // All that can be read is settled: lag is 0.
+    // All readable messages are settled: lag is 0.
     let stats = ConsumerStats::default();
     let (mut inspection, start) = (inspection(), Instant::now());
     let known = BTreeMap::from([(
@@ -170,7 +170,7 @@ fn what_retention_has_overtaken_is_told_until_it_is_counted() {
     assert_eq!(of(Known { paused: true, ..known() }, queued), Some(3), "until a pause throws it away");
     let waits = Known { committed: Some(5), settled: Some(5), unsettled: 1, ..known() };
     assert_eq!(of(waits, at(10)), None, "what waits for the sink is here");
-    // Found when it began; blocks from before stand in front of what is missing.
+    // Found at the start; blocks from before cover the offsets before the missing ones.
     assert_eq!(of(Known { lost: 4, ..waits }, at(10)), Some(4));
     assert_eq!(of(Known::not_begun(AtWorker::Arriving), at(13)), None);
 }
@@ -180,7 +180,7 @@ fn what_stops_partitions_is_said_once_until_it_is_over() {
     let still = |partition, reason| Still { id: id(partition), reason, since: STILL_MAX, is_stuck: false };
     let mut inspection = inspection();
     let letters = [still(0, Reason::DeadLetter), still(1, Reason::DeadLetter)];
-    // One that is resumed has a line of its own, and rows that wait for the sink are where they should be.
+    // A resumed partition has a log line of its own, and rows that wait for ClickHouse are safe.
     let others = [still(2, Reason::NoFetch), still(3, Reason::Sink)];
     inspection.say_still(&[&letters[..], &others[..]].concat());
     assert_eq!(inspection.halted, [Reason::DeadLetter].into());

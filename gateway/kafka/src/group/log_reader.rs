@@ -1,13 +1,13 @@
-//! Asks the brokers where the logs of the partitions that the group has given us begin and end, every [`ASK_INTERVAL`].
+//! Asks the brokers every [`ASK_INTERVAL`] where the logs of assigned partitions begin and end.
 //!
-//! Why: librdkafka's statistics have both from answers to fetches. Of a partition that it has stopped fetching from they stay as they were,
-//! so that it would seem to be read to its end for ever.
+//! Why: librdkafka takes both from answers to fetches. For a partition that it no longer fetches they never change, so the partition
+//! would seem to be read to its end forever.
 //!
-//! Place in the flow: the poll thread calls [`LogReader::tend`] with librdkafka's statistics, and takes the later of what both say. Owner: a
+//! Place in the flow: the poll thread calls [`LogReader::tend`] with librdkafka's statistics, and uses the later of both values. Owner: a
 //! thread of its own, since it waits for leaders, which may be away; commits do not wait for it.
 //!
-//! Limits: one round is under way at a time. It takes [`ROUND_TIMEOUT`] and one answer's time at the most; who was not asked by then is asked
-//! first in the next one.
+//! Limits: one round is under way at a time. It takes at most [`ROUND_TIMEOUT`] and the time of one answer. Partitions that were not
+//! asked by then are first in the next round.
 
 use crate::group::rebalancing::Rebalancing;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
@@ -20,19 +20,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often every partition is asked about. Chosen: four times in [`crate::group::watchdog::STILL_MAX`], and two small requests a partition.
+/// How often every partition is asked about. Chosen: four times per [`crate::group::watchdog::STILL_MAX`], at two small requests a partition.
 pub const ASK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long the leader of one partition may take. Chosen: as long as for a partition that begins.
+/// How long the leader of one partition may take. Chosen: as long as for a partition that starts.
 const LOG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long all leaders together may take. Chosen: below [`ASK_INTERVAL`], so that one that is away delays no round of the others.
+/// How long all leaders together may take. Chosen: below [`ASK_INTERVAL`], so that a leader that is away delays no round of the others.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What leaders said in a round, in the order in which they were asked: `None` of one that did not answer. Those at the end were not asked.
+/// The answers of a round in the order of the requests: `None` if the leader did not answer. Partitions at the end may be missing: they
+/// were not asked.
 type Answers = Vec<(PartitionId, Option<Log>)>;
 
-/// The poll thread's end of the thread, which ends soon after this is dropped.
+/// The poll thread's handle of the thread, which ends soon after this is dropped.
 #[derive(Debug)]
 pub struct LogReader {
     requests: Sender<Vec<PartitionId>>,
@@ -44,12 +45,12 @@ pub struct LogReader {
     logs: BTreeMap<PartitionId, Asked>,
 }
 
-/// What is known of a partition.
+/// What is known of a partition's log.
 #[derive(Debug, Clone, Copy, Default)]
 struct Asked {
-    /// The last round in which its leader was asked.
+    /// The last round that asked its leader.
     round: u64,
-    /// What its leader said last.
+    /// The last answer of its leader.
     log: Option<Log>,
 }
 
@@ -58,7 +59,7 @@ struct Asked {
 pub struct Ending(Receiver<Answers>);
 
 impl Ending {
-    /// Waits until the thread has let the client go, or until `deadline`.
+    /// Waits until the thread has dropped the client, or until `deadline`.
     pub fn wait(self, deadline: Instant) {
         while !matches!(
             self.0.recv_deadline(deadline),
@@ -70,7 +71,7 @@ impl Ending {
 impl LogReader {
     /// Starts the thread.
     pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
-        // Of the client that reads committed messages only: the end is where these end.
+        // The client reads committed messages only, so the end is the last stable offset.
         Self::start_with(move |id| {
             let (start, end) =
                 consumer.upgrade()?.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).ok()?;
@@ -105,7 +106,7 @@ impl LogReader {
         Ok(Self { requests, answers, begun: None, is_under_way: false, rounds: 0, logs })
     }
 
-    /// Takes what was said, and asks about these partitions when that is due. Others are forgotten.
+    /// Takes the answers, and starts a round for these partitions if one is due. Forgets all others.
     pub fn tend(&mut self, given: &[PartitionId], now: Instant) {
         self.take();
         self.logs.retain(|id, _| given.contains(id));
@@ -117,7 +118,7 @@ impl LogReader {
         ids.sort_by_key(|id| self.logs.get(id).map_or(0, |asked| asked.round));
         self.begun = Some(now);
         self.rounds += 1;
-        // The thread has gone only when it has panicked; what is known stays.
+        // The thread ends early only by a panic. The known values then stay.
         self.is_under_way = self.requests.try_send(ids).is_ok();
     }
 
@@ -130,12 +131,12 @@ impl LogReader {
         }
     }
 
-    /// The log of a partition as its leader said last.
+    /// The log of a partition by its leader's last answer.
     pub fn log(&self, id: &PartitionId) -> Option<Log> {
         self.logs.get(id)?.log
     }
 
-    /// Has the thread end.
+    /// Ends the thread.
     pub fn end(self) -> Ending {
         Ending(self.answers)
     }
@@ -149,7 +150,7 @@ mod tests {
         PartitionId { topic: "spans".into(), partition }
     }
 
-    /// Tends until the round under way is over.
+    /// Tends until the running round is over.
     fn finish(reader: &mut LogReader, owned: &[PartitionId], now: Instant) {
         while reader.is_under_way {
             reader.tend(owned, now);
@@ -199,7 +200,7 @@ mod tests {
         let (asks, asked) = bounded(0);
         let mut reader = LogReader::start_with(move |_| {
             let _alive = &alive;
-            // Meets whoever waits for it; the second one is asked after that.
+            // Blocks until the test receives; the second partition is asked after that.
             asks.send_timeout((), Duration::from_secs(10)).ok()?;
             None
         })

@@ -1,7 +1,6 @@
-//! Whether this process takes part in the consumer group: it joins, drains and leaves, and joins again, as it is asked to.
+//! Membership in the consumer group: the process joins, drains, leaves, and rejoins on request.
 //!
-//! Owner of [`Membership`]: the poll thread, which lets it follow [`Drain`] before each poll. [`Drain`] and [`Stop`] are asked by
-//! anyone.
+//! Owner of [`Membership`]: the poll thread, which updates it from [`Drain`] before each poll. Any thread may use [`Drain`] and [`Stop`].
 //!
 //! ```text
 //!            subscribed                     asked to drain
@@ -12,14 +11,13 @@
 //!    `----------------------------- LEAVING <-------------------------'
 //! ```
 //!
-//! Why it unsubscribes: with the classic protocol librdkafka 2.12 makes any member leave the group by that, a static one too (it sends
-//! `LeaveGroup` with the member's id), so that others have its partitions after the next rebalance. Closing the client makes a static
-//! member leave neither at once nor at all: its partitions stay its own until the session times out (45 s). With the new protocol
-//! (KIP-848) an unsubscribed static member is kept like a closed one (member epoch -2), and its partitions move when the session has
-//! timed out.
+//! Why it unsubscribes: with the classic protocol, librdkafka 2.12 then leaves the group, also as a static member (it sends `LeaveGroup`
+//! with the member's id). Others get its partitions in the next rebalance. If the client is only closed, a static member keeps its
+//! partitions until the session times out (45 s). With the new protocol (KIP-848), an unsubscribed static member is treated like a closed
+//! one (member epoch -2): its partitions move when the session has timed out.
 //!
-//! Limits: a drain waits for blocks in flight for the time that leaving may take ([`crate::Limits::leave_wait`]); then they are given
-//! up, and the next owner inserts them again under their tokens.
+//! Limits: a drain waits for blocks in flight for at most [`crate::Limits::leave_wait`]. Blocks that are left then are given up; the next
+//! owner inserts them again under their tokens.
 
 use crate::group::{assignment::Remaining, consumer::Error, rebalancing::Rebalancing};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -31,39 +29,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often it is said what a drain waits for.
+/// How often the log says what a drain waits for.
 const SAY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Asks the poll thread to end, by a deadline. Cheap to clone.
+/// Asks the poll thread to end by a deadline. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<OnceLock<Instant>>);
 
 impl Stop {
-    /// Asks, once: what is asked later changes nothing.
+    /// Requests the end. Only the first request counts.
     pub fn request(&self, within: Duration) {
         if self.0.set(Instant::now() + within).is_err() {
-            // It ends by the deadline that was asked for first.
+            // The first deadline stays in force.
         }
     }
 
-    /// Whether it was asked.
+    /// Whether the end was requested.
     pub fn is_requested(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// By when it is to have ended; `None` while nobody asks.
+    /// The deadline of the request; `None` if there is none.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.get().copied()
     }
 
-    /// Whether that moment has passed.
+    /// Whether the deadline has passed.
     pub fn is_over(&self) -> bool {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
-/// Asks the poll thread to leave the group and to stay up, or to join again; both any number of times, and in the middle of each
-/// other. Cheap to clone.
+/// Asks the poll thread to leave the group and keep running, or to join again. Both may be requested any number of times, and while the
+/// other is in progress. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Drain(Arc<AtomicBool>);
 
@@ -73,12 +71,12 @@ impl Drain {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Asks to take part.
+    /// Asks to take part in the group.
     pub fn resume(&self) {
         self.0.store(false, Ordering::Release);
     }
 
-    /// Whether the group is to be left, or was.
+    /// Whether leaving was requested last.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -87,13 +85,13 @@ impl Drain {
 /// Whether this process takes part in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It does not, and holds nothing of it.
+    /// It is not a member, and holds no partitions.
     Away = 0,
-    /// It does.
+    /// It is a member.
     Member = 1,
-    /// It reads nothing more, and waits for what it has read.
+    /// It reads no more messages, and waits for blocks in flight.
     Draining = 2,
-    /// It has said that it leaves, and gives its partitions back.
+    /// It has unsubscribed, and gives its partitions back.
     Leaving = 3,
 }
 
@@ -108,7 +106,7 @@ impl Phase {
     }
 }
 
-/// The course of a membership.
+/// The state of the membership.
 pub(crate) struct Membership {
     phase: Phase,
     drain_wait: Duration,
@@ -118,13 +116,13 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Not a member yet. A drain waits for `drain_wait` at the most.
+    /// Not a member yet. A drain waits at most `drain_wait`.
     pub fn new(drain_wait: Duration) -> Self {
         let now = Instant::now();
         Self { phase: Phase::Away, drain_wait, since: now, said: now }
     }
 
-    /// Goes on, to where it is asked to. To be called between two polls, when nothing is about to begin.
+    /// Moves to the next phase if it is due. Must be called between two polls, when no partition is about to start.
     pub fn follow(
         &mut self,
         drain: &Drain,
@@ -141,40 +139,43 @@ impl Membership {
             (Phase::Away, _) => {
                 client.context().assignment().resume();
                 subscribe(client, topics)?;
-                tracing::info!(topics = topics.join(","), "joining the group");
+                tracing::info!(topics = topics.join(","), "joining the consumer group");
             }
             (_, Phase::Member) => {
                 client.context().assignment().resume();
-                tracing::info!(partitions = left.partitions, "taking part again: partitions begin anew");
+                tracing::info!(
+                    partitions = left.partitions,
+                    "drain canceled: partitions restart at their committed offsets"
+                );
             }
             (_, Phase::Draining) => {
                 client.context().assignment().drain();
-                say(&left, "draining: nothing more is read");
+                say(&left, "draining: reading has stopped");
             }
             (_, Phase::Leaving) => {
-                say(&left, "leaving the group");
+                say(&left, "leaving the consumer group");
                 client.context().assignment().has_waited = true;
                 client.unsubscribe();
             }
-            (_, Phase::Away) => tracing::info!("the group is left"),
+            (_, Phase::Away) => tracing::info!("left the consumer group"),
         }
         self.enter(next, client);
         Ok(())
     }
 
-    /// The phase that follows now; the same one while there is something to wait for.
+    /// The phase to be in now; the current one while there is something to wait for.
     fn next(&self, drains: bool, left: &Remaining) -> Phase {
         match self.phase {
             Phase::Away | Phase::Draining if !drains => Phase::Member,
             Phase::Member if drains => Phase::Draining,
             Phase::Draining if self.is_done(left) => Phase::Leaving,
-            // Whoever is to take part again first leaves to the end: librdkafka gives the partitions back by itself.
+            // A resume takes effect only after leaving is complete: librdkafka is already giving the partitions back.
             Phase::Leaving if left.partitions == 0 => Phase::Away,
             phase => phase,
         }
     }
 
-    /// Whether nothing is in flight, or it took too long.
+    /// Whether nothing is in flight, or the time is over.
     fn is_done(&self, left: &Remaining) -> bool {
         (left.ranges == 0 && left.reading == 0) || self.since.elapsed() >= self.drain_wait
     }
@@ -191,7 +192,7 @@ impl Membership {
     fn say_again(&mut self, left: &Remaining) {
         if matches!(self.phase, Phase::Draining | Phase::Leaving) && self.said.elapsed() >= SAY_INTERVAL {
             self.said = Instant::now();
-            say(left, "the group is not left yet");
+            say(left, "still waiting to leave the consumer group");
         }
     }
 }

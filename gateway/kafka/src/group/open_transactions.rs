@@ -1,12 +1,12 @@
-//! Partitions whose messages wait behind an open transaction, and for how long.
+//! Partitions whose messages wait behind an open transaction, and since when.
 //!
-//! A consumer that reads committed messages ends at the last stable offset, where the first open transaction begins. So does lag: a
-//! transaction that its producer never ends, and that its coordinator does not abort (a hanging one), holds everything behind it with lag
-//! 0, until Kafka's retention deletes it. Brokers say in each answer to a fetch where the log ends and where its stable part does.
+//! A consumer that reads committed messages stops at the last stable offset, where the first open transaction begins. Lag stops there
+//! too. A hanging transaction, which its producer never ends and its coordinator does not abort, therefore blocks everything behind it at
+//! lag 0, until Kafka's retention deletes it. Each fetch answer contains the end of the log and the last stable offset.
 //!
-//! Pure. Place in the flow: [`crate::group::inspection`] calls [`OpenTransactions::look`] after librdkafka's statistics; the answer is for
-//! metrics and the log. Owner: the poll thread. Limits: an entry per assigned partition with an open transaction. The age counts from when this process saw
-//! the last stable offset first: a restart, and a partition that moves, begin it anew.
+//! Pure. Place in the flow: [`crate::group::inspection`] calls [`OpenTransactions::look`] after librdkafka's statistics; the result goes to
+//! metrics and the log. Owner: the poll thread. Limits: an entry per assigned partition with an open transaction. The age counts from
+//! when this process first saw the last stable offset: it starts again after a restart and when the partition moves.
 
 use crate::group::stats::PartitionStats;
 use sluice_ranges::PartitionId;
@@ -15,33 +15,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A transaction that is open for longer hangs. Specified: a coordinator aborts a transaction after its producer's
-/// `transaction.timeout.ms` (a minute by default), which is no more than the brokers' `transaction.max.timeout.ms` (15 minutes by
-/// default), and looks for such transactions every 10 s. A minute is added for that and for a broker that restarts.
+/// A transaction that is open for longer counts as hanging. Specified: a coordinator aborts a transaction after its producer's
+/// `transaction.timeout.ms` (a minute by default), which is at most the brokers' `transaction.max.timeout.ms` (15 minutes by default). It
+/// looks for such transactions every 10 s. A minute is added for that and for a broker that restarts.
 pub const OPEN_MAX: Duration = Duration::from_mins(16);
 
-/// What waits in a partition behind an open transaction.
+/// The messages of a partition that wait behind an open transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenTransaction {
-    /// Where the transaction begins: the last stable offset.
+    /// The start of the transaction: the last stable offset.
     pub first_offset: i64,
-    /// Offsets from there to the end of the log: messages of this and other transactions, and those that belong to none.
+    /// Offsets from there to the end of the log: messages of this and other transactions, and messages outside of transactions.
     pub messages: u64,
-    /// For how long it has begun there.
+    /// How long the last stable offset has not moved.
     pub age: Duration,
 }
 
 /// Remembers since when transactions are open.
 #[derive(Debug, Default)]
 pub struct OpenTransactions {
-    /// The last stable offset, and since when it stands there.
+    /// The last stable offset, and since when it has this value.
     partitions: BTreeMap<PartitionId, (i64, Instant)>,
-    /// Of which partitions it was said that a transaction hangs.
+    /// Partitions whose hanging transaction was logged.
     said: BTreeSet<PartitionId>,
 }
 
 impl OpenTransactions {
-    /// Looks at the numbers of every assigned partition. One that is not among them is forgotten.
+    /// Takes the numbers of every assigned partition. Forgets all other partitions.
     pub fn look(
         &mut self,
         now: Instant,
@@ -61,7 +61,7 @@ impl OpenTransactions {
         open
     }
 
-    /// Says of each partition once that a transaction hangs, until it has ended.
+    /// Logs each hanging transaction once, until it has ended.
     fn say(&mut self, open: &BTreeMap<PartitionId, OpenTransaction>) {
         let hangs = |id: &PartitionId| open.get(id).is_some_and(|open| open.age > OPEN_MAX);
         self.said.retain(|id| hangs(id));
@@ -74,8 +74,8 @@ impl OpenTransactions {
                     first_offset,
                     messages,
                     seconds = age.as_secs(),
-                    "a transaction hangs, and nothing behind it is read; kafka-transactions.sh find-hanging --topic {topic} --partition {partition} \
-                     finds its producer; if that is gone, end it with abort --topic {topic} --partition {partition} --start-offset {first_offset}"
+                    "an open transaction hangs and blocks reading; kafka-transactions.sh find-hanging --topic {topic} --partition {partition} \
+                     finds its producer; if that is gone, run kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {first_offset}"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What passes between the poll thread and the workers: partitions, and what became of the messages in them.
+//! What the poll thread, the workers and delivery send each other.
 
 use crate::group::rebalancing::Rebalancing;
 use rdkafka::{
@@ -19,39 +19,39 @@ pub struct PartitionQueue {
 }
 
 impl PartitionQueue {
-    /// Splits a partition off, so that its messages arrive here alone. `None` when librdkafka has no such partition.
+    /// Splits a partition's messages off into a queue of their own. `None` if librdkafka does not have the partition.
     pub(crate) fn split(consumer: &Arc<BaseConsumer<Rebalancing>>, id: &PartitionId) -> Option<Self> {
         let queue = consumer.split_partition_queue(&id.topic, id.partition)?;
         Some(Self { queue, consumer: consumer.clone(), id: id.clone() })
     }
 
-    /// Sets what is called, on a thread of librdkafka, when there are messages again.
+    /// Sets a callback that librdkafka runs, on a thread of its own, when the queue gets messages.
     pub(crate) fn set_nonempty_callback(&mut self, callback: impl Fn() + Send + Sync + 'static) {
         self.queue.set_nonempty_callback(callback);
     }
 
-    /// The next message, or what is wrong; waits for it at the most so long.
+    /// The next message or error; waits at most `timeout` for it.
     pub fn poll(&self, timeout: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
         self.queue.poll(timeout)
     }
 
-    /// Behind what was polled last, be it a message or something that is none, like the end of a transaction. `None` before
-    /// the first, and when librdkafka does not say. It asks a thread of librdkafka: not to be called per message.
+    /// The offset behind what was polled last, whether that was a message or something else, like the end of a transaction. `None` before
+    /// the first poll, and when librdkafka does not know. It asks a thread of librdkafka: not to be called per message.
     pub fn position(&self) -> Option<i64> {
         self.positions()?.of(&self.id)
     }
 
-    /// The same of all partitions of the process, for the price of one.
+    /// The positions of all partitions of the process, for the cost of one.
     pub fn positions(&self) -> Option<Positions> {
         self.consumer.position().ok().map(Positions)
     }
 }
 
-/// Behind what was polled last, partition by partition: see [`PartitionQueue::position`].
+/// The offset behind what was polled last, by partition: see [`PartitionQueue::position`].
 pub struct Positions(TopicPartitionList);
 
 impl Positions {
-    /// Of this partition.
+    /// The position of this partition.
     pub fn of(&self, id: &PartitionId) -> Option<i64> {
         match self.0.find_partition(&id.topic, id.partition)?.offset() {
             Offset::Offset(offset) => Some(offset),
@@ -64,13 +64,13 @@ impl Positions {
 pub struct Partition {
     /// Which one.
     pub id: PartitionId,
-    /// Under which generation.
+    /// The generation under which it is read.
     pub generation: Generation,
     /// Its messages, from the cutter's position on.
     pub queue: PartitionQueue,
-    /// Says where its ranges end.
+    /// Decides where its ranges end.
     pub cutter: Cutter,
-    /// Where the log ended when its beginning was read.
+    /// The end of the log when the start offset was read.
     pub log_end: i64,
     /// The Kafka cluster's id, a part of every token.
     pub cluster: Arc<str>,
@@ -80,14 +80,14 @@ pub struct Partition {
 pub enum Ownership {
     /// Read this partition.
     Gained(Box<Partition>),
-    /// Let this partition go, and answer with [`Report::Released`].
+    /// Release this partition, and answer with [`Report::Released`].
     Lost {
         /// Which one.
         id: PartitionId,
-        /// Of which generation.
+        /// Its generation.
         generation: Generation,
-        /// Whether what is open of it is to be sealed first, because this process goes on until it is inserted. Otherwise it is
-        /// dropped, and the next owner reads it.
+        /// Whether the worker seals its open block first, because this process continues until that block is inserted. Otherwise the
+        /// block is dropped, and the next owner reads its messages again.
         seal: bool,
     },
 }
@@ -95,95 +95,94 @@ pub enum Ownership {
 /// What workers and delivery tell the poll thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// A worker has ended a range. Its block, if it has rows, is on its way to delivery, which holds it until it is told to
-    /// [send](Order::Send) it; without rows it is settled.
+    /// A worker has ended a range. If it has rows, its block goes to delivery, which holds it until the order to [send](Order::Send) it.
+    /// A range without rows is settled.
     Closed {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Read under which generation.
+        /// The generation under which it was read.
         generation: Generation,
         /// The range.
         closed: Closed,
-        /// Whether it has rows, and so a block.
+        /// Whether the range has rows, and so a block.
         has_rows: bool,
     },
     /// Every row of a range is in ClickHouse, or accounted for otherwise.
     Settled {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Read under which generation.
+        /// The generation under which it was read.
         generation: Generation,
         /// The offsets.
         range: OffsetRange,
     },
-    /// The block of a range goes in parts: nothing of this may be acted on before it is written down.
+    /// The block of a range is sent in parts. Delivery must not act on these parts before a stored plan contains them.
     Parted {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Read under which generation.
+        /// The generation under which it was read.
         generation: Generation,
         /// The range.
         range: OffsetRange,
-        /// How far it is.
+        /// How far sending in parts is.
         parts: RefusedParts,
-        /// Who is told once it is written down.
+        /// Notified once a stored plan contains the parts.
         noted: PlanStored,
     },
-    /// Rows of a range are refused, and its block waits for someone to act; over once it is settled.
+    /// ClickHouse refuses rows of a range, and its block needs manual action. Over once the range is settled.
     Halted {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Under which generation it was read.
+        /// The generation under which it was read.
         generation: Generation,
         /// The range.
         range: OffsetRange,
     },
-    /// Nothing of a partition can be read any more before someone acts: it is paused, and others have its turn.
+    /// The rest of a partition cannot be read without manual action: it is paused, and others have its turn.
     Stopped {
         /// Which one.
         id: PartitionId,
         /// Under which generation it was read.
         generation: Generation,
     },
-    /// Nothing more of a partition is read for now: the dead letter of its next message is under way, for long or refused. Or that is
-    /// over.
+    /// Whether a partition's worker waits for the dead letter of the next message, which takes long or is refused.
     Lettering {
         /// Which one.
         id: PartitionId,
-        /// Under which generation it is read.
+        /// The generation under which it is read.
         generation: Generation,
         /// Whether it waits.
         waits: bool,
     },
-    /// A block of a partition is gone that nobody has sent: the partition is to begin anew where it is committed.
+    /// A block of a partition was lost before it was sent: the partition must restart at its committed offset.
     ReadAgain {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Read under which generation.
+        /// The generation under which it was read.
         generation: Generation,
     },
-    /// A worker has let a partition go; it closes no more ranges of this generation.
+    /// A worker has released a partition. It closes no more ranges of this generation.
     Released {
         /// Which one.
         id: PartitionId,
-        /// Under which generation it was read.
+        /// The generation under which it was read.
         generation: Generation,
-        /// Why it did so unasked: its next generation is to begin where this one has been settled up to.
+        /// Why the worker released it on its own. The next generation starts where this one has been settled up to.
         renew: Option<Renew>,
     },
 }
 
-/// Tells delivery that what it [reported](Report::Parted) is in a stored plan. Never told when the generation is over.
+/// Tells delivery that the parts that it [reported](Report::Parted) are in a stored plan. Never told once the generation is over.
 #[derive(Debug, Clone, Default)]
 pub struct PlanStored(Arc<Notify>);
 
 impl PlanStored {
-    /// Says so.
+    /// Notifies delivery.
     pub fn tell(&self) {
         self.0.notify_one();
     }
 
-    /// Waits until it is said, once.
+    /// Waits for the notification, once.
     pub async fn told(&self) {
         self.0.notified().await;
     }
@@ -197,18 +196,18 @@ impl PartialEq for PlanStored {
 
 impl Eq for PlanStored {}
 
-/// Why a partition begins anew, in the same process.
+/// Why a partition restarts in the same process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
-    /// Another size rule is to come into force.
+    /// Another size rule takes effect.
     Rule,
     /// Kafka does not have the next offset.
     OutOfRange,
-    /// The next batch cannot be read, which may have happened on its way: it is fetched once more.
+    /// The next batch cannot be read. It may have been damaged in transit: it is fetched once more.
     Batch,
-    /// An open range may not be ended, and no memory is left to fill it: its memory was given back.
+    /// An open range may not be ended, and there is no memory to continue it: its memory was freed.
     Memory,
-    /// It waited for a dead letter, and what was read of it was given back meanwhile.
+    /// It waited for a dead letter, and what was read of it was dropped meanwhile.
     Letter,
 }
 
@@ -217,41 +216,41 @@ pub enum Renew {
 pub enum Order {
     /// Insert the block of this range.
     Send {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Read under which generation.
+        /// The generation under which it was read.
         generation: Generation,
         /// The range.
         release: Release,
     },
-    /// A generation begins with ranges whose blocks are kept from an earlier run; what else is kept of the partition is none of its
-    /// ranges.
+    /// A generation begins with ranges whose blocks an earlier run left on the queue volume. Other blocks of the partition there are not
+    /// ranges of it.
     TakeOver {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
         /// The generation.
         generation: Generation,
         /// The ranges, in the order of the log.
         ranges: Vec<OffsetRange>,
     },
-    /// The group has stored a commit of this member: until then nobody else had the partition.
+    /// The group has stored a commit of this member. This proves that no other member had the partition until then.
     Proved {
-        /// Which partition.
+        /// The partition.
         id: PartitionId,
-        /// Under which generation.
+        /// Its generation.
         generation: Generation,
-        /// When that commit was begun, by [`crate::ground::clock`].
+        /// When that commit was started, by [`crate::ground::clock`].
         at: Duration,
-        /// What is committed: nobody reads again what lies below.
+        /// The committed offset: messages below it are not read again.
         offset: i64,
     },
-    /// The generation is over: drop its blocks, try none of them again.
+    /// The generation is over: drop its blocks and do not retry them.
     Forget {
-        /// Of which partition.
+        /// The partition.
         id: PartitionId,
-        /// Which one; those before it are over too.
+        /// The generation; earlier ones are over too.
         generation: Generation,
-        /// Whether this process leaves, and may come back as the same member: what is on its queue volume stays there.
+        /// Whether this process shuts down and may return as the same member. Its blocks on the queue volume then stay there.
         is_leaving: bool,
     },
 }

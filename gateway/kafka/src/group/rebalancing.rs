@@ -1,20 +1,20 @@
-//! librdkafka's callbacks: partitions come and go, brokers do, statistics arrive.
+//! librdkafka's callbacks for rebalances, broker errors and statistics.
 //!
-//! Owner: the poll thread, which librdkafka runs all of them on.
+//! Owner: the poll thread, which runs all of them.
 //!
-//! A partition that the group gives us is not assigned in librdkafka at once: first the poll thread reads what is committed, and
-//! the partition is then assigned at that very offset. The group does not wait for it.
+//! A partition that the group assigns is not assigned in librdkafka at once. First the commit thread reads the committed offset; then the
+//! partition is assigned at exactly that offset. The group does not wait for it.
 //!
-//! It is split off into its own queue *before* it is assigned: from then on not a single message of it can arrive on the main
-//! queue, which the poll thread polls for events only.
+//! The partition is split off into its own queue *before* it is assigned. From then on none of its messages can arrive on the main queue,
+//! which the poll thread polls for events only.
 //!
-//! Outside a callback nothing is unassigned, if that can be helped: librdkafka takes an unassignment for the answer to a revocation
-//! whose callback has not run yet, and the next owner begins before the last commit here. A partition that begins anew is paused,
-//! and sought to where it begins. Where that is not possible (see [`Rebalancing::unassign`]), a revocation that may have been
-//! answered so is handled as one that came too late to commit for.
+//! Outside a callback, partitions are not unassigned if that can be avoided: librdkafka would take an unassignment for the answer to a
+//! revocation whose callback has not run yet. The next owner would then start before the last commit here. A partition that restarts is
+//! paused, and a seek moves it to its start. Where that is not possible (see [`Rebalancing::unassign`]), a revocation that may have been
+//! answered that way is handled as one that came too late to commit for.
 //!
-//! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`];
-//! neither beyond the moment by which the process is to have ended.
+//! Limits: the wait for a revoked partition is at most [`crate::Limits::revoke_wait`], for a commit in flight at most [`RESOLVE_WAIT`].
+//! Neither exceeds the shutdown deadline.
 
 use crate::{
     ground::{security::ConnectionProblem, wake::wake},
@@ -43,31 +43,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a commit in flight is waited for before revoked partitions are let go. librdkafka keeps one that it cannot send for as long as
-/// a session (45 s), then its request takes a minute at the most; both end before `max.poll.interval.ms`. It takes milliseconds
-/// where the coordinator can be reached.
+/// How long to wait for a commit in flight before revoked partitions are released. librdkafka keeps a commit that it cannot send for as
+/// long as a session (45 s), then its request takes at most a minute; both end before `max.poll.interval.ms`. A commit takes milliseconds
+/// if the coordinator can be reached.
 pub const RESOLVE_WAIT: Duration = Duration::from_mins(2);
 
-/// How long a seek is waited for. It is an order from one thread to another, and asks no broker.
+/// How long to wait for a seek. It is an order from one thread to another, and asks no broker.
 const SEEK_WAIT: Duration = Duration::from_secs(5);
 
-/// How long partitions that are let go are waited for.
+/// Time limits for releasing partitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Waits {
-    /// For their workers, and for what was sent of them.
+    /// For their workers and their ranges in flight.
     pub drained_by: Instant,
-    /// For a commit in flight, and for their last one.
+    /// For a commit in flight, and for the last commit.
     pub committed_by: Instant,
 }
 
-/// How partitions went.
+/// The result of releasing partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gone {
-    /// Those that had ranges on their way.
+    /// Partitions that still had ranges in flight.
     pub undrained: usize,
     /// Offsets of ranges that had ended and were not committed.
     pub uncommitted: u64,
-    /// Those of them that a commit would have passed, since everything below was settled.
+    /// Those of them that a commit would have passed, because everything below was settled.
     pub committable: u64,
 }
 
@@ -77,9 +77,9 @@ pub struct Rebalancing {
     stats: Arc<ConsumerStats>,
     revoke_wait: Duration,
     reachable: AtomicBool,
-    /// Partitions were unassigned outside a callback, and a revocation from before that may wait for its callback.
+    /// Partitions were unassigned outside a callback, and an earlier revocation may still wait for its callback.
     may_have_answered: AtomicBool,
-    /// Statistics have arrived since they were looked at.
+    /// New statistics have arrived since the last check.
     has_statistics: AtomicBool,
 }
 
@@ -96,22 +96,22 @@ impl Rebalancing {
         }
     }
 
-    /// The numbers for the metrics.
+    /// The numbers for metrics.
     pub fn stats(&self) -> &Arc<ConsumerStats> {
         &self.stats
     }
 
-    /// Whether statistics have arrived since this was asked last.
+    /// Whether statistics have arrived since the last call.
     pub fn has_new_statistics(&self) -> bool {
         self.has_statistics.swap(false, Ordering::Relaxed)
     }
 
-    /// What the poll thread owns.
+    /// The state that the poll thread owns.
     pub fn assignment(&self) -> MutexGuard<'_, Assignment> {
         self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does with the consumer what is to be done.
+    /// Makes the calls on the consumer.
     pub fn carry_out(&self, consumer: &Arc<BaseConsumer<Self>>, steps: Steps) {
         let Steps { change, unassign, assign } = steps;
         carry_out(consumer, &change);
@@ -121,24 +121,24 @@ impl Rebalancing {
         }
     }
 
-    /// Has librdkafka forget partitions outside a callback. It waits until that is done, so that a revocation which it was taken for
-    /// the answer to is in the queue by then, and its callback runs with the next poll.
+    /// Removes partitions from librdkafka outside a callback. Waits until that is done: a revocation that it may have answered is then in
+    /// the queue, and its callback runs with the next poll.
     fn unassign(&self, consumer: &BaseConsumer<Self>, ids: &[PartitionId]) {
         if ids.is_empty() {
             return;
         }
         self.may_have_answered.store(true, Ordering::Relaxed);
         if let Err(error) = consumer.incremental_unassign(&list(ids)) {
-            tracing::error!(%error, "partitions that begin anew were not unassigned");
+            tracing::error!(%error, "cannot unassign partitions that restart at their committed offsets");
         }
     }
 
-    /// Takes down that no callback waits any more of those that did when it was polled last.
+    /// Records that the queue was empty: no callback waits any more for a revocation from before.
     pub fn heard_all(&self) {
         self.may_have_answered.store(false, Ordering::Relaxed);
     }
 
-    /// Has librdkafka read partitions from where they begin, and gives them to their workers.
+    /// Assigns partitions in librdkafka at their start offsets, and gives them to their workers.
     fn assign(&self, consumer: &Arc<BaseConsumer<Self>>, assign: Vec<Ready>) {
         let (mut new, mut kept) = (TopicPartitionList::new(), TopicPartitionList::new());
         let mut gained = Vec::with_capacity(assign.len());
@@ -154,18 +154,18 @@ impl Rebalancing {
         let mut refused = seek(consumer, kept);
         self.unassign(consumer, &refused);
         if let Err(error) = consumer.incremental_assign(&new) {
-            tracing::error!(%error, "partitions were not assigned");
+            tracing::error!(%error, "cannot assign partitions");
             refused.extend(ids(&new));
         }
         let mut assignment = self.assignment();
         let mut given = Vec::new();
         for (id, begun, queue) in gained {
             let Some(mut queue) = queue.filter(|_| !refused.contains(&id)) else {
-                tracing::error!(partition = %id, "the partition was not assigned; it is tried again");
+                tracing::error!(partition = %id, "the partition was not assigned; retrying");
                 assignment.retry_arrival(id);
                 continue;
             };
-            // Every worker may be woken; which one has the partition is its own affair.
+            // Every worker is woken; only the one that has the partition has something to do.
             let wakes = assignment.wakes();
             queue.set_nonempty_callback(move || wakes.iter().for_each(wake));
             given.push(id.clone());
@@ -179,15 +179,15 @@ impl Rebalancing {
 
     fn gain(&self, consumer: &BaseConsumer<Self>, gained: Vec<PartitionId>) {
         tracing::info!(partitions = gained.len(), "partitions assigned");
-        // The group is answered at once: librdkafka pauses every partition and heeds no rebalance until it is. Those that arrive
-        // are added when their beginning is known.
+        // The group is answered at once: until then librdkafka pauses every partition and ignores rebalances. Arriving partitions are
+        // added when their start offset is known.
         warn_of(consumer.incremental_assign(&TopicPartitionList::new()), "assigned");
         self.assignment().arrivals.arrive(gained);
         self.stats.joined.store(true, Ordering::Release);
     }
 
     fn give_up(&self, consumer: &BaseConsumer<Self>, revoked: &[PartitionId]) {
-        // A lost assignment has another owner already: nothing may be committed for it.
+        // A lost assignment already has another owner: no commit may be made for it.
         let is_late = self.may_have_answered.load(Ordering::Relaxed);
         let taken_away = consumer.assignment_lost() || is_late;
         let missing = self.assignment().arrivals.cancel_arrival(revoked);
@@ -206,9 +206,8 @@ impl Rebalancing {
         tracing::info!(partitions = revoked.len(), undrained, uncommitted, taken_away, "partitions revoked");
     }
 
-    /// Takes partitions back from their workers, waits until what was sent of them is settled, commits, and ends their generation.
-    /// Neither wait goes beyond the moment by which this process is to have ended: a commit that has no answer by then goes nowhere
-    /// any more.
+    /// Takes partitions back from their workers, waits until their ranges in flight are settled, commits, and ends their generation.
+    /// Neither wait exceeds the shutdown deadline: a commit without an answer by then is given up.
     pub fn let_go(&self, ids: &[PartitionId], waits: Waits, commits: bool) -> Gone {
         let mut assignment = self.assignment();
         assignment.leave(ids);
@@ -236,7 +235,7 @@ impl Rebalancing {
     }
 }
 
-/// Pauses and resumes. A partition that is not assigned any more is none of our business.
+/// Pauses and resumes partitions. Ignores partitions that are no longer assigned.
 pub fn carry_out(consumer: &BaseConsumer<Rebalancing>, change: &Change) {
     for (ids, resume) in [(&change.pause, false), (&change.resume, true)] {
         if ids.is_empty() {
@@ -249,12 +248,12 @@ pub fn carry_out(consumer: &BaseConsumer<Rebalancing>, change: &Change) {
         let done = if resume { consumer.resume(&list) } else { consumer.pause(&list) };
         match done {
             Ok(()) => consumer.context().assignment().was_paused(ids, !resume),
-            Err(error) => tracing::warn!(%error, resume, "partitions were not paused or resumed"),
+            Err(error) => tracing::warn!(%error, resume, "cannot pause or resume partitions"),
         }
     }
 }
 
-/// Has librdkafka go on reading at these offsets, and waits until it does. Returns the partitions that it refuses to.
+/// Moves librdkafka to these offsets, and waits until that is done. Returns the partitions for which it failed.
 fn seek(consumer: &BaseConsumer<Rebalancing>, list: TopicPartitionList) -> Vec<PartitionId> {
     if list.count() == 0 {
         return Vec::new();
@@ -267,7 +266,7 @@ fn seek(consumer: &BaseConsumer<Rebalancing>, list: TopicPartitionList) -> Vec<P
             refused.map(|(_, id)| id).collect()
         }
         Err(error) => {
-            tracing::error!(%error, "partitions that begin anew were not sought to where they do");
+            tracing::error!(%error, "cannot seek partitions that restart at their committed offsets");
             all
         }
     }
@@ -306,7 +305,7 @@ impl ConsumerContext for Rebalancing {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.gain(consumer, partitions),
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => self.give_up(consumer, &partitions),
             error => {
-                tracing::warn!(error = %RDKafkaErrorCode::from(error), "the group could not rebalance");
+                tracing::warn!(error = %RDKafkaErrorCode::from(error), "the consumer group could not rebalance");
                 let owned = self.assignment().owned();
                 self.give_up(consumer, &owned);
             }
@@ -322,7 +321,7 @@ impl ClientContext for Rebalancing {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
                 tracing::error!(facility, "librdkafka: {message}");
             }
-            // Connections come and go; the line that matters is written when the state changes.
+            // Connections come and go; the useful line is logged when the state changes.
             _ if matches!(facility, "FAIL" | "REQTMOUT" | "FETCH") => {
                 tracing::debug!(facility, "librdkafka: {message}");
             }
@@ -331,11 +330,12 @@ impl ClientContext for Rebalancing {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // A broker that refuses TLS or the password says so before all of them count as down; that reason is the one to tell.
+        // If a broker rejects TLS or the password, librdkafka reports that before all brokers count as down. That reason is the one to
+        // log.
         let away = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
             || ConnectionProblem::of(&error).is_some();
         if away && self.reachable.swap(false, Ordering::Relaxed) {
-            tracing::warn!(reason, "no broker can be reached; reading goes on once one can");
+            tracing::warn!(reason, "no Kafka broker can be reached; reading continues once one can");
         } else {
             tracing::debug!(%error, reason, "librdkafka reports an error");
         }
@@ -344,7 +344,7 @@ impl ClientContext for Rebalancing {
     fn stats(&self, statistics: Statistics) {
         let up = statistics.brokers.values().any(|broker| broker.nodeid >= 0 && broker.state == "UP");
         if up && !self.reachable.swap(true, Ordering::Relaxed) {
-            tracing::info!("a broker can be reached again");
+            tracing::info!("a Kafka broker can be reached again");
         }
         if let Some(group) = statistics.cgrp.as_ref().filter(|_| self.stats.phase() == Phase::Member) {
             self.stats.see_group(&group.state, &group.join_state, Instant::now());

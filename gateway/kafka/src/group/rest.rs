@@ -1,7 +1,7 @@
-//! What is not settled when this process leaves, and is kept for its next run on the queue volume.
+//! At shutdown, moves unsettled blocks to the queue volume, for the next run.
 //!
-//! Owner: the poll thread, which asks for it while there is time and waits until it is there, before it lets its partitions go. Who
-//! keeps it is the gateway's affair.
+//! Owner: the poll thread. It requests this while there is time, and waits for it before it releases its partitions. How the blocks are
+//! stored is up to the gateway.
 //!
 //! ```text
 //!  leave ---- settle what can be ----> keep ---- settle on ----> drained ---- wait for what is kept ----> let go, last commit
@@ -11,21 +11,21 @@
 use crate::group::{assignment::Assignment, rebalancing::Waits, stats::ConsumerStats};
 use std::time::{Duration, Instant};
 
-/// How long before it is given up what is not settled begins to be kept, a quarter of the time to leave at the most. Chosen: a disk of
-/// 100 MB/s takes the whole pool of chunks in less.
+/// How long before the end of the wait the rest is moved to the volume; at most a quarter of the time to leave. Chosen: a disk of 100
+/// MB/s writes the whole pool of chunks in less.
 const KEEP_WAIT: Duration = Duration::from_secs(3);
 
-/// Keeps what is not settled.
+/// Stores unsettled blocks.
 pub struct Rest {
-    /// Asks for it, again and again: the last time counts.
+    /// Requests it. May be called again and again: the last call counts.
     pub keep: Box<dyn Fn() + Send>,
-    /// Whether all that had come when it was asked for last is kept, or settled.
+    /// Whether everything that existed at the last request is stored or settled.
     pub is_kept: Box<dyn Fn() -> bool + Send>,
 }
 
 impl Rest {
-    /// Waits until everything is settled; with less than [`KEEP_WAIT`] left until `waits.drained_by`, has the rest kept. Says whether
-    /// all of that is.
+    /// Waits until everything is settled. With less than [`KEEP_WAIT`] left until `waits.drained_by`, requests that the rest is stored.
+    /// Returns whether all of that is stored.
     pub(crate) fn wait(&self, assignment: &mut Assignment, waits: Waits, stats: &ConsumerStats) -> bool {
         let Waits { drained_by, committed_by } = waits;
         let left = committed_by.saturating_duration_since(Instant::now());
@@ -41,7 +41,7 @@ impl Rest {
                 return false;
             }
             if !std::mem::replace(&mut was_all_asked, true) {
-                // What a worker sealed last had perhaps not come when it was asked for.
+                // The worker's last block may not have been there at the previous request.
                 (self.keep)();
             }
             (self.is_kept)()
@@ -71,7 +71,7 @@ mod tests {
         atomic::{AtomicU32, Ordering},
     };
 
-    /// A partition of which a range is not settled. Its worker lets it go if `lets_go`.
+    /// A partition with an unsettled range. Its worker releases it if `lets_go`.
     fn assignment(lets_go: bool) -> Assignment {
         let (ownership, wake) = (bounded(8).0, bounded(1).0);
         let (reports, reports_in) = bounded(16);
@@ -102,7 +102,7 @@ mod tests {
         cutter.flush().expect("a range with a message ends when it is asked to")
     }
 
-    /// Whether the rest is kept that needs to be asked for so often, and how often it was.
+    /// Whether the rest is stored after so many requests, and how often it was requested.
     fn kept(lets_go: bool, times: u32) -> (bool, u32) {
         let asked = Arc::new(AtomicU32::new(0));
         let (keeps, looks) = (asked.clone(), asked.clone());

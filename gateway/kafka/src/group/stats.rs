@@ -1,4 +1,4 @@
-//! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
+//! The consumer's numbers for metrics: the poll thread writes them, a scrape reads them.
 
 use crate::group::{membership::Phase, open_transactions::OpenTransaction, watchdog::Still};
 use sluice_ranges::{Log, PartitionId};
@@ -11,31 +11,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Numbers of one partition when librdkafka's last statistics came.
+/// One partition's numbers from librdkafka's last statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Messages between the committed offset and the end.
     pub lag_messages: Option<i64>,
-    /// The offset behind the last message, by librdkafka's fetches or by what its leader says when asked, whichever is later.
-    /// In front of the first open transaction: the last stable offset.
+    /// The offset behind the last message, from librdkafka's fetches or from the leader's answer, whichever is later. Before the first
+    /// open transaction: the last stable offset.
     pub end_offset: Option<i64>,
-    /// The offset behind the last message, those of open transactions included, by librdkafka's fetches alone.
+    /// The offset behind the last message, including open transactions; only from librdkafka's fetches.
     pub high_watermark: Option<i64>,
-    /// The offset of the oldest message that Kafka has, likewise.
+    /// The offset of the oldest message in Kafka; only from librdkafka's fetches.
     pub log_start_offset: Option<i64>,
     /// The offset that was committed last.
     pub committed_offset: Option<i64>,
-    /// Up to where it was read: the next offset that the worker gets, or, when nothing is queued, that is fetched. What is no
-    /// message (the end of a transaction) is passed over by the second alone.
+    /// The next offset: of the worker's queue, or, if that is empty, of the next fetch. Only the second passes offsets that are not
+    /// messages (the end of a transaction).
     pub position: Option<i64>,
-    /// Behind the last message that was fetched. Those between it and the position wait in its queue, which a pause throws away.
+    /// The offset behind the last fetched message. Messages between it and the position are in the partition's queue, which a pause
+    /// discards.
     pub fetched_offset: Option<i64>,
     /// Bytes of messages in its queue, decompressed.
     pub queued_bytes: u64,
 }
 
 impl PartitionStats {
-    /// Takes the numbers that librdkafka tells; it writes those that it does not know as negative ones.
+    /// Takes librdkafka's numbers. librdkafka reports unknown numbers as negative.
     pub(crate) fn of(partition: &rdkafka::statistics::Partition) -> Self {
         let known = |value: i64| (value >= 0).then_some(value);
         let fetched = known(partition.next_offset).filter(|_| partition.fetchq_cnt == 0);
@@ -51,8 +52,8 @@ impl PartitionStats {
         }
     }
 
-    /// With what is known beside librdkafka's numbers. It has the log from answers to fetches, which may have ended, and what is committed
-    /// from commits, which need not have begun.
+    /// Adds what is known besides librdkafka's numbers. librdkafka takes the log's bounds from answers to fetches, which may have
+    /// stopped, and the committed offset from commits, which may not have started.
     pub(crate) fn completed(self, log: Option<Log>, committed: Option<i64>) -> Self {
         let end_offset = self.end_offset.max(log.map(|log| log.end));
         let committed_offset = self.committed_offset.max(committed);
@@ -67,7 +68,7 @@ impl PartitionStats {
         }
     }
 
-    /// Where the first open transaction begins, and how many offsets there are from there on; `None` while none is open.
+    /// The start of the first open transaction, and the number of offsets from there on; `None` if none is open.
     pub fn behind_open_transaction(&self) -> Option<(i64, u64)> {
         let (stable, high) = self.end_offset.zip(self.high_watermark)?;
         let messages = u64::try_from(high.saturating_sub(stable)).ok().filter(|messages| *messages > 0)?;
@@ -75,12 +76,12 @@ impl PartitionStats {
     }
 }
 
-/// Numbers of the consumer. None of them is touched per message.
+/// The consumer's numbers. None is updated per message.
 #[derive(Debug)]
 pub struct ConsumerStats {
     started: Instant,
     last_poll_millis: AtomicU64,
-    /// Whether the group has given this member an assignment, be it an empty one.
+    /// Whether the group has given this member an assignment, even an empty one.
     pub joined: AtomicBool,
     /// Partitions that are owned.
     pub partitions_owned: AtomicI64,
@@ -88,23 +89,23 @@ pub struct ConsumerStats {
     pub rebalances: AtomicU64,
     /// Commits that the coordinator confirmed.
     pub commits: AtomicU64,
-    /// Commits that it refused, or that never reached it.
+    /// Commits that the coordinator refused, or that never reached it.
     pub commit_failures: AtomicU64,
-    /// Ranges that settled under a generation that was over.
+    /// Ranges that settled after their generation was over.
     pub stale_ranges: AtomicU64,
-    /// Partitions that began without knowing what was in flight before.
+    /// Partitions that started without a plan, so that earlier ranges in flight were unknown.
     pub fresh_starts: AtomicU64,
-    /// Partitions that were read up to the horizon of another rule, and begin anew by the one of this process.
+    /// Partitions that were read up to the horizon of another size rule, and restarted with the rule of this process.
     pub rule_changes: AtomicU64,
-    /// Ranges that were cut where an owner before may have sent longer ones.
+    /// Ranges that were cut where an earlier owner may have sent longer ones.
     pub doubtful_ranges: AtomicU64,
-    /// Offsets that Kafka deleted before they were read, once a commit has passed them.
+    /// Offsets that Kafka deleted before they were read, counted once a commit has passed them.
     pub messages_lost: AtomicU64,
-    /// Partitions that this program must not read.
+    /// Partitions that this version must not read.
     pub partitions_halted: AtomicU64,
     /// Offsets of ranges that have ended and are not committed.
     pub uncommitted: AtomicU64,
-    /// Whether a topic is compacted, as far as the brokers have told.
+    /// Whether any topic is compacted, as far as the brokers have answered.
     pub is_topic_compacted: AtomicBool,
     phase: AtomicU8,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
@@ -145,7 +146,7 @@ impl Default for ConsumerStats {
 }
 
 impl ConsumerStats {
-    /// Time since the poll thread was last heard of.
+    /// Time since the poll thread was last active.
     pub fn since_last_poll(&self) -> Duration {
         let last = Duration::from_millis(self.last_poll_millis.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(last)
@@ -168,14 +169,14 @@ impl ConsumerStats {
         }
     }
 
-    /// Since when this process, which takes part, is out of the group: its coordinator does not know it, or not any more. A rebalance
-    /// passes through that, too.
+    /// Since when this member is out of the group: its coordinator does not know it yet or no longer. A rebalance passes through that
+    /// state too.
     pub fn outside_since(&self) -> Option<Instant> {
         *locked(&self.outside_since)
     }
 
-    /// Publishes what librdkafka says of the group while this process takes part: a coordinator that answers is `up`, and a member that has
-    /// what it is given `steady`.
+    /// Publishes librdkafka's view of the group while this process is a member. The coordinator is reachable if `state` is `up`; the
+    /// member has its assignment if `join_state` is `steady`.
     pub fn see_group(&self, state: &str, join_state: &str, now: Instant) {
         let mut since = locked(&self.outside_since);
         if state == "up" && join_state == "steady" {
@@ -194,49 +195,49 @@ impl ConsumerStats {
         *locked(&self.partitions) = partitions;
     }
 
-    /// Partitions that stand still, as the watchdog saw them last.
+    /// Partitions that make no progress, from the watchdog's last check.
     pub fn still(&self) -> Vec<Still> {
         locked(&self.still).clone()
     }
 
-    /// Publishes what the watchdog saw.
+    /// Publishes the watchdog's result.
     pub fn publish_still(&self, still: Vec<Still>) {
         *locked(&self.still) = still;
     }
 
-    /// Seconds until Kafka's retention overtakes a partition, where that can be told.
+    /// Seconds until Kafka's retention reaches a partition's position, if that can be estimated.
     pub fn seconds_left(&self) -> BTreeMap<PartitionId, f64> {
         locked(&self.seconds_left).clone()
     }
 
-    /// Publishes how long retention leaves.
+    /// Publishes the retention estimates.
     pub fn publish_seconds_left(&self, seconds_left: BTreeMap<PartitionId, f64>) {
         *locked(&self.seconds_left) = seconds_left;
     }
 
-    /// Messages that Kafka's retention has overtaken and that are not [counted as lost](Self::messages_lost) yet, of partitions that have
-    /// any.
+    /// Messages that Kafka's retention deleted before they were settled, and that are not [counted as lost](Self::messages_lost) yet;
+    /// only partitions that have any.
     pub fn overtaken(&self) -> BTreeMap<PartitionId, u64> {
         locked(&self.overtaken).clone()
     }
 
-    /// Publishes them.
+    /// Publishes these messages.
     pub fn publish_overtaken(&self, overtaken: BTreeMap<PartitionId, u64>) {
         *locked(&self.overtaken) = overtaken;
     }
 
-    /// Messages that wait behind an open transaction, of partitions that have any.
+    /// Messages that wait behind an open transaction; only partitions that have any.
     pub fn open_transactions(&self) -> BTreeMap<PartitionId, OpenTransaction> {
         locked(&self.open_transactions).clone()
     }
 
-    /// Publishes them.
+    /// Publishes the open transactions.
     pub fn publish_open_transactions(&self, open: BTreeMap<PartitionId, OpenTransaction>) {
         *locked(&self.open_transactions) = open;
     }
 }
 
-/// Plain values are whole whatever the thread that held them died of.
+/// Plain values are consistent even if a thread panicked while it held the lock.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! Which partitions are read now, when more are owned than may be read at the same time. Pure.
+//! Chooses the partitions that are read now, if more are owned than may be read at the same time. Pure.
 //!
-//! The memory budget counts with a number of active partitions. One pod can still own all partitions of a topic: those
-//! beyond the number are paused, and every [`TURN`] others have their turn.
+//! The memory budget is sized for a number of active partitions. But one pod can own all partitions of a topic. Those above the number
+//! are paused, and every [`TURN`] others have their turn.
 
 use sluice_ranges::PartitionId;
 use std::{
@@ -9,27 +9,26 @@ use std::{
     time::Duration,
 };
 
-/// How long a turn lasts. Long enough to make resuming cheap (a partition that is paused gives back what was fetched ahead,
-/// and fetches it again), short enough to keep the lag of 64 partitions that take turns by eight within a quarter of a
-/// minute.
+/// How long a turn lasts. Long enough to make resuming cheap: a paused partition discards what was fetched ahead, and fetches it again.
+/// Short enough to keep the lag of 64 partitions that take turns by eight within a quarter of a minute.
 pub const TURN: Duration = Duration::from_secs(2);
 
-/// How many turns a partition has in a row at the most while it replays. Its open range may not be ended then, so that it would keep a
-/// row buffer from turn to turn, which those that have theirs want. Sixteen seconds read a gigabyte, far more than lies between a
-/// committed offset and its horizon; a partition whose leader is away must not hold up the others for longer.
+/// Maximum number of turns in a row of a partition that replays. Its open range may not be ended during the replay, so it would keep a
+/// row buffer from turn to turn, which the partitions that have their turn need. Sixteen seconds read a gigabyte, far more than lies
+/// between a committed offset and its horizon. A partition whose leader is away must not delay the others for longer.
 const REPLAY_TURNS_MAX: u32 = 8;
 
-/// The owned partitions, in the order in which they have their turns.
+/// The owned partitions, in the order of their turns.
 #[derive(Debug)]
 pub struct Turns {
     active_max: usize,
     /// The first `active_max` are active.
     order: VecDeque<PartitionId>,
-    /// Turns that partitions have had beyond their first.
+    /// Extra turns of partitions beyond their first.
     kept: BTreeMap<PartitionId, u32>,
 }
 
-/// What changes: partitions to pause first, then those to resume.
+/// Partitions to pause first, then those to resume.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// To pause.
@@ -39,20 +38,20 @@ pub struct Change {
 }
 
 impl Turns {
-    /// No partition yet; at least one may be active.
+    /// Without partitions; at least one may be active.
     pub fn new(active_max: usize) -> Self {
         Self { active_max: active_max.max(1), order: VecDeque::new(), kept: BTreeMap::new() }
     }
 
-    /// Adds partitions behind those that wait. All of them are named: librdkafka remembers that a partition was paused when it
-    /// was owned before, and forgets nothing by itself.
+    /// Adds partitions behind those that wait. All of them are in the result: librdkafka remembers the pause of a partition that was
+    /// owned before, and never forgets it on its own.
     pub fn gained(&mut self, ids: &[PartitionId]) -> Change {
         self.order.extend(ids.iter().cloned());
         let (resume, pause) = ids.iter().cloned().partition(|id| self.active().contains(id));
         Change { pause, resume }
     }
 
-    /// Removes partitions; those that wait move up.
+    /// Removes partitions; waiting ones move up.
     pub fn lost(&mut self, ids: &[PartitionId]) -> Change {
         let before = self.active();
         self.order.retain(|id| !ids.contains(id));
@@ -63,7 +62,7 @@ impl Turns {
         }
     }
 
-    /// Ends the turn of the active partitions, when there are others. Who replays keeps it, [for a while](REPLAY_TURNS_MAX).
+    /// Ends the turn of the active partitions if others wait. A partition that replays keeps its turn, [for a while](REPLAY_TURNS_MAX).
     pub fn next(&mut self, replays: impl Fn(&PartitionId) -> bool) -> Change {
         if self.order.len() <= self.active_max {
             return Change::default();
@@ -90,7 +89,7 @@ impl Turns {
         self.order.iter().take(self.active_max).any(|active| active == id)
     }
 
-    /// After how long everyone has had a turn; zero when all are active.
+    /// The time in which every partition has a turn; zero if all are active.
     pub fn round(&self) -> Duration {
         let turns = u32::try_from(self.order.len().div_ceil(self.active_max)).unwrap_or(u32::MAX);
         let longest = if self.kept.is_empty() { 1 } else { REPLAY_TURNS_MAX };
@@ -143,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// Played against the set of partitions that are not paused: never more than allowed, and every one in its turn.
+        /// Played against the set of unpaused partitions: never more than allowed, and each one in its turn.
         #[test]
         fn every_partition_has_its_turn_and_never_too_many(count in 1i32..80, active_max in 1usize..16) {
             let mut turns = Turns::new(active_max);

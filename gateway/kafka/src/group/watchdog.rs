@@ -1,21 +1,21 @@
-//! Partitions that stand still though there is something to do: noticed, named with a reason, recovered, or said to be stuck.
+//! Detects partitions that make no progress although there is work, names the reason, tries to recover them, and reports them as stuck.
 //!
-//! Pure: offsets, flags and time come as arguments. Place in the flow: the poll thread calls [`Watchdog::check`] after librdkafka's
-//! statistics ([`crate::group::inspection`]), does what [`Check::resume`] asks for, and publishes [`Check::still`]; readiness reads that.
+//! Pure: offsets, flags and time are arguments. Place in the flow: the poll thread calls [`Watchdog::check`] after librdkafka's
+//! statistics ([`crate::group::inspection`]), resumes [`Check::resume`], and publishes [`Check::still`] for readiness.
 //!
-//! A message passes three stages, each with an offset in front and one behind:
+//! A message passes three stages, each with an offset before and after it:
 //!
 //! ```text
 //!  committed ──────> settled ──────> position ──────> end
 //!             commit          sink             reading
 //! ```
 //!
-//! A stage stands still when there is something between its two offsets and the lower one does not move. So does the plan, when a
-//! range waits for a commit before it may be sent. For how long that may be is [`STILL_MAX`]; then its reason is named, and where resuming may help it is asked for, once a [`RECOVERY_WAIT`]. A stage that
-//! stands still for [`RECOVERY_WAIT`] longer is stuck, and the pod is not ready: nothing halts in silence.
+//! A stage makes no progress if its two offsets differ and the lower one does not move. The same holds for the plan if a range waits for
+//! a commit before it may be sent. After [`STILL_MAX`] the watchdog names the reason. If resuming may help, it asks for that, once per
+//! [`RECOVERY_WAIT`]. After [`RECOVERY_WAIT`] more, the stage is stuck and the pod is not ready: nothing halts in silence.
 //!
-//! A sink that takes nothing is not a halt: readiness does not depend on ClickHouse, and what waits for it is where it should be.
-//! Reading that waited for it has its time anew once it does not, so that a sink that comes back leaves nobody stuck either.
+//! Waiting for ClickHouse is not a halt: readiness does not depend on ClickHouse, and the waiting rows are safe. Once it accepts rows
+//! again, reading that waited for it gets its full time again, so that no partition counts as stuck.
 //!
 //! Limits: an entry per owned partition.
 
@@ -26,49 +26,49 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a stage may stand still before it is looked into. Chosen: twelve of librdkafka's statistics, and longer than a
-/// partition's leader takes to move, or a broker to come back.
+/// How long a stage may make no progress before the watchdog acts. Chosen: twelve of librdkafka's statistics, and longer than a
+/// partition's leader takes to move, or a broker to restart.
 pub const STILL_MAX: Duration = Duration::from_mins(1);
 
-/// How long recovering may take before the partition is called stuck, and how often it is tried. Chosen: resuming helps within a
-/// fetch or never.
+/// How long recovery may take before the partition counts as stuck, and how often it is tried. Chosen: resuming helps within a fetch or
+/// never.
 pub const RECOVERY_WAIT: Duration = Duration::from_mins(1);
 
-/// Why a partition stands still. A closed set: it is a metric's label.
+/// Why a partition makes no progress. A closed set: it is a metric's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// It has its turn, and is paused.
+    /// It has its turn but is paused.
     PausedThoughActive,
-    /// It was assigned and never fetched from.
+    /// It was assigned but never fetched.
     NeverRead,
-    /// It has its turn and is not paused, and nothing is fetched of it.
+    /// It has its turn and is not paused, but no message is fetched.
     NoFetch,
-    /// Others have had more than a round of turns.
+    /// It has waited longer than a round of turns.
     NoTurn,
-    /// Its worker has no memory for a message, and no block is in flight that would give some back.
+    /// Its worker has no memory for a message, although no block is in flight that would free some.
     Buffers,
-    /// A batch that cannot be read is next.
+    /// The next record batch cannot be read.
     StoppedByMessage,
-    /// A message that cannot be read is next, and its dead letter is not delivered.
+    /// The next message is malformed, and its dead letter is not delivered.
     DeadLetter,
-    /// Rows are refused, and someone must act on their dead letters or on the table.
+    /// ClickHouse refuses rows; the dead-letter topic or the table needs manual action.
     RefusedRows,
-    /// A range may not be sent before its plan is committed, and it is not.
+    /// A range waits for the commit with its plan before it may be sent.
     Plan,
-    /// Rows are inserted, and their offsets are not committed.
+    /// Rows are inserted, but their offsets are not committed.
     Commit,
-    /// Rows wait for the sink.
+    /// Rows wait for ClickHouse.
     Sink,
-    /// Where it ends is not known.
+    /// The end of its log is unknown.
     EndUnknown,
-    /// Where it begins is not known.
+    /// Its start offset is unknown.
     BeginningUnknown,
-    /// Its plan is of a newer version, so that this program must not read it.
+    /// A newer version wrote its plan, so that this version must not read it.
     NewerPlan,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 14] = [
         Self::PausedThoughActive,
         Self::NeverRead,
@@ -110,8 +110,8 @@ impl Reason {
     pub fn is_resumed(self) -> bool {
         match self {
             Self::PausedThoughActive | Self::NeverRead | Self::NoFetch | Self::EndUnknown => true,
-            // A partition without a turn must not be resumed: there is no memory for it. Those that have not begun cannot be. Of the
-            // others, nobody waits for messages.
+            // A partition without its turn must not be resumed: there is no memory for it. A partition that has not started cannot be
+            // resumed. In the other cases nothing waits for messages.
             Self::NoTurn
             | Self::Buffers
             | Self::StoppedByMessage
@@ -125,7 +125,7 @@ impl Reason {
         }
     }
 
-    /// Whether the pod is not ready when it lasts.
+    /// Whether it makes the pod not ready if it lasts.
     pub fn is_halt(self) -> bool {
         self != Self::Sink
     }
@@ -134,108 +134,112 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::PausedThoughActive => "it is paused though it has its turn",
-            Self::NeverRead => "it was assigned and never read",
-            Self::NoFetch => "nothing is fetched of it",
-            Self::NoTurn => "it does not get its turn",
-            Self::Buffers => "its worker has no memory, though nothing is in flight",
-            Self::StoppedByMessage => "a record batch that cannot be read is next",
-            Self::DeadLetter => "a message that cannot be read is next, and its dead letter is not delivered",
-            Self::RefusedRows => {
-                "ClickHouse refuses rows of it, and someone must act on the table or their dead letters"
-            }
-            Self::Plan => "rows may not be sent before their plan is committed",
-            Self::Commit => "inserted rows are not committed",
-            Self::Sink => "rows wait for the sink",
-            Self::EndUnknown => "where it ends is not known",
-            Self::BeginningUnknown => "where it begins is not known",
-            Self::NewerPlan => "it was read by a newer version, and must not be by this one",
+            Self::PausedThoughActive => "it is paused although it has its turn",
+            Self::NeverRead => "it was assigned but never fetched",
+            Self::NoFetch => "no message is fetched from it",
+            Self::NoTurn => "it does not get its turn to be read",
+            Self::Buffers => "its worker has no free memory, although no block is in flight",
+            Self::StoppedByMessage => "its next record batch cannot be read",
+            Self::DeadLetter => "its next message is malformed, and the dead letter is not delivered",
+            Self::RefusedRows => "ClickHouse refuses rows of it; fix the table or the dead-letter topic",
+            Self::Plan => "its rows wait until Kafka stores the commit with their plan",
+            Self::Commit => "the offsets of inserted rows are not committed",
+            Self::Sink => "its rows wait for ClickHouse",
+            Self::EndUnknown => "the end of its log is unknown",
+            Self::BeginningUnknown => "its start offset is unknown",
+            Self::NewerPlan => "a newer version planned its ranges; roll forward to that version",
         })
     }
 }
 
-/// What is seen of a partition that is assigned.
+/// The observed state of an assigned partition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The offset that the group has confirmed last.
+    /// The offset of the last confirmed commit.
     pub committed: Option<i64>,
-    /// Up to where every row is settled: what would be committed.
+    /// The offset up to which every row is settled: the next commit.
     pub settled: Option<i64>,
-    /// Where the first range begins that waits for a commit before it may be sent. `None` when none does.
+    /// The start of the first range that waits for a commit before it may be sent. `None` if none waits.
     pub unplanned: Option<i64>,
-    /// The next offset that the worker gets; [`crate::PartitionStats::position`]. `None` before the first fetch.
+    /// The worker's next offset; [`crate::PartitionStats::position`]. `None` before the first fetch.
     pub position: Option<i64>,
     /// The offset behind the last message; [`crate::PartitionStats::end_offset`].
     pub end: Option<i64>,
-    /// It has its turn.
+    /// Whether it has its turn.
     pub active: bool,
-    /// It was paused last, rather than resumed.
+    /// Whether the last call for it was a pause rather than a resume.
     pub paused: bool,
-    /// How its worker is doing with it.
+    /// The partition's state at its worker.
     pub worker: AtWorker,
-    /// A block of it waits for someone to act on rows that are refused.
+    /// Whether a block of it has refused rows and needs manual action.
     pub halted: bool,
 }
 
-/// How a worker is doing with a partition.
+/// The state of a partition at its worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AtWorker {
-    /// It takes what comes.
+    /// The worker takes messages as they come.
     #[default]
     Reads,
-    /// It waits for memory, or to hand over a block.
+    /// The worker waits for memory, or to hand over a block.
     NoRoom,
-    /// It stands in front of a batch that cannot be read.
+    /// The next batch cannot be read.
     Stopped,
-    /// It stands in front of a message that cannot be read, whose dead letter is not delivered.
+    /// The next message is malformed, and its dead letter is not delivered.
     Lettering,
-    /// It has let it go, and what it has read is not settled: the partition begins anew afterwards.
+    /// The worker has released it, and ranges are not settled. It restarts afterwards.
     Settling,
-    /// It has let it go, and what it has read is settled: the partition begins anew once that is committed.
+    /// The worker has released it, and all ranges are settled. It restarts once they are committed.
     Renewing,
-    /// No worker has it yet: where it begins is not known.
+    /// No worker has it yet: its start offset is unknown.
     Arriving,
     /// No worker gets it: its plan is of a newer version.
     Halted,
 }
 
-/// What is the same for all partitions.
+/// Facts that all partitions share.
 #[derive(Debug, Clone, Copy)]
 pub struct Common {
     /// Now.
     pub now: Instant,
-    /// How long a round of turns takes at the most; zero when every owned partition is active.
+    /// The longest duration of a round of turns; zero if every owned partition is active.
     pub round: Duration,
     /// Blocks of this process that wait for an insert or are being inserted.
     pub blocks_in_flight: u64,
 }
 
-/// A partition that stands still.
+/// A partition that makes no progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Still {
     /// Which one.
     pub id: PartitionId,
     /// Why.
     pub reason: Reason,
-    /// For how long.
+    /// How long.
     pub since: Duration,
-    /// Recovering did not help, and this is why the pod is not ready.
+    /// Whether recovery did not help, so that the pod is not ready.
     pub is_stuck: bool,
 }
 
 impl fmt::Display for Still {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "partition {} stands still for {} s: {}", self.id, self.since.as_secs(), self.reason)
+        write!(
+            f,
+            "partition {} has made no progress for {} s: {}",
+            self.id,
+            self.since.as_secs(),
+            self.reason
+        )
     }
 }
 
-/// What a look at all partitions gave.
+/// The result of a check of all partitions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// To be resumed in librdkafka now. Resuming one that is not paused changes nothing; pausing it before makes librdkafka
-    /// fetch anew.
+    /// Partitions to resume in librdkafka now. Resuming a partition that is not paused changes nothing; a pause before it makes
+    /// librdkafka fetch again.
     pub resume: Vec<PartitionId>,
-    /// Every partition that stands still for longer than it may, in the order of partitions.
+    /// Every partition without progress for longer than allowed, in the order of partitions.
     pub still: Vec<Still>,
 }
 
@@ -249,16 +253,16 @@ enum Stage {
 }
 
 impl Stage {
-    /// All of them, the one nearest to Kafka's log first, since it is what the others wait for.
+    /// All stages, nearest to Kafka's log first, since the others wait for it.
     const ALL: [Self; 4] = [Self::Reading, Self::Plan, Self::Commit, Self::Sink];
 }
 
-/// A stage that has something to do.
+/// A stage with work to do.
 #[derive(Debug, Clone, Copy)]
 struct StallState {
-    /// The offset that should move; `None` while there is none.
+    /// The offset that should move; `None` if there is none.
     at: Option<i64>,
-    /// Since when it does not.
+    /// Since when it has not moved.
     since: Instant,
 }
 
@@ -269,18 +273,18 @@ struct Entry {
     commit: Option<StallState>,
     sink: Option<StallState>,
     resumed: Option<Instant>,
-    /// When reading was last seen to wait for the sink.
+    /// When reading last waited for ClickHouse.
     waited: Option<Instant>,
 }
 
-/// Remembers since when partitions stand still.
+/// Remembers since when partitions make no progress.
 #[derive(Debug, Default)]
 pub struct Watchdog {
     partitions: BTreeMap<PartitionId, Entry>,
 }
 
 impl Watchdog {
-    /// Looks at every partition that is assigned. One that is not among them is forgotten, and begins anew when it comes back.
+    /// Checks every assigned partition. Forgets all others: they start fresh when they return.
     pub fn check(&mut self, common: Common, seen: &BTreeMap<PartitionId, Seen>) -> Check {
         self.partitions.retain(|id, _| seen.contains_key(id));
         let mut check = Check::default();
@@ -302,10 +306,10 @@ impl Watchdog {
 impl Entry {
     fn observe(&mut self, seen: &Seen, common: Common) {
         let now = common.now;
-        // Without an end there is something to find out.
+        // If the end is unknown, it has to be found.
         let to_read = seen.end.is_none() || is_behind(seen.position, seen.end);
         observe(&mut self.reading, to_read, seen.position, now);
-        // What stands between two ranges and is no message (the end of a transaction) is never settled.
+        // Offsets between two ranges that are not messages (the end of a transaction) are never settled.
         let durable = seen.settled.or(seen.committed);
         observe(
             &mut self.sink,
@@ -323,7 +327,7 @@ impl Entry {
         }
     }
 
-    /// The first stage that has stood still for too long, and one that is a halt rather than one that waits for the sink.
+    /// The first stage without progress for too long; preferably one that is a halt rather than waiting for ClickHouse.
     fn stands(&self, seen: &Seen, common: Common) -> Option<(Reason, Duration)> {
         let still = |stage| {
             let (reason, standing) = match stage {
@@ -333,7 +337,7 @@ impl Entry {
                 Stage::Sink if seen.halted => (Reason::RefusedRows, self.sink?),
                 Stage::Sink => (Reason::Sink, self.sink?),
             };
-            // What the sink has held up before is not held against reading.
+            // Time during which ClickHouse delayed reading does not count against reading.
             let waited = self.waited.filter(|_| stage == Stage::Reading && reason.is_halt());
             let since = common.now.saturating_duration_since(waited.max(Some(standing.since))?);
             (since > bound(reason, common)).then_some((reason, since))
@@ -348,16 +352,16 @@ impl Entry {
     }
 }
 
-/// For how long a stage may stand still for this reason.
+/// How long a stage may make no progress for this reason.
 fn bound(reason: Reason, common: Common) -> Duration {
     match reason {
-        // A turn comes once a round, and reading begins with it.
+        // A turn comes once a round, and reading starts with it.
         Reason::NoTurn | Reason::NeverRead | Reason::EndUnknown => STILL_MAX.saturating_add(common.round),
         _ => STILL_MAX,
     }
 }
 
-/// Whether there is something between the two offsets. One that is not known yet is below all.
+/// Whether the two offsets differ. An unknown offset is below all others.
 fn is_behind(lower: Option<i64>, upper: Option<i64>) -> bool {
     upper.is_some_and(|upper| lower.is_none_or(|lower| lower < upper))
 }
@@ -369,7 +373,7 @@ fn observe(standing: &mut Option<StallState>, has_work: bool, at: Option<i64>, n
     }
 }
 
-/// Why nothing is read, most certain first.
+/// Why nothing is read, most certain reason first.
 fn reading_reason(seen: &Seen, common: Common) -> Reason {
     match seen.worker {
         AtWorker::Stopped => return Reason::StoppedByMessage,

@@ -1,14 +1,14 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Seconds between two looks, as librdkafka's statistics come.
+/// Seconds between two checks, as librdkafka's statistics come.
 const STEP: u64 = 5;
 
 fn id(partition: i32) -> PartitionId {
     PartitionId { topic: "spans".into(), partition }
 }
 
-/// All that was read is settled and committed, and there is more to read.
+/// Everything that was read is settled and committed, and there is more to read.
 fn behind() -> Seen {
     Seen {
         committed: Some(10),
@@ -20,8 +20,8 @@ fn behind() -> Seen {
     }
 }
 
-/// Looks at one partition that stays as it is, every [`STEP`] seconds, and gives the first moments at which its reason was
-/// named, it was resumed, and it was stuck.
+/// Checks one unchanging partition every [`STEP`] seconds. Returns the first times at which its reason was named, it was resumed, and it
+/// was stuck.
 fn course(seen: Seen, round: Duration, blocks_in_flight: u64) -> [Option<(u64, Reason)>; 3] {
     let (mut watchdog, start) = (Watchdog::default(), Instant::now());
     let mut firsts = [None; 3];
@@ -83,7 +83,7 @@ fn refused_rows_are_a_halt_though_the_sink_is_what_they_wait_for() {
 fn what_waits_for_the_sink_is_named_and_never_stuck() {
     let full = Seen { worker: AtWorker::NoRoom, position: Some(15), ..behind() };
     let read = Seen { position: Some(20), ..behind() };
-    // It is not stuck for want of a turn either: there is no memory whoever has it.
+    // It is not stuck for lack of a turn either: there is no memory for any partition.
     let without_turn = Seen { active: false, ..full };
     let leaving = Seen { worker: AtWorker::Settling, ..behind() };
     for seen in [full, read, without_turn, leaving] {
@@ -112,7 +112,7 @@ fn a_sink_that_comes_back_leaves_nobody_stuck() {
     for seconds in [600, 1_200] {
         assert_eq!(look(seconds, AtWorker::NoRoom, false), Some((Reason::Sink, false)));
     }
-    // There is room again, and nothing of this partition was read yet; its rows are not settled yet.
+    // There is room again; nothing of this partition was read yet, and its rows are not settled yet.
     for (seconds, active) in [(1_205, false), (1_210, true)] {
         assert_eq!(look(seconds, AtWorker::Reads, active), Some((Reason::Sink, false)));
     }
@@ -172,7 +172,7 @@ fn a_partition_that_comes_back_begins_anew() {
     assert_eq!(watchdog.check(at(100), &owned), Check::default());
 }
 
-/// What one look may find: seconds since the last one, how far each offset goes on, the flags, and blocks in flight.
+/// One random check: seconds since the last one, how far each offset moves, the flags, and blocks in flight.
 type LookAfter = (u64, [i64; 4], ([bool; 2], AtWorker), u64);
 
 fn looks() -> impl Strategy<Value = Vec<LookAfter>> {
@@ -190,8 +190,8 @@ fn looks() -> impl Strategy<Value = Vec<LookAfter>> {
 }
 
 proptest! {
-    /// Against a naive model of each stage: the last moment at which its lower offset moved or it had nothing to do. Whatever
-    /// stands still longer than it may is named, nothing else is, and only what is not the sink's is ever stuck.
+    /// Against a naive model of each stage: the last time at which its lower offset moved or it had nothing to do. A partition is named
+    /// exactly while it has made no progress for too long, and is never stuck only because of the sink.
     #[test]
     fn a_partition_is_named_exactly_while_a_stage_stands_still(looks in looks()) {
         let (mut watchdog, start, mut seconds) = (Watchdog::default(), Instant::now(), 0);

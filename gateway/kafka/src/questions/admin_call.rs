@@ -1,11 +1,11 @@
-//! One question of librdkafka's admin interface, through a client that is there already.
+//! One request through librdkafka's admin interface, on a client that exists already.
 //!
-//! The Rust client asks such questions through an `AdminClient`: a client of its own, with a thread beside it, whose answer and whose end are
-//! both waited for without a limit. Here the wait is as long as the caller says, and nothing has to end behind it.
+//! The Rust `AdminClient` opens a client of its own with a thread, and waits for the answer and for the client's end
+//! without a limit. Here the caller sets the limit, and no client has to end afterwards.
 //!
-//! Why here is unsafe code: what is called is librdkafka's public interface (rdkafka.h of 2.12), by the bindings that the Rust client has
-//! itself; each object that it gives is owned by a value here, and destroyed with it. None of them is null: librdkafka ends the process when
-//! it has no memory.
+//! Why here is unsafe code: it calls librdkafka's public interface (rdkafka.h of 2.12) through the bindings of the
+//! Rust client. Each object that librdkafka returns is owned by a value here, and destroyed with it. None is null:
+//! librdkafka aborts the process when it has no memory.
 
 #![expect(unsafe_code, reason = "the Rust client has no admin interface without a client of its own")]
 
@@ -17,10 +17,11 @@ use rdkafka::{
 };
 use std::{marker::PhantomData, ptr, time::Duration};
 
-/// How much longer than brokers may take an answer is waited for: librdkafka then says itself what it waited for in vain.
+/// How much longer than the brokers' time limit to wait for an answer. librdkafka then returns its own timeout error,
+/// which says what it waited for.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
-/// What a question is asked with, and where its answer arrives.
+/// The options of a request, and the queue where its answer arrives.
 pub struct AdminCall<'a> {
     options: *mut rd::rd_kafka_AdminOptions_t,
     answers: *mut rd::rd_kafka_queue_t,
@@ -30,15 +31,15 @@ pub struct AdminCall<'a> {
 }
 
 impl<'a> AdminCall<'a> {
-    /// Brokers have `timeout` to answer, and where the operation has a time of its own, as long to carry it out.
+    /// Brokers have `timeout` to answer. An operation with a time limit of its own gets the same time to complete.
     pub fn new<C: ClientContext>(
         client: &'a Client<C>,
         operation: rd::rd_kafka_admin_op_t,
         timeout: Duration,
     ) -> Self {
         let millis = millis(timeout);
-        // SAFETY: the client lives as long as its reference. No text of an error is asked for: a timeout that librdkafka refuses, or that the
-        // operation does not have, leaves its own, of a minute, in force.
+        // SAFETY: the client lives as long as its reference. No error text is requested. If librdkafka refuses the
+        // timeout, or the operation has none, its own default of a minute stays in force.
         unsafe {
             let options = rd::rd_kafka_AdminOptions_new(client.native_ptr(), operation);
             rd::rd_kafka_AdminOptions_set_request_timeout(options, millis, ptr::null_mut(), 0);
@@ -52,10 +53,11 @@ impl<'a> AdminCall<'a> {
         }
     }
 
-    /// Asks, and waits for the answer. `ask` gives the question to librdkafka with these options and this queue, which live until this returns.
+    /// Sends the request and waits for the answer. `ask` passes the request to librdkafka with these options and this
+    /// queue, which live until this returns.
     ///
     /// # Errors
-    /// When no broker answers in time, or none knows the operation.
+    /// When no broker answers in time, or when none supports the operation.
     pub fn ask(
         &self,
         ask: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
@@ -74,7 +76,8 @@ impl<'a> AdminCall<'a> {
 
 impl Drop for AdminCall<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `new` and destroyed only here. An answer that comes later finds the queue gone, which librdkafka allows for.
+        // SAFETY: made by `new` and destroyed only here. librdkafka allows an answer that arrives after its queue is
+        // destroyed.
         unsafe {
             rd::rd_kafka_queue_destroy(self.answers);
             rd::rd_kafka_AdminOptions_destroy(self.options);
@@ -82,7 +85,7 @@ impl Drop for AdminCall<'_> {
     }
 }
 
-/// An event that is no error, and not null.
+/// A non-null event without an error.
 pub struct AdminAnswer<'a>(*mut rd::rd_kafka_event_t, PhantomData<&'a ()>);
 
 impl AdminAnswer<'_> {
@@ -99,7 +102,7 @@ impl Drop for AdminAnswer<'_> {
     }
 }
 
-/// An answer of another kind than was asked for.
+/// The error for an answer of another kind than requested.
 pub fn unexpected() -> KafkaError {
     refused(RDKafkaErrorCode::InvalidType)
 }
@@ -108,10 +111,10 @@ pub fn refused(code: RDKafkaErrorCode) -> KafkaError {
     KafkaError::AdminOp(code)
 }
 
-/// librdkafka's error as one, unless it is none.
+/// Converts librdkafka's error code into a result.
 ///
 /// # Errors
-/// That error.
+/// The error, if the code is one.
 pub fn sorted(error: RDKafkaRespErr) -> KafkaResult<()> {
     match error {
         RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),

@@ -1,11 +1,11 @@
-//! Topics as this process first saw them: what they have got since was not there before.
+//! The topics as this process first saw them, to recognize partitions that were added later.
 //!
-//! Why: `initialOffset: Latest` passes over what was in the log before the pipeline was. A partition that is added later, or a topic that is
-//! made anew, has nothing of before; yet a group finds it only after a while ([`METADATA_REFRESH`]), and what came in until then would be
-//! passed over as well.
+//! Why: `initialOffset: Latest` skips what was in the log before the pipeline existed. A partition that is added later, or a topic that
+//! is created again, has no such messages. But the group finds it only after a while ([`METADATA_REFRESH`]), and `Latest` would skip the
+//! messages of that time.
 //!
-//! Owner: the commit thread, which asks about all topics when it starts, and again before it reads where partitions begin. Limits: a process
-//! that starts between the change and the first commit sees it as it is then. As many entries as topics are read.
+//! Owner: the commit thread, which reads all topics when it starts, and again before it reads start offsets. Limits: a process that
+//! starts between the change and the first commit takes the new partition for an old one. One entry per topic.
 
 #[cfg(doc)]
 use crate::ground::settings::METADATA_REFRESH;
@@ -14,12 +14,12 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use sluice_ranges::{PartitionId, TopicId};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What was said of each topic first.
+/// The first description of each topic.
 #[derive(Debug, Default)]
 pub struct FirstSeen(BTreeMap<Arc<str>, Description>);
 
 impl FirstSeen {
-    /// Takes down what is said of topics that were not seen yet. One that is not there has no partitions.
+    /// Records the description of topics that were not seen yet. A topic that does not exist has no partitions.
     pub fn take(&mut self, described: &Descriptions) {
         for (topic, said) in described {
             let seen = match said {
@@ -33,7 +33,7 @@ impl FirstSeen {
         }
     }
 
-    /// Whether a partition of the topic with this id was not there when the topic was first seen.
+    /// Whether a partition of the topic with this id did not exist when the topic was first seen.
     pub fn is_new(&self, id: &PartitionId, topic: TopicId) -> bool {
         self.0.get(&id.topic).is_some_and(|then| {
             let is_another_topic = then.id.zip(topic).is_some_and(|(then, now)| then != now);
@@ -66,7 +66,7 @@ mod tests {
         assert!(!is_new(&topics, "a", 1, first) && is_new(&topics, "a", 2, first), "the third was added");
         assert!(!is_new(&topics, "b", 3, first), "another topic");
         assert!(is_new(&topics, "a", 0, again), "made anew");
-        // Brokers before 2.8 tell of no id.
+        // Brokers before 2.8 report no id.
         assert!(!is_new(&topics, "a", 0, None) && is_new(&topics, "a", 2, None));
     }
 

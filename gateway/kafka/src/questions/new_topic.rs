@@ -1,4 +1,4 @@
-//! Makes a topic through a client that is there already.
+//! Creates a topic through a client that exists already.
 //!
 //! Why here is unsafe code: as in [`crate::questions::admin_call`].
 
@@ -12,14 +12,14 @@ use rdkafka::{
 };
 use std::{ffi::CString, ptr, time::Duration};
 
-/// A topic that is to be made.
+/// A topic to create.
 struct NewTopic(*mut rd::rd_kafka_NewTopic_t);
 
-/// Asks for a topic of so many partitions, and waits for the answer; `replicas` -1 leaves their number to the brokers. Blocks for up to `timeout`
-/// and a second.
+/// Creates a topic with so many partitions, and waits for the answer; `replicas` -1 leaves their number to the brokers. Blocks for up to
+/// `timeout` and a second.
 ///
 /// # Errors
-/// What the brokers say of the topic, or that none answers.
+/// The brokers' error for the topic, or that none answers.
 pub fn make_topic<C: ClientContext>(
     client: &Client<C>,
     name: &str,
@@ -30,17 +30,17 @@ pub fn make_topic<C: ClientContext>(
     let mut topic = NewTopic::new(name, partitions, replicas)?;
     let operation = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS;
     let answer = AdminCall::new(client, operation, timeout).ask(|options, answers| {
-        // SAFETY: client, topic, options and queue live until the call returns, which copies what it needs. One topic is told of.
+        // SAFETY: client, topic, options and queue live until the call returns, which copies what it needs. The array has one topic.
         unsafe { rd::rd_kafka_CreateTopics(client.native_ptr(), &raw mut topic.0, 1, options, answers) }
     })?;
     of_first(&answer)
 }
 
-/// What is said of the only topic.
+/// The error of the only topic.
 fn of_first(answer: &AdminAnswer<'_>) -> KafkaResult<()> {
     let mut count = 0;
-    // SAFETY: the event is alive. `result` is null when it is none of this kind, which is not asked any further; the topics live as long as
-    // the event, and are as many as `count` says.
+    // SAFETY: the event is alive. `result` is null if it is of another kind, and is then not used further. The topics live as long as the
+    // event, and `count` is their number.
     let error = unsafe {
         let result = rd::rd_kafka_event_CreateTopics_result(answer.event());
         if result.is_null() {
@@ -59,7 +59,7 @@ impl NewTopic {
     fn new(name: &str, partitions: i32, replicas: i32) -> KafkaResult<Self> {
         let invalid = || refused(RDKafkaErrorCode::InvalidTopic);
         let name = CString::new(name).map_err(|_| invalid())?;
-        // SAFETY: the name ends with zero, and is copied. No text of an error is asked for.
+        // SAFETY: the name is zero-terminated and copied. No error text is requested.
         let topic =
             unsafe { rd::rd_kafka_NewTopic_new(name.as_ptr(), partitions, replicas, ptr::null_mut(), 0) };
         if topic.is_null() { Err(invalid()) } else { Ok(Self(topic)) }

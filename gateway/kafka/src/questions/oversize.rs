@@ -1,10 +1,9 @@
-//! Record batches that are larger than what is received, or than what is kept: said before one comes, and when one has.
+//! Record batches that are larger than the gateway receives or keeps: warns before one arrives, and logs when one has arrived.
 //!
-//! Place in the flow: [`crate::questions::topic_limits`] learns what the topics take (`max.message.bytes`) and warns of what is too much; the poll
-//! thread says that an answer could not be received, which librdkafka ends the connection for, again and again. Owner: the thread that
-//! calls.
+//! Place in the flow: [`crate::questions::topic_limits`] reads the topics' limits (`max.message.bytes`) and warns if they are too large. The poll
+//! thread logs that an answer could not be received; librdkafka then closes the connection, again and again. Owner: the calling thread.
 //!
-//! Limits: one line for each size that a topic comes to take; one line each [`TELL_INTERVAL`] for answers.
+//! Limits: one warning per topic and size; one line per [`TELL_INTERVAL`] for answers.
 
 use crate::{ground::settings::received_bytes_max, questions::retention::TopicLimits};
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
@@ -15,15 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
+/// Bytes that brokers count for a batch beside its records: offset and length. The brokers' default limit is 1 MiB plus this.
 const BATCH_OVERHEAD_BYTES: u64 = 12;
 
-/// Between two lines of an answer that cannot be received. Chosen: librdkafka tries again every 10 s at the least, and whoever looks at
-/// the log of the last minutes is to find it.
+/// Time between two log lines about an answer that cannot be received. Chosen: librdkafka retries at least every 10 s, and the line must
+/// be in the log of the last minutes.
 const TELL_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
-/// when it is decompressed, of which the limit says nothing.
+/// The warning for a topic whose limit for record batches is above `recordBatchBytesMax`. The limit counts compressed bytes; it says
+/// nothing about the decompressed size.
 pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     let expected = kafka.record_batch_bytes_max;
     if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
@@ -36,17 +35,17 @@ pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     };
     let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
     Some(format!(
-        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
-         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
+        "source.kafka.recordBatchBytesMax: topic {topic} allows record batches of {bytes} bytes (max.message.bytes), and one \
+         of that size {consequence}; set {enough} instead of {expected}, or more if batches are larger when decompressed"
     ))
 }
 
-/// What was said of the topics' limits.
+/// The topic limits that were warned of.
 #[derive(Debug, Default)]
 pub(crate) struct Warned(BTreeMap<Arc<str>, u64>);
 
 impl Warned {
-    /// The warnings that are due now: of each topic that takes too large batches, once for each size.
+    /// The warnings that are due now: one per topic and size.
     pub fn due<'a>(
         &mut self,
         kafka: &Kafka,
@@ -61,17 +60,17 @@ impl Warned {
     }
 }
 
-/// Answers of brokers that could not be received.
+/// Broker answers that could not be received.
 #[derive(Debug)]
 pub(crate) struct Unreceived {
     received_bytes_max: u64,
     record_batch_bytes_max: ByteSize,
-    /// When it was said last.
+    /// When the last one was logged.
     told: Option<Instant>,
 }
 
 impl Unreceived {
-    /// None were seen yet.
+    /// Without any answer yet.
     pub fn of(kafka: &Kafka) -> Self {
         Self {
             received_bytes_max: received_bytes_max(kafka),
@@ -80,12 +79,12 @@ impl Unreceived {
         }
     }
 
-    /// Whether an error of the consumer as a whole is of this kind. That of a batch which was received comes by its partition's queue.
+    /// Whether a consumer error is of this kind. Errors of a batch that was received arrive in its partition's queue instead.
     pub fn is(error: &KafkaError) -> bool {
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage)
     }
 
-    /// Says it, unless it was said a moment ago.
+    /// Logs it, unless that was done a moment ago.
     pub fn tell(&mut self, now: Instant) {
         if self.is_due(now) {
             tracing::error!(received_bytes_max = self.received_bytes_max, "{}", self.advice());
@@ -102,9 +101,9 @@ impl Unreceived {
 
     fn advice(&self) -> String {
         format!(
-            "a broker's answer cannot be received, and nothing of that broker's partitions is read: a record batch is larger than {} bytes, \
-             the most that is received with source.kafka.recordBatchBytesMax: {}; raise that to the topics' max.message.bytes, which \
-             `sluice-gateway check` tells, or lower max.message.bytes and have the batch deleted",
+            "cannot receive a broker's answer, so that none of its partitions is read: a record batch is larger than {} bytes, \
+             the limit with source.kafka.recordBatchBytesMax: {}; increase it to the topics' max.message.bytes, which \
+             `sluice-gateway check` prints, or lower max.message.bytes and delete the batch",
             self.received_bytes_max, self.record_batch_bytes_max
         )
     }
@@ -133,10 +132,10 @@ mod tests {
         assert_eq!(batch_warning(&kafka(1), "t", 1_048_588), None);
         let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
         let stops = warning(1, 8 << 20);
-        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
+        assert!(stops.contains("stops its partition; set 8MiB instead of 1MiB"), "{stops}");
         let breaks = warning(1, (16 << 20) + 12);
         assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
-        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
+        assert!(breaks.contains("; set 16MiB instead of 1MiB"), "{breaks}");
         assert_eq!(batch_warning(&kafka(16), "t", (16 << 20) + 12), None, "what would do does");
     }
 
@@ -156,7 +155,7 @@ mod tests {
         let mut warned = Warned::default();
         assert_eq!(warned.due(&kafka(1), &learned(None)).len(), 0);
         let due = warned.due(&kafka(1), &learned(Some(8 << 20)));
-        assert!(due.len() == 1 && due[0].contains("the topic large"), "{due:?}");
+        assert!(due.len() == 1 && due[0].contains("topic large"), "{due:?}");
         assert_eq!(warned.due(&kafka(1), &learned(Some(8 << 20))).len(), 0);
         assert_eq!(warned.due(&kafka(1), &learned(Some(9 << 20))).len(), 1);
     }

@@ -1,24 +1,24 @@
-//! How old messages are that were there before this process was: asked of each partition of which it cannot tell.
+//! The age of messages that were in the log before this process started, asked of the brokers.
 //!
-//! Why: [`crate::questions::retention`] tells the age of the message at a position from where the log ended before, as it has seen itself. After a
-//! start it has seen nothing, and a backlog that waits for a sink is then of an unknown age for as long as the position stands still:
-//! just when retention may overtake it.
+//! Why: [`crate::questions::retention`] derives the age of the message at a position from the ends of the log that this process has seen. After a
+//! start it has seen none. The age of a backlog that waits for ClickHouse is then unknown as long as the position does not move: just
+//! when retention may delete it.
 //!
-//! Brokers say which offset is the first of those that are not older than a moment. It is asked for moments ever closer to the age at
-//! which messages go, each half as far from it as the one before:
+//! Brokers return the first offset whose message is not older than a given time. The thread asks for times ever closer to the retention
+//! limit, each half as far from it as the one before:
 //!
 //! ```text
 //!  now |--------------------------------|---------------|-------|---|-| messages go
 //!      0                              1/2             3/4     7/8   ...   of retention.ms
 //! ```
 //!
-//! The estimate is early, and says at least half of the time that is left, up to where that is 1/4,096 of the whole. Half of what it said
-//! later it is [out of date](Past::is_out_of_date) and asked for again, having said a third of what is left at the least: else it would say
-//! "now" when half of the time is still left.
+//! The estimate errs on the early side: it is at least half of the time that is left, down to 1/4,096 of the retention time. After half
+//! of the estimated time, it is [out of date](Past::is_out_of_date) and the brokers are asked again; the estimate was then at least a
+//! third of the time that is left. Otherwise the estimate would reach zero when half of the time is still left.
 //!
-//! Place in the flow: the poll thread asks with [`PastReader::ask`], and takes what was said with [`PastReader::take`]. Owner: a thread of its
-//! own, since it waits for brokers, with a client of its own that is gone afterwards. Limits: [`STEPS`] small questions a partition, one
-//! round under way at a time, the next one [`ASK_INTERVAL`] later.
+//! Place in the flow: the poll thread asks with [`PastReader::ask`], and takes answers with [`PastReader::take`]. Owner: a thread of its
+//! own, since it waits for brokers. It opens a client for each round. Limits: [`STEPS`] small requests a partition, one round at a time,
+//! the next one [`ASK_INTERVAL`] later.
 
 use crate::questions::topic_reader::{Patience, ReadError, TopicReader};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
@@ -29,47 +29,47 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How many moments are asked about. Chosen: 1/4,096 of a week is two and a half minutes.
+/// Number of times that are asked about. Chosen: 1/4,096 of a week is two and a half minutes.
 pub const STEPS: u32 = 12;
 
 /// The least time between two rounds. Chosen: brokers that do not answer are asked again before it matters.
 const ASK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long all questions of a round may take; who was not asked by then is asked with the next one. Chosen: below [`ASK_INTERVAL`].
+/// Time limit of a round. Partitions that were not asked by then are asked in the next round. Chosen: below [`ASK_INTERVAL`].
 const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long brokers may take for an answer.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(5), message: Duration::from_secs(5) };
 
-/// A partition that is asked about.
+/// A partition to ask about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Which one.
     pub id: PartitionId,
-    /// At which age its messages go.
+    /// The age at which Kafka deletes its messages.
     pub limit: Duration,
-    /// Nothing below this offset is of interest.
+    /// Offsets below this one do not matter.
     pub position: i64,
 }
 
-/// How old the messages of a partition were when that was asked.
+/// The ages of a partition's messages at the time of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Past {
-    /// When it was asked.
+    /// When the brokers were asked.
     pub asked: Instant,
-    /// At which age its messages went then.
+    /// The age at which Kafka deleted messages at that time.
     pub limit: Duration,
-    /// Ages, and from which offset on no message was older: from the youngest on, and no more than [`STEPS`].
+    /// Pairs of an age and the first offset whose message is not older; youngest first, at most [`STEPS`].
     pub from: Vec<(Duration, i64)>,
 }
 
 impl Past {
-    /// How old the message at a position is at the most. One that is older than all that was asked about is as old as the limit.
+    /// The maximum age of the message at a position. A message older than all ages asked about counts as being as old as the limit.
     pub fn age_at_most(&self, position: i64, now: Instant) -> Duration {
         self.age_when_asked(position) + now.saturating_duration_since(self.asked)
     }
 
-    /// Whether half of the time that was said to be left is over, and no less than the smallest step between two answers.
+    /// Whether half of the estimated time is over, and at least the smallest step between two answers.
     pub fn is_out_of_date(&self, position: i64, now: Instant) -> bool {
         let left = self.limit.saturating_sub(self.age_when_asked(position));
         now.saturating_duration_since(self.asked) >= (left / 2).max(self.limit / (1 << STEPS))
@@ -80,12 +80,12 @@ impl Past {
         known.map_or(self.limit, |(age, _)| *age)
     }
 
-    /// Asks `offset_at` for the first offset of those that are not older than an age, until that is not above the position.
+    /// Asks `offset_at` for the first offset not older than an age, until that offset is at or below the position.
     fn ask<E>(wanted: &Wanted, offset_at: impl Fn(Duration) -> Result<Option<i64>, E>) -> Result<Self, E> {
         let (asked, limit) = (Instant::now(), wanted.limit);
         let mut from = Vec::new();
         for age in (1..=STEPS).map(|step| limit.saturating_sub(limit / (1 << step))) {
-            // All of them are older where there is none.
+            // `None`: all messages are older.
             let Some(first) = offset_at(age)? else { continue };
             from.push((age, first));
             if first <= wanted.position {
@@ -96,10 +96,10 @@ impl Past {
     }
 }
 
-/// What was said.
+/// The answers by partition.
 type Answers = Vec<(PartitionId, Past)>;
 
-/// The poll thread's end of the thread, which ends soon after this is dropped.
+/// The poll thread's handle of the thread, which ends soon after this is dropped.
 #[derive(Debug)]
 pub struct PastReader {
     requests: Sender<Vec<Wanted>>,
@@ -114,8 +114,8 @@ impl PastReader {
     /// Starts the thread.
     pub fn start(kafka: Kafka) -> std::io::Result<Self> {
         Self::start_with(move || {
-            // Retention deletes messages of open transactions, too. Asked for committed ones alone, brokers would say of a position that
-            // stands in front of an open transaction that no message is as young as any age: as if it were to be deleted now.
+            // Retention deletes messages of open transactions too. A reader of committed messages gets no offset for a position in front
+            // of an open transaction, whatever the age: as if its message were to be deleted now.
             let reader = TopicReader::of_uncommitted(&kafka, "retention", PATIENCE)?;
             Ok::<_, ReadError>(move |wanted: &Wanted| {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -128,7 +128,7 @@ impl PastReader {
         })
     }
 
-    /// `open` makes what is asked in a round.
+    /// `open` creates the function that asks, once per round.
     fn start_with<E: std::fmt::Display, A: FnMut(&Wanted) -> Result<Past, E>>(
         open: impl Fn() -> Result<A, E> + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -144,7 +144,7 @@ impl PastReader {
                 if let Err(error) = round(&open, wanted, goes_on, &mut said)
                     && !std::mem::replace(&mut is_told, true)
                 {
-                    tracing::warn!(%error, "how old messages are that wait is not known; asking again");
+                    tracing::warn!(%error, "cannot find out the age of waiting messages; retrying");
                 }
                 #[expect(
                     clippy::disallowed_methods,
@@ -160,22 +160,22 @@ impl PastReader {
         Ok(Self { requests, answers, begun: None, is_under_way: false, rounds: 0 })
     }
 
-    /// Asks about these partitions, unless it is being asked, or was just now.
+    /// Asks about these partitions, unless a round is under way or has just ended.
     pub fn ask(&mut self, mut wanted: Vec<Wanted>, now: Instant) {
         let is_soon = self.begun.is_some_and(|begun| now.saturating_duration_since(begun) < ASK_INTERVAL);
         if wanted.is_empty() || self.is_under_way || is_soon {
             return;
         }
         self.begun = Some(now);
-        // Each time another one is first: whoever takes all the time keeps nobody else waiting for ever.
+        // Each round starts with another partition, so that a slow one cannot keep the others waiting forever.
         let first = self.rounds % wanted.len();
         wanted.rotate_left(first);
         self.rounds += 1;
-        // The thread has gone only when it has panicked; the estimates do without it then.
+        // The thread ends early only by a panic. Estimates then do without it.
         self.is_under_way = self.requests.try_send(wanted).is_ok();
     }
 
-    /// What was said since this was asked last.
+    /// The answers since the last call.
     pub fn take(&mut self) -> Answers {
         let Ok(answers) = self.answers.try_recv() else { return Vec::new() };
         self.is_under_way = false;
@@ -183,7 +183,7 @@ impl PastReader {
     }
 }
 
-/// Asks about one partition after another; the next round asks again about those that nobody has answered for. Gives why, of the last.
+/// Asks about one partition after another. Partitions without an answer are asked again in the next round. Returns the last error.
 fn round<E, A: FnMut(&Wanted) -> Result<Past, E>>(
     open: impl Fn() -> Result<A, E>,
     wanted: Vec<Wanted>,
@@ -213,7 +213,7 @@ mod tests {
         Wanted { id, limit: 64 * HOUR, position }
     }
 
-    /// Of a log that got a message a minute for so many hours, which ended a while ago: the offset is the minute of its message.
+    /// A log that got a message a minute for so many hours, until a while ago: the offset is the minute of its message.
     fn past(position: i64, hours: i64, ended_hours: i64) -> (Past, u32) {
         let asked = Cell::new(0);
         let offset_at = |age: Duration| {

@@ -1,8 +1,8 @@
-//! Questions to the brokers, for `check`: are they there, do they take us in, do they have the topics, and how large may a
-//! topic's record batches be?
+//! Questions to the brokers for `sluice-gateway check`: can they be reached, do they accept the credentials, do the topics exist, and how
+//! large are the topics' record batches?
 //!
-//! librdkafka answers a question with "transport failure" whatever the cause, and tries again until the time is over. The
-//! cause arrives beside the answer, as an error of the client: [`Connections`] keeps the first one, which ends the question.
+//! librdkafka answers with "transport failure" whatever the cause, and retries until the time is over. The cause arrives separately, as
+//! an error of the client: [`Connections`] keeps the first one, which ends the question.
 
 use crate::ground::{security::ConnectionProblem, settings::probe_settings};
 use rdkafka::{
@@ -19,12 +19,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long librdkafka is asked at a time before the client's errors are looked at. Chosen: a refusal is told to a person who
-/// waits, and a handshake takes milliseconds.
+/// How long librdkafka waits at a time before the client's errors are checked. Chosen: a person waits for the result, and a handshake
+/// takes milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The topic's limit for a record batch as it is sent, hence compressed. The broker's own, where the topic has none, is described
-/// as the topic's.
+/// The topic's limit for a record batch as sent, so compressed. If the topic sets none, brokers return their own limit.
 const BATCH_LIMIT: &str = "max.message.bytes";
 
 /// A topic and how many partitions it has.
@@ -32,25 +31,25 @@ const BATCH_LIMIT: &str = "max.message.bytes";
 pub struct TopicPartitions {
     /// The topic.
     pub topic: String,
-    /// Its partitions; `None` when the brokers do not have it.
+    /// The number of its partitions; `None` if the topic does not exist.
     pub partitions: Option<usize>,
 }
 
-/// Why the brokers could not be asked.
+/// Why the brokers did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// User or password cannot be read.
+    /// The user or password file cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
-    /// librdkafka refused the settings: a certificate that is none, a file that is not there.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    /// librdkafka refused the settings: for example, a file is missing or contains no certificate.
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Settings {
         /// Brokers of the config.
         brokers: String,
         /// What librdkafka said.
         source: Box<KafkaError>,
     },
-    /// A broker was reached, and the connection came to nothing.
+    /// A broker was reached but rejected the connection, or was rejected.
     #[error("{}: {reason}; {advice}", match .problem {
         ConnectionProblem::Tls => "no TLS connection to a broker",
         ConnectionProblem::Credentials => "the broker refuses user and password",
@@ -60,7 +59,7 @@ pub enum ProbeError {
         problem: ConnectionProblem,
         /// What librdkafka said.
         reason: String,
-        /// What to look at.
+        /// What to check next.
         advice: String,
     },
     /// No broker answered in time.
@@ -74,12 +73,12 @@ pub enum ProbeError {
         seconds: u64,
         /// What librdkafka answered.
         source: Box<KafkaError>,
-        /// What it said of the connections meanwhile, and what to look at, each behind a semicolon; may be empty.
+        /// The last connection error and advice, each after a semicolon; may be empty.
         said: String,
     },
 }
 
-/// What a client says of its connections.
+/// The errors that a client reports about its connections.
 #[derive(Default)]
 struct Connections(Mutex<Said>);
 
@@ -97,7 +96,7 @@ impl ClientContext for Connections {
         match ConnectionProblem::of(&error) {
             Some(problem) if said.refused.is_none() => said.refused = Some((problem, reason.to_owned())),
             Some(_) => {}
-            // "All brokers down" follows the reason for it.
+            // "All brokers down" follows the error with the reason.
             None if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) => {}
             None => said.last = Some(reason.to_owned()),
         }
@@ -106,7 +105,7 @@ impl ClientContext for Connections {
 
 impl ConsumerContext for Connections {}
 
-/// Asks for every topic of the config. Blocks for up to `timeout` per topic.
+/// Asks about every topic of the config. Blocks for up to `timeout` per topic.
 pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartitions>, ProbeError> {
     let client: BaseConsumer<Connections> = client_config(kafka)
         .map_err(ProbeError::Secret)?
@@ -119,7 +118,7 @@ fn brokers(kafka: &Kafka) -> String {
     kafka.bootstrap_servers.join(",")
 }
 
-/// One topic, asked for.
+/// The question about one topic.
 struct Question<'a> {
     kafka: &'a Kafka,
     client: &'a BaseConsumer<Connections>,
@@ -139,7 +138,7 @@ impl Question<'_> {
                 )) => return Ok(TopicPartitions { topic: self.topic.to_owned(), partitions: None }),
                 Err(source) => source,
             };
-            // Errors of the client wait until somebody polls; there is nothing else to poll for.
+            // The client's errors are delivered only when it is polled; there is nothing else to poll for.
             while self.client.poll(Duration::ZERO).is_some() {}
             self.refused()?;
             if Instant::now() >= deadline {
@@ -163,7 +162,7 @@ impl Question<'_> {
 
     fn unreachable(&self, timeout: Duration, source: KafkaError) -> ProbeError {
         let last = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
-        // With TLS 1.3 a broker refuses the client's certificate after the handshake, which looks like a lost connection.
+        // With TLS 1.3 a broker rejects the client's certificate after the handshake, which looks like a lost connection.
         let advice = self.kafka.tls.is_some().then(|| ConnectionProblem::Tls.advice(self.kafka));
         let said = last.into_iter().chain(advice).fold(String::new(), |said, text| said + "; " + &text);
         ProbeError::Unreachable {
@@ -176,8 +175,8 @@ impl Question<'_> {
     }
 }
 
-/// The largest record batch that a topic takes, in bytes as it is sent. `None` when nobody says: a reader of a topic need not
-/// have the right to describe its configuration.
+/// The largest record batch that a topic accepts, in bytes as sent. `None` if it is unknown: a reader of a topic need not have the right
+/// to describe its configuration.
 pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> Option<u64> {
     let client: AdminClient<DefaultClientContext> = client_config(kafka).ok()?.create().ok()?;
     let options = AdminOptions::new().request_timeout(Some(timeout));
@@ -186,10 +185,10 @@ pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> O
     described.get(BATCH_LIMIT)?.value.as_ref()?.parse().ok()
 }
 
-/// Whether the brokers would make a topic with so many partitions; nothing is made.
+/// Whether the brokers would create a topic with so many partitions; none is created.
 ///
 /// # Errors
-/// Why not, in the brokers' words. [`ProbeError`]s are for questions that need an answer; a client that cannot ask is told here, too.
+/// The brokers' reason. A client that cannot be created is reported here as well; [`ProbeError`]s are for questions that need an answer.
 pub async fn would_make(
     kafka: &Kafka,
     topic: &str,
@@ -200,7 +199,7 @@ pub async fn would_make(
     let client: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
     let options = AdminOptions::new().request_timeout(Some(timeout)).validate_only(true);
     let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
-    // As many replicas as the brokers choose: fewer may be asked for, never more.
+    // The brokers' default number of replicas: fewer may be requested, never more.
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
     let made = client.create_topics([&new], &options).await.map_err(|error| error.to_string())?;
     match made.into_iter().next() {

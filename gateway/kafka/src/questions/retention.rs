@@ -1,9 +1,9 @@
-//! How long until Kafka's retention overtakes what is not settled yet.
+//! The time until Kafka's retention deletes messages that are not settled yet.
 //!
-//! Pure but for [`read_limits`], which asks the brokers. Place in the flow: the poll thread calls [`Retention::look`] after
-//! librdkafka's statistics; the answer is a metric that warns hours before messages are gone. Owner: the poll thread.
+//! Pure, except for [`read_limits`], which asks the brokers. Place in the flow: the poll thread calls [`Retention::look`] after
+//! librdkafka's statistics; the result is a metric that warns hours before messages are deleted. Owner: the poll thread.
 //!
-//! Kafka drops whole segments from the start of a log, by age and by size, so nobody can say when exactly. Three estimates, of
+//! Kafka deletes whole segments from the start of a log, by age and by size, so the exact time is unknown. There are three estimates, of
 //! which the smallest counts:
 //!
 //! | estimate | from | errs |
@@ -12,7 +12,8 @@
 //! | size | where `retention.bytes` is set: messages in front of the position ÷ messages produced per second | early: the log may have room yet |
 //! | pace | messages in front of the position ÷ pace of the log's start over [`WINDOW`] | either way: it moves in steps |
 //!
-//! Limits: [`SAMPLES_MAX`] samples per partition, and [`OLDER_MAX`] of before while it is not settled so far; topics' limits are read by whoever calls [`read_limits`], and need not be.
+//! Limits: [`SAMPLES_MAX`] samples per partition, and [`OLDER_MAX`] older ones while the position has not passed them. The caller of
+//! [`read_limits`] reads the topics' limits; without them, their estimates are missing.
 
 use crate::{
     ground::settings::probe_settings,
@@ -32,56 +33,56 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Over how long the pace of a log is measured. Chosen: Kafka looks for old segments every five minutes
+/// The time over which a log's pace is measured. Chosen: Kafka looks for old segments every five minutes
 /// (`log.retention.check.interval.ms`), so that an hour has twelve steps.
 pub const WINDOW: Duration = Duration::from_hours(1);
 
-/// Samples of a partition. One a minute.
+/// Samples per partition. One a minute.
 pub const SAMPLES_MAX: usize = 61;
 
-/// Samples of a partition from before [`WINDOW`], one an hour at first: every other one is dropped when there are too many. Chosen: a day by
-/// the hour, a week by eight; messages of between count as older than they are, and 32 bytes a sample are no matter.
+/// Samples of a partition from before [`WINDOW`], at first one an hour; every other one is dropped if there are too many. Chosen: hourly
+/// for a day, every eight hours for a week. Messages between two samples count as older than they are. A sample takes 32 bytes.
 pub const OLDER_MAX: usize = 24;
 
-/// Between two samples, at the least.
+/// The least time between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a topic's config says of retention.
+/// The retention limits of a topic's config.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicLimits {
-    /// `retention.ms`: messages go once they are older. `None` keeps them for ever.
+    /// `retention.ms`: older messages are deleted. `None`: no limit.
     pub age: Option<Duration>,
-    /// `retention.bytes`: the oldest go once a partition is larger. `None` for any size.
+    /// `retention.bytes`: the oldest messages are deleted when a partition is larger. `None`: no limit.
     pub bytes: Option<u64>,
-    /// `cleanup.policy` names `compact`: messages go from the middle of ranges that are in flight.
+    /// `cleanup.policy` contains `compact`: Kafka may delete messages in the middle of ranges in flight.
     pub is_compacted: bool,
-    /// `max.message.bytes`: the largest record batch that the topic takes, as it is sent. `None` where that is not known.
+    /// `max.message.bytes`: the largest record batch that the topic accepts, as sent. `None` if it is unknown.
     pub batch_bytes_max: Option<u64>,
 }
 
-/// What is seen of a partition.
+/// The observed state of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// The offset of the oldest message that Kafka has.
     pub log_start: i64,
-    /// The offset behind the newest, those of open transactions included.
+    /// The offset behind the newest message, including open transactions.
     pub end: i64,
-    /// The first offset that is not settled: what would be lost.
+    /// The first offset that is not settled: the next that could be lost.
     pub position: i64,
-    /// How old the message at the position is, where that is known.
+    /// The age of the message at the position, if known.
     pub age: Option<Duration>,
 }
 
-/// What a look at a partition gave.
+/// The result of a look at a partition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeLeft {
-    /// Seconds until retention overtakes the position. `None` when there is nothing to overtake, or nothing to tell it from.
+    /// Seconds until retention reaches the position. `None` if there is nothing to delete, or no estimate.
     pub seconds: Option<f64>,
-    /// Messages, or rather offsets, that it has overtaken: they are lost in Kafka.
+    /// Offsets that retention has deleted before they were settled: they are lost in Kafka.
     pub overtaken: u64,
 }
 
-/// A partition's log at a moment.
+/// A partition's log at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -99,16 +100,16 @@ pub struct Retention {
 /// A partition's log over time.
 #[derive(Debug, Default)]
 struct Samples {
-    /// The last [`WINDOW`].
+    /// The samples of the last [`WINDOW`].
     recent: VecDeque<Sample>,
-    /// Of before: the last one that ends at or in front of the position, and those that the position has still to pass.
+    /// Earlier samples: the last one that ends at or before the position, and those that the position has still to pass.
     older: Vec<Sample>,
-    /// Of before this process was there, where that was asked.
+    /// The age of messages from before this process started, if the brokers were asked.
     past: Option<Past>,
 }
 
 impl Retention {
-    /// Takes down what the topics' configs say. Topics that are not named keep what was known of them.
+    /// Records the limits of topics. Topics that are not named keep their limits.
     pub fn learn(&mut self, limits: impl IntoIterator<Item = (Arc<str>, TopicLimits)>) {
         self.limits.extend(limits);
     }
@@ -118,7 +119,7 @@ impl Retention {
         self.limits.values().any(|limits| limits.is_compacted)
     }
 
-    /// Takes down how old messages are that were there before.
+    /// Records the age of messages from before this process started.
     pub fn learn_past(&mut self, past: Vec<(PartitionId, Past)>) {
         for (id, past) in past {
             if let Some(samples) = self.samples.get_mut(&id) {
@@ -127,7 +128,7 @@ impl Retention {
         }
     }
 
-    /// The partitions, among those that were looked at, of which nobody knows how old the message at the position is.
+    /// The partitions among `seen` for which the age of the message at the position is unknown.
     pub fn wants_past(&self, now: Instant, seen: &BTreeMap<PartitionId, Look>) -> Vec<Wanted> {
         let wanted = |(id, look): (&PartitionId, &Look)| {
             let limit = self.limits.get(&id.topic)?.age?;
@@ -143,7 +144,7 @@ impl Retention {
         seen.iter().filter_map(wanted).collect()
     }
 
-    /// Looks at partitions. One that is not given to this process any more is forgotten; one that begins anew is not seen meanwhile.
+    /// Looks at partitions. Forgets partitions that are no longer assigned; a partition that restarts is missing meanwhile.
     pub fn look(
         &mut self,
         now: Instant,
@@ -163,10 +164,10 @@ impl Retention {
 }
 
 impl Samples {
-    /// Keeps one sample a minute of the last hour, and of before what tells the age of a message at the position or behind it.
+    /// Keeps one sample a minute for the last hour, and older ones that tell the age of a message at or behind the position.
     fn add(&mut self, sample: Sample, position: i64) {
         let Self { recent, older, past } = self;
-        // A topic that was made anew begins at 0 again; what was measured of the other says nothing.
+        // A topic that was created again starts at 0; measurements of the old one no longer apply.
         if recent.back().is_some_and(|last| sample.end < last.end || sample.log_start < last.log_start) {
             recent.clear();
             older.clear();
@@ -183,14 +184,14 @@ impl Samples {
         self.thin_out(position);
     }
 
-    /// Of those from before the window, keeps what is wanted and no more than [`OLDER_MAX`].
+    /// Keeps at most [`OLDER_MAX`] useful samples from before the window.
     fn thin_out(&mut self, position: i64) {
         let older = &mut self.older;
         let passed = older.partition_point(|sample| sample.end <= position);
         older.drain(..passed.saturating_sub(1));
         let mut last: Option<Sample> = None;
         older.retain(|sample| {
-            // The first that the position has still to pass stays beside the last that it has passed.
+            // The first sample that the position has not passed stays, next to the last that it has passed.
             let is_apart =
                 |last: Sample| last.end <= position || sample.at.saturating_duration_since(last.at) >= WINDOW;
             let stays = last.is_none_or(is_apart);
@@ -206,19 +207,19 @@ impl Samples {
         }
     }
 
-    /// How old the message at a position is at the most: it was not there yet when the log ended at or before it.
+    /// The maximum age of the message at a position: it was not there yet when the log ended at or before it.
     fn age_seen(&self, position: i64, now: Instant) -> Option<Duration> {
         let before = self.backward().find(|sample| sample.end <= position)?;
         Some(now.saturating_duration_since(before.at))
     }
 
-    /// The same, or what was said of the time before, if that is less.
+    /// That age, or the brokers' answer if it is less.
     fn age_at_most(&self, position: i64, now: Instant) -> Option<Duration> {
         let said = self.past.as_ref().map(|past| past.age_at_most(position, now));
         [self.age_seen(position, now), said].into_iter().flatten().min()
     }
 
-    /// From the last to the first.
+    /// From the newest sample to the oldest.
     fn backward(&self) -> impl Iterator<Item = &Sample> {
         self.recent.iter().rev().chain(self.older.iter().rev())
     }
@@ -240,8 +241,7 @@ fn left(look: &Look, limits: TopicLimits, samples: &Samples, now: Sample) -> Tim
     TimeLeft { seconds: [by_age, by_size, by_pace].into_iter().flatten().reduce(f64::min), overtaken }
 }
 
-/// Seconds until `offset` of the log has moved over `distance` messages at the pace of the samples. `None` while it does not
-/// move.
+/// Seconds until `offset` of the log has moved over `distance` messages at the pace of the samples. `None` if it does not move.
 fn seconds(
     distance: i64,
     samples: &VecDeque<Sample>,
@@ -256,20 +256,20 @@ fn seconds(
     Some(rounds * took)
 }
 
-/// Why the limits of topics could not be read. The metric does without them then.
+/// Why topic limits could not be read. The metric then does without them.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitsError {
-    /// User, password or certificates cannot be read.
+    /// The file of the user, password or certificates cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka client to read the configs of topics: {source}")]
+    #[error("cannot create a Kafka client to read topic configs: {source}")]
     Settings {
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// The brokers do not tell: they are away, or the user has no right to describe configs.
-    #[error("cannot read the configs of {topics}: {source}")]
+    /// The brokers are away, or the user has no right to describe configs.
+    #[error("cannot read the configs of topics {topics}: {source}")]
     Describe {
         /// The topics.
         topics: String,
@@ -278,8 +278,8 @@ pub enum LimitsError {
     },
 }
 
-/// Asks the brokers for the configs of the topics, through a client of its own that is gone afterwards. A topic that they do not
-/// tell of is left out. Dropping the client blocks the thread for up to 100 ms.
+/// Asks the brokers for the topics' configs, through a client of its own. A topic without an answer is left out. Dropping the client
+/// blocks the thread for up to 100 ms.
 pub async fn read_limits(
     kafka: &Kafka,
     timeout: Duration,
@@ -295,7 +295,7 @@ pub async fn read_limits(
     let described = admin.describe_configs(&topics, &options).await;
     let described =
         described.map_err(|source| LimitsError::Describe { topics: kafka.topics.join(", "), source })?;
-    // In the order in which they were asked for.
+    // In the order of the request.
     let of_topic = |(topic, described): (&String, Result<ConfigResource, _>)| {
         Some((Arc::from(topic.as_str()), limits_of(&described.ok()?)))
     };
@@ -309,7 +309,7 @@ fn limits_of(described: &ConfigResource) -> TopicLimits {
     TopicLimits { batch_bytes_max, ..limits }
 }
 
-/// -1 is no limit, and a log that is only compacted has none.
+/// -1 means no limit. A log that is only compacted has none.
 fn limits(policy: Option<&str>, millis: Option<&str>, bytes: Option<&str>) -> TopicLimits {
     let names = |one: &str| policy.is_some_and(|policy| policy.split(',').any(|part| part.trim() == one));
     let is_compacted = names("compact");

@@ -5,7 +5,7 @@ fn id() -> PartitionId {
     PartitionId { topic: "spans".into(), partition: 0 }
 }
 
-/// Plays looks, each with the minute it is at, and gives the last answer.
+/// Plays looks, each with its minute, and returns the last result.
 fn play(limits: TopicLimits, looks: &[(u64, Look)]) -> TimeLeft {
     let start = Instant::now();
     let mut retention = Retention::default();
@@ -48,7 +48,7 @@ fn the_age_is_told_from_where_the_log_ended_before() {
 #[test]
 fn a_sink_that_is_away_for_hours_leaves_the_age_known() {
     let limits = TopicLimits { age: Some(Duration::from_hours(72)), ..TopicLimits::default() };
-    // All was read at minute 10, then nothing is settled while a message a minute comes.
+    // Everything was read at minute 10; then nothing is settled while a message a minute arrives.
     let position = |minute: i64| minute.min(10);
     let minutes = |last: i64| (0..=last).map(|minute| (u64::try_from(minute).unwrap(), minute));
     let stands = |last| -> Vec<_> {
@@ -59,7 +59,7 @@ fn a_sink_that_is_away_for_hours_leaves_the_age_known() {
         let exact = f64::from(i32::try_from(72 * 60 - (60 * hours - 10)).unwrap()) * 60.0;
         assert!((left - exact).abs() < 1e-6, "{hours} h: {left} s, not {exact}");
     }
-    // The sink comes back: what the position has passed is not as old as where it stood.
+    // ClickHouse is back: messages that the position has passed are not as old as where it stood.
     let mut looks = stands(60 * 48);
     let caught_up = 60 * 24;
     looks.push((60 * 48 + 1, look(0, caught_up, 60 * 48 + 1)));
@@ -90,7 +90,7 @@ fn a_backlog_from_before_the_start_is_as_old_as_the_brokers_say() {
     assert_eq!(look_at(60, 400), (Some(11.0), 0));
     assert_eq!(look_at(60 * 6, 400), (Some(6.0), 1), "half of what was said is over");
     assert_eq!(look_at(60 * 6, 400), (Some(12.0), 0), "the brokers know better");
-    // All that was there is in.
+    // All earlier messages are inserted.
     assert_eq!(look_at(60 * 6, 900), (None, 0));
 }
 
@@ -117,7 +117,7 @@ fn the_pace_of_the_start_and_of_the_end_are_estimates() {
     let looks = [(0, look(0, 600, 10_000)), (10, look(100, 600, 20_000))];
     // 500 messages in front, 100 in ten minutes.
     assert!((seconds_of(play(TopicLimits::default(), &looks)) - 3_000.0).abs() < 1e-6);
-    // 10,000 produced in ten minutes: what a log of limited size drops at that pace.
+    // 10,000 produced in ten minutes: a log of limited size drops as many.
     let sized = TopicLimits { bytes: Some(1 << 30), ..TopicLimits::default() };
     assert!((seconds_of(play(sized, &looks)) - 30.0).abs() < 1e-6);
 }
@@ -128,7 +128,7 @@ fn what_is_overtaken_is_counted_and_what_is_read_is_in_no_danger() {
     assert_eq!(left, TimeLeft { seconds: Some(0.0), overtaken: 20 });
     let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), ..TopicLimits::default() };
     assert_eq!(play(limits, &[(0, look(70, 100, 100))]), TimeLeft { seconds: None, overtaken: 0 });
-    // All of it was dropped, and nothing has come since.
+    // All messages were deleted, and none has arrived since.
     assert_eq!(play(limits, &[(0, look(100, 60, 100))]), TimeLeft { seconds: Some(0.0), overtaken: 40 });
 }
 
@@ -160,7 +160,7 @@ fn limits_are_read_as_kafka_means_them() {
 }
 
 proptest! {
-    /// Whatever is seen, the answer is a number that is not negative, memory is bounded, and zero means overtaken or old.
+    /// Whatever is observed, the result is a non-negative number, memory is bounded, and zero means deleted or old.
     #[test]
     fn an_estimate_is_never_negative_and_samples_are_bounded(
         looks in prop::collection::vec((0u64..200, any::<i64>(), any::<i64>(), any::<i64>()), 1..200),

@@ -1,7 +1,7 @@
-//! Which topics these are, and how many partitions they have: a topic that is deleted and made again has its name and another id (KIP-516).
+//! The ids and partition counts of topics. A topic that is deleted and created again has the same name and another id (KIP-516).
 //!
-//! Place in the flow: the commit thread asks when a partition begins, and every few seconds for all that are owned. Owner: whoever asks; it
-//! waits for the answer.
+//! Place in the flow: the commit thread asks when a partition starts, and every few seconds for all owned partitions. Owner: the calling
+//! thread, which waits for the answer.
 //!
 //! Why here is unsafe code: the Rust client has no call for librdkafka's `DescribeTopics`; the rest is as in [`crate::questions::admin_call`].
 //!
@@ -23,22 +23,22 @@ use std::{
     time::Duration,
 };
 
-/// What brokers say of a topic.
+/// The brokers' description of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
-    /// Its id; none where brokers (before 2.8) give topics none.
+    /// Its id; none from brokers before 2.8, which have no topic ids.
     pub id: TopicId,
     /// How many partitions it has.
     pub partitions: usize,
 }
 
-/// What is said of each topic, by its name.
+/// The description of each topic, by name.
 pub type Descriptions = BTreeMap<Arc<str>, KafkaResult<Description>>;
 
-/// Asks what topics these are; each of them is in the answer. Blocks for up to `timeout` and a second.
+/// Reads the descriptions of these topics; each of them is in the answer. Blocks for up to `timeout` and a second.
 ///
 /// # Errors
-/// When no broker answers. That a topic is not there is said of the topic.
+/// If no broker answers. A missing topic is an error of its own entry.
 pub fn describe<C: ClientContext>(
     client: &Client<C>,
     topics: &[Arc<str>],
@@ -59,13 +59,13 @@ pub fn describe<C: ClientContext>(
     Ok(described)
 }
 
-/// The topics that are asked for.
+/// The topics of a request.
 struct Topics(*mut rd::rd_kafka_TopicCollection_t);
 
 impl Topics {
     fn new(names: &[CString]) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        // SAFETY: the names are strings that end with zero, and are copied; so many are told as there are.
+        // SAFETY: the names are zero-terminated strings and are copied; the length is their number.
         Self(unsafe { rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len()) })
     }
 }
@@ -79,8 +79,8 @@ impl Drop for Topics {
 
 fn descriptions(answer: &AdminAnswer<'_>) -> KafkaResult<Descriptions> {
     let mut count = 0;
-    // SAFETY: the event is alive. `result` is null when it is none of this kind, which is not asked any further; the topics live as
-    // long as the event, and are as many as `count` says.
+    // SAFETY: the event is alive. `result` is null if it is of another kind, and is then not used further. The topics live as long as the
+    // event, and `count` is their number.
     let described = unsafe {
         let result = rd::rd_kafka_event_DescribeTopics_result(answer.event());
         if result.is_null() {
@@ -92,11 +92,11 @@ fn descriptions(answer: &AdminAnswer<'_>) -> KafkaResult<Descriptions> {
     Ok(described.iter().map(|topic| description(*topic)).collect())
 }
 
-/// Of one of an event's topics, while the event is there.
+/// One topic of an event, while the event is alive.
 fn description(topic: *const rd::rd_kafka_TopicDescription_t) -> (Arc<str>, KafkaResult<Description>) {
     let mut partitions = 0;
-    // SAFETY: the topic lives as long as its event, which the caller has; so does its name, a string that ends with zero, and its id.
-    // Neither is null; the error is where there is none. Of the partitions only their number is looked at.
+    // SAFETY: the topic lives as long as its event, which the caller has; so do its name, a zero-terminated string, and its id. Neither
+    // is null; the error may be. Of the partitions only the number is used.
     let (name, error, [most, least]) = unsafe {
         let name = CStr::from_ptr(rd::rd_kafka_TopicDescription_name(topic));
         let error = rd::rd_kafka_error_code(rd::rd_kafka_TopicDescription_error(topic));

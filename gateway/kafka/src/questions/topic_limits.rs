@@ -1,10 +1,10 @@
-//! Learns what the topics' configs say of retention and of record batches, at the start and every [`LEARN_INTERVAL`].
+//! Reads the topics' limits for retention and record batches, at the start and every [`LEARN_INTERVAL`].
 //!
-//! Place in the flow: the poll thread takes what was learned with [`LimitsReader::learned`]. Owner: a thread of its own, since it waits
-//! for brokers, which may be away. Without an answer the estimates of [`crate::questions::retention`] do without. Batches that are too large are
-//! warned of here.
+//! Place in the flow: the poll thread takes the limits with [`LimitsReader::learned`]. Owner: a thread of its own, since it waits for
+//! brokers, which may be away. Without an answer, the estimates of [`crate::questions::retention`] do without limits. This thread also warns of
+//! record batches that are too large.
 //!
-//! Limits: one answer waits for the poll thread; asking takes [`ASK_TIMEOUT`].
+//! Limits: one answer waits for the poll thread; a request takes at most [`ASK_TIMEOUT`].
 
 use crate::questions::{
     oversize::Warned,
@@ -14,23 +14,23 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_gateway_config::Kafka;
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
-/// How often configs are read again. Chosen: they change by hand, and an estimate of hours may be late by one.
+/// How often configs are read again. Chosen: they are changed by hand, and an estimate of hours may be late by one.
 const LEARN_INTERVAL: Duration = Duration::from_hours(1);
 
-/// How soon after the brokers did not answer. Chosen: long enough to be no load, short enough to know before it matters.
+/// The interval after brokers did not answer. Chosen: long enough to cause no load, short enough to know before it matters.
 const LEARN_RETRY: Duration = Duration::from_mins(5);
 
 /// How long the brokers may take.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What configs say, topic by topic.
+/// The limits by topic.
 type Learned = Vec<(Arc<str>, TopicLimits)>;
 
-/// The poll thread's end of the thread, which ends soon after this is dropped.
+/// The poll thread's handle of the thread, which ends soon after this is dropped.
 #[derive(Debug)]
 pub struct LimitsReader {
     learned: Receiver<Learned>,
-    /// Nothing is ever sent; that it is dropped wakes the thread.
+    /// Nothing is ever sent; dropping it wakes the thread.
     _ends: Sender<Infallible>,
 }
 
@@ -69,7 +69,7 @@ impl LimitsReader {
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut is_said, true) {
-                            tracing::warn!(%error, "how long retention leaves is told without the topics' limits");
+                            tracing::warn!(%error, "cannot read the topics' retention limits; retention estimates do without them");
                         }
                         LEARN_RETRY
                     }
@@ -83,7 +83,7 @@ impl LimitsReader {
         Ok(Self { learned, _ends: ends })
     }
 
-    /// What was learned since it was asked for last.
+    /// The limits that were read since the last call.
     pub fn learned(&self) -> Option<Learned> {
         self.learned.try_recv().ok()
     }

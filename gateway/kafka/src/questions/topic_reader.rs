@@ -1,13 +1,13 @@
-//! Reads ranges of a topic without taking part in its group.
+//! Reads ranges of a topic without joining its group.
 //!
-//! Job: what tools need of Kafka (`audit`, `dead-letter`), and the original message of a refused row: bounds, offsets by time, what the
-//! group has committed, and the messages of a range, in order, as the gateway reads them (`read_committed`, the same limit on batches).
-//! Place in the flow: beside it. Owner: one thread, which it blocks; on a runtime, a blocking one. The group's name is used to ask,
+//! Job: what tools need of Kafka (`audit`, `dead-letter`), and the original message of a refused row: bounds, offsets by time, committed
+//! offsets, and the messages of a range, in order, as the gateway reads them (`read_committed`, the same limit on batches). Place in the
+//! flow: beside it. Owner: one thread, which it blocks; on a runtime, a blocking one. The group's name is used to read committed offsets,
 //! never to join or to commit.
 //!
-//! Limits: every wait is bounded by [`Patience`]; one partition at a time, so that memory is that of a consumer with one active
-//! partition: a record batch of `source.kafka.recordBatchBytesMax` and the answer that it came in. The budget knows no room for it:
-//! the gateway reads an original only while that partition is held, whose own batch is free then, and one at a time.
+//! Limits: every wait is bounded by [`Patience`]. It reads one partition at a time, so that its memory is that of a consumer with one
+//! active partition: a record batch of `source.kafka.recordBatchBytesMax` and the answer that contains it. The memory budget has no extra
+//! room for it: the gateway reads one original at a time, only while that partition is held and its own batch is free.
 
 use crate::ground::{
     cluster,
@@ -34,10 +34,10 @@ use std::{
 /// The longest single wait for a message, so that the time limit is kept.
 const POLL_WAIT: Duration = Duration::from_millis(100);
 
-/// How long brokers are waited for.
+/// How long to wait for brokers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For the answer to a question.
+    /// For the answer to a request.
     pub answer: Duration,
     /// For the next message while there are more.
     pub message: Duration,
@@ -46,11 +46,11 @@ pub struct Patience {
 /// Why a topic cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// User, password or certificates cannot be read.
+    /// The file of the user, password or certificates cannot be read.
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create {
         /// Brokers of the config.
         brokers: String,
@@ -65,38 +65,38 @@ pub enum ReadError {
         /// The partition asked for.
         partition: Option<i32>,
     },
-    /// No broker answers which cluster it belongs to.
-    #[error("none of the brokers {brokers} says which cluster it belongs to: {source}")]
+    /// No broker reports the cluster id.
+    #[error("no broker of {brokers} reports the cluster id: {source}")]
     Cluster {
         /// Brokers of the config.
         brokers: String,
         /// What the client says.
         source: Box<KafkaError>,
     },
-    /// The brokers were asked, and did not answer in time or refused.
+    /// The brokers did not answer in time, or refused.
     #[error("cannot {action} of topic {topic}: {source}")]
     Ask {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The topic.
         topic: String,
         /// What librdkafka said.
         source: Box<KafkaError>,
     },
-    /// Nothing came.
-    #[error("reading {topic}/{partition}: nothing came for {seconds} s, at offset {offset}")]
+    /// No message arrived in time.
+    #[error("reading {topic}/{partition}: no message arrived within {seconds} s at offset {offset}")]
     Silence {
         /// The topic.
         topic: String,
         /// The partition.
         partition: i32,
-        /// The offset that was waited for.
+        /// The offset of the expected message.
         offset: i64,
-        /// How long it was waited for.
+        /// The time limit.
         seconds: u64,
     },
-    /// Kafka does not have the next offset any more.
-    #[error("reading {topic}/{partition}: Kafka does not have offset {offset} any more")]
+    /// Kafka no longer has the next offset.
+    #[error("reading {topic}/{partition}: Kafka no longer has offset {offset}")]
     Gone {
         /// The topic.
         topic: String,
@@ -105,8 +105,8 @@ pub enum ReadError {
         /// The offset.
         offset: i64,
     },
-    /// The next batch cannot be read: a gateway would stop in front of it, or the brokers refuse.
-    #[error("reading {topic}/{partition}: what is behind offset {offset} cannot be read: {source}")]
+    /// The next batch cannot be read: it would stop a gateway too, or the brokers refuse it.
+    #[error("reading {topic}/{partition}: cannot read on from offset {offset}: {source}")]
     Unreadable {
         /// The topic.
         topic: String,
@@ -119,7 +119,7 @@ pub enum ReadError {
     },
 }
 
-/// A consumer that belongs to no group.
+/// A consumer outside of any group.
 pub struct TopicReader {
     consumer: BaseConsumer,
     patience: Patience,
@@ -127,22 +127,22 @@ pub struct TopicReader {
     brokers: String,
 }
 
-/// What the config's group has committed of a partition.
+/// A committed offset of the config's group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommittedOffset {
     /// The offset.
     pub offset: i64,
-    /// What was committed with it: a [plan](sluice_ranges::Plan), or another program's.
+    /// The metadata of the commit: a [plan](sluice_ranges::Plan), or another program's text.
     pub metadata: String,
 }
 
 impl TopicReader {
-    /// A reader of the config's brokers. Nothing is asked yet. `tool` is what brokers log as the client.
+    /// Creates a reader for the config's brokers. Sends no request yet. `tool` is the client name in the brokers' logs.
     pub fn new(kafka: &Kafka, tool: &str, patience: Patience) -> Result<Self, ReadError> {
         Self::isolated(kafka, tool, patience, None)
     }
 
-    /// The same, to which messages of open transactions are there, too. For questions alone: the gateway reads none of them.
+    /// A reader that also sees messages of open transactions. Only for requests: the gateway reads no such messages.
     pub(crate) fn of_uncommitted(kafka: &Kafka, tool: &str, patience: Patience) -> Result<Self, ReadError> {
         Self::isolated(kafka, tool, patience, Some("read_uncommitted"))
     }
@@ -153,7 +153,7 @@ impl TopicReader {
         patience: Patience,
         isolation_level: Option<&str>,
     ) -> Result<Self, ReadError> {
-        // One partition's worth of memory, whatever the gateway reads at a time.
+        // The memory of one partition, however many the gateway reads at a time.
         let alone = Kafka { partitions_active_max: 1, ..kafka.clone() };
         let identity =
             Identity { client_id: format!("sluice-gateway-{tool}"), instance_id: None, rack: None };
@@ -161,7 +161,7 @@ impl TopicReader {
         for (name, value) in consumer_settings(&alone, &identity).map_err(ReadError::Secret)? {
             config.set(name, value);
         }
-        // The end of a partition is where reading it ends, though its last offset may be no message.
+        // Reading ends at the end of a partition, even if its last offset is not a message.
         config.set("enable.partition.eof", "true").set("auto.offset.reset", "error");
         config.set("statistics.interval.ms", "0").set_log_level(RDKafkaLogLevel::Warning);
         if let Some(level) = isolation_level {
@@ -200,7 +200,7 @@ impl TopicReader {
         if partitions.is_empty() { Err(missing()) } else { Ok(partitions) }
     }
 
-    /// The offsets that a partition has now.
+    /// The first and the next offset of a partition now.
     pub fn bounds(&self, topic: &str, partition: i32) -> Result<OffsetRange, ReadError> {
         match self.consumer.fetch_watermarks(topic, partition, self.patience.answer) {
             Ok((first, next)) => Ok(OffsetRange { first, next }),
@@ -211,13 +211,13 @@ impl TopicReader {
         }
     }
 
-    /// What the config's group has committed; partitions without a commit are not among them.
+    /// The committed offsets of the config's group; partitions without a commit are missing.
     pub fn committed(&self, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>, ReadError> {
         let plans = self.committed_plans(topic, partitions)?;
         Ok(plans.into_iter().map(|(partition, committed)| (partition, committed.offset)).collect())
     }
 
-    /// The same with what was committed beside the offsets.
+    /// The committed offsets with their metadata.
     pub fn committed_plans(
         &self,
         topic: &str,
@@ -241,7 +241,7 @@ impl TopicReader {
         Ok(found)
     }
 
-    /// The first offset of a partition whose message is not older than a moment, in ms since 1970. `None` when all are.
+    /// The first offset of a partition whose message is not older than a time, in ms since 1970. `None` if all are older.
     pub fn offset_at(&self, topic: &str, partition: i32, millis: i64) -> Result<Option<i64>, ReadError> {
         let failed = |source| ask("ask for the offset at a time", topic, source);
         let mut list = TopicPartitionList::with_capacity(1);
@@ -251,8 +251,8 @@ impl TopicReader {
         Ok(if let Some(Offset::Offset(offset)) = offset { Some(offset) } else { None })
     }
 
-    /// Gives every message of a range of a partition to `take`, in order, until it fails or wants no more. Returns where reading ended:
-    /// at the range's end, or before it where the rest is not committed by its producer.
+    /// Passes every message of a range to `take`, in order, until `take` fails or returns that it wants no more. Returns where reading
+    /// ended: at the range's end, or before it if the rest belongs to an open transaction.
     pub fn read<E: From<ReadError>>(
         &self,
         (topic, partition): (&str, i32),
@@ -263,7 +263,7 @@ impl TopicReader {
             return Ok(range.first);
         }
         self.assign(topic, partition, range.first)
-            .map_err(|source| ask("begin to read a partition", topic, source))?;
+            .map_err(|source| ask("start to read a partition", topic, source))?;
         let mut next = range.first;
         let mut heard = Instant::now();
         while next < range.next {
@@ -290,8 +290,7 @@ impl TopicReader {
         Ok(range.next)
     }
 
-    /// The message at an offset; none when Kafka does not have it any more. Nothing is fetched behind it any more then: a reader that is kept
-    /// keeps no batch.
+    /// The message at an offset; none if Kafka no longer has it. Fetching stops afterwards, so that a reader that is kept holds no batch.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, ReadError> {
         let bounds = self.bounds(&id.topic, id.partition)?;
         let range = OffsetRange { first: offset.max(bounds.first), next: bounds.next };
@@ -300,11 +299,11 @@ impl TopicReader {
         }
         let mut found = None;
         let read = self.read((&*id.topic, id.partition), range, |message| {
-            // What was compacted away, or was never committed, is followed by another message.
+            // An offset that was compacted away or never committed is followed by a later message.
             found = (message.offset() == offset).then(|| message.detach());
             Ok(ControlFlow::Break(()))
         });
-        self.consumer.unassign().map_err(|source| ask("end to read a partition", &id.topic, source))?;
+        self.consumer.unassign().map_err(|source| ask("stop reading a partition", &id.topic, source))?;
         match read {
             Err(ReadError::Gone { .. }) => Ok(None),
             read => read.map(|_| found),
@@ -317,7 +316,7 @@ impl TopicReader {
         self.consumer.assign(&list)
     }
 
-    /// What does not pass by itself ends the reading.
+    /// Ends the reading if waiting does not help.
     fn heed(&self, source: KafkaError, topic: &str, partition: i32, offset: i64) -> Result<(), ReadError> {
         let topic = topic.to_owned();
         match QueueProblem::of(&source, self.batch_bytes_max) {

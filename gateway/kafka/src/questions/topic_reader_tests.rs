@@ -1,4 +1,4 @@
-//! Against librdkafka's cluster of mocks: what is read, and that reading ends.
+//! Against librdkafka's mock cluster: what is read, and that reading ends.
 
 use super::*;
 use crate::ground::settings::tests::kafka;
@@ -39,11 +39,11 @@ impl Topic {
         TopicReader::new(&self.kafka(), "test", PATIENCE).unwrap()
     }
 
-    /// The values of a partition from an offset on, up to where it ended when the reading began.
+    /// The values of a partition from an offset on, up to the end of the log when the reading began.
     fn read(&self, partition: i32, first: i64) -> Vec<String> {
         let reader = self.reader();
         let next = reader.bounds("spans", partition).unwrap().next;
-        // What comes later is not waited for, nor read.
+        // Messages that arrive later are neither waited for nor read.
         self.produce(partition, "later");
         let mut values = Vec::new();
         let end = reader.read(("spans", partition), OffsetRange { first, next }, |message| {

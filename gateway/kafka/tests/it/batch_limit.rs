@@ -1,4 +1,4 @@
-//! The limit of a record batch that is not compressed, against librdkafka's cluster of mocks.
+//! The limit of an uncompressed record batch, against librdkafka's mock cluster.
 
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
@@ -49,7 +49,7 @@ fn consumer(mock: &MockCluster<'static, DefaultProducerContext>) -> BaseConsumer
     consumer
 }
 
-/// One answer has all three partitions: those beside the one that is refused are read as if nothing were.
+/// One answer contains all three partitions: the partitions beside the refused one are read normally.
 #[test]
 fn a_batch_that_is_not_compressed_and_over_the_limit_is_refused_with_its_size_and_alone() {
     let mock = MockCluster::new(1).unwrap();
@@ -60,7 +60,7 @@ fn a_batch_that_is_not_compressed_and_over_the_limit_is_refused_with_its_size_an
     let consumer = consumer(&mock);
     let (mut read, mut refused) = (vec![None; 3], 0);
     let begin = Instant::now();
-    // It is read again after each refusal; nothing of it, and nothing behind it, ever comes.
+    // The batch is fetched again after each refusal; none of its messages, and none behind it, ever arrives.
     while refused < 3 || read[0].is_none() || read[2].is_none() {
         assert!(begin.elapsed() < TIMEOUT, "read {read:?}, refused {refused}");
         match consumer.poll(Duration::from_millis(100)) {

@@ -1,4 +1,4 @@
-//! What needs a process of its own: librdkafka has one limit for all consumers.
+//! Tests that need a process of their own: librdkafka has one limit for all consumers.
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 

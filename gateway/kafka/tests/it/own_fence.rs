@@ -1,4 +1,4 @@
-//! Who a commit says that it is of, once its member has no id (`src/own_fence.c`).
+//! The sender of a commit while its member has no id (`src/own_fence.c`).
 
 #![expect(unsafe_code, reason = "what is tested is C")]
 
@@ -20,7 +20,7 @@ unsafe extern "C" {
     fn sluice_name_member(sender: *mut Sender);
 }
 
-/// Generation and instance that are sent.
+/// The generation and instance id that are sent.
 fn sent(generation: i32, member: &str, instance: Option<&str>) -> (i32, Option<String>) {
     let (group, member) = (CString::new("g").unwrap(), CString::new(member).unwrap());
     let instance = instance.map(|instance| CString::new(instance).unwrap());

@@ -1,7 +1,7 @@
 //! Headers as any program may write them: their names are bytes.
 //!
-//! Why here is unsafe code: the Rust client takes names that are text. The message is put into the queue of its producer by librdkafka's
-//! public interface instead.
+//! Why here is unsafe code: the Rust client accepts only names that are text. So the message is put into its producer's queue through
+//! librdkafka's public interface.
 
 #![expect(unsafe_code, reason = "the Rust client writes no header whose name is not text")]
 
@@ -48,8 +48,8 @@ fn produce(producer: &BaseProducer, topic: &str) {
             },
         },
     }));
-    // SAFETY: the producer lives as long as its reference. The parts are as many as are told, each of the kind that it says; texts end with
-    // zero and are copied before the call returns. It gives null when it took the message.
+    // SAFETY: the producer lives as long as its reference. The number and kinds of the parts are as passed; texts are zero-terminated and
+    // copied before the call returns. It returns null if it accepted the message.
     let refused =
         unsafe { rd::rd_kafka_produceva(producer.client().native_ptr(), parts.as_ptr(), parts.len()) };
     assert!(refused.is_null());
@@ -78,7 +78,7 @@ async fn a_header_whose_name_is_not_text_is_read_and_goes_into_a_letter() {
     };
     let names: Vec<_> = message.headers().unwrap().iter().map(|header| header.key).collect();
     assert_eq!(names, NAMES.map(|(_, read)| read));
-    // Of a message that owns what it has, too.
+    // Also for a message that owns its content.
     let owned = message.detach();
     let letter = Letter::of_message(&owned, Format::OtlpProto, "malformed", "no trace message");
     let carried: Vec<_> = letter.headers.iter().map(|(name, value)| (*name, value.unwrap())).collect();

@@ -1,4 +1,4 @@
-//! What only a real Kafka can show of this package by itself. A gateway's own tests have the rest.
+//! What only a real Kafka can show of this package. The gateway's own tests cover the rest.
 //!
 //! Run by `cargo verify` once its Kafka is up, or by hand:
 //!

@@ -1,4 +1,4 @@
-//! What the sink is told and in which order; that no input makes the walk panic or read the same bytes again and again.
+//! The calls of the sink and their order; that no input makes the walk panic or read the same bytes many times.
 
 use super::*;
 use crate::attributes::Attributes;
@@ -87,7 +87,7 @@ fn resource_and_scope_are_told_first_wherever_they_stand() {
     assert_eq!(called(&before), expected);
 }
 
-/// What the walk in one pass tells, if it comes to the end.
+/// The output of the one-pass walk, if it completes.
 fn called_in_order(message: &[u8]) -> Option<Vec<String>> {
     let mut calls = Calls::default();
     walk_in_order(message, &mut calls).unwrap().map(|_| calls.0)
@@ -148,7 +148,7 @@ fn a_resource_or_scope_in_pieces_is_merged() {
     assert_eq!(called(&resource_spans), ["resource abc", "scope last 1.0 xy", "span one"]);
 }
 
-/// Why these bytes are no trace.
+/// Why these bytes are not a trace message.
 fn refused(message: &[u8]) -> Option<(usize, Reason)> {
     let malformed = validate(message).err()?;
     let in_order = walk_in_order(message, &mut Calls::default()).map_err(|in_order| in_order == malformed);
@@ -190,7 +190,7 @@ fn a_message_of_other_fields_is_no_trace_and_one_without_any_has_no_spans() {
 
 #[test]
 fn spans_that_nobody_reads_are_malformed() {
-    // Field 1000, as schemas before scope_spans had it beside it.
+    // Field 1000, which older schemas had beside scope_spans.
     let mut superseded = vec![0xC2, 0x3E];
     prost::encoding::encode_varint(span("one").len() as u64, &mut superseded);
     superseded.extend(span("one"));
@@ -238,10 +238,9 @@ fn the_first_error_of_the_sink_ends_the_walk() {
     assert_eq!(walk(&[0x0A, 1], &mut stop), Err(Stopped::Malformed));
 }
 
-/// No tag is read more often than this, by a sink that reads everything once: the resource's level is read by the
-/// search for the resource, by the walk, and by the iterator over attributes in several resources; an attribute's
-/// by the straight line for the usual ones, by the loop for all others, and by the iterator over arrays in several
-/// values. A tag takes at least one byte.
+/// Maximum number of reads of a tag, with a sink that reads everything once. A tag on the resource's level is read by the search for the
+/// resource, by the walk, and by the iterator over attributes in several resources. One in an attribute is read by the straight-line code
+/// for usual attributes, by the loop for all others, and by the iterator over arrays in several values. A tag takes at least one byte.
 const KEYS_READ_PER_BYTE_MAX: u64 = 4;
 
 fn check_linear(message: &[u8]) -> Result<u64, Malformed> {
@@ -262,10 +261,10 @@ fn with_value(any_value: &[Vec<u8>]) -> Vec<u8> {
     in_span(&[field(0x4A, &[field(0x12, any_value)])])
 }
 
-/// A message of about `size` fields of the kind, and the number of its spans.
+/// A builder of a message of about `size` fields of this kind, and the number of its spans.
 type Hostile = (&'static str, fn(usize) -> Vec<u8>, u64);
 
-/// Each tries to make one part of the walk read the same bytes again and again.
+/// Each tries to make one part of the walk read the same bytes many times.
 const HOSTILE: [Hostile; 12] = [
     ("empty scopes", |size| field(RESOURCE_SPANS, &vec![field(SCOPE_SPANS, &[]); size]), 0),
     (

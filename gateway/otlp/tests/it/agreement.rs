@@ -1,4 +1,4 @@
-//! What it means that the walk and prost agree.
+//! The definition of agreement between the walk and prost.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -9,8 +9,8 @@ use prost::Message;
 
 use crate::decoded::{decoded, decoded_in_order};
 
-/// Where prost reads the bytes the walk must read the same, if they are traces; where it does not the walk must not, unless they are
-/// only not UTF-8.
+/// If prost reads the bytes, the walk must read the same, provided they are traces. If prost does not, the walk must not either, unless
+/// the only error is missing UTF-8.
 pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
     let validated = sluice_otlp::validate(bytes);
     match TracesData::decode(bytes) {
@@ -36,7 +36,7 @@ pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
     .map_err(|error| TestCaseError::fail(format!("{error}\nbytes: {bytes:02X?}")))
 }
 
-/// Whether the message is empty, or has resource spans whose ids are all of their lengths.
+/// Whether the message is empty, or has resource spans whose ids all have the right length.
 fn is_traces(bytes: &[u8], message: &TracesData) -> bool {
     let scopes = message.resource_spans.iter().flat_map(|resource_spans| &resource_spans.scope_spans);
     let mut spans = scopes.flat_map(|scope_spans| &scope_spans.spans);
@@ -49,7 +49,7 @@ fn is_traces(bytes: &[u8], message: &TracesData) -> bool {
         })
 }
 
-/// The walk in one pass tells the same as the other one, or that the message is out of order; never another thing.
+/// The one-pass walk gives the same result as the other one, or reports that the message is out of order.
 fn agree_in_order(bytes: &[u8]) -> Result<(), TestCaseError> {
     let (any_order, in_order) = (decoded(bytes), decoded_in_order(bytes));
     let agrees = match (&any_order, &in_order) {
@@ -66,7 +66,7 @@ fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), TestCase
     if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise())) }
 }
 
-/// The message without what the walk does not tell, and with what it does not tell from absent spelt out.
+/// The message without fields that the walk does not return, and with the values that it returns for absent fields.
 fn as_the_walk_tells(mut message: TracesData) -> TracesData {
     for resource_spans in &mut message.resource_spans {
         resource_spans.schema_url.clear();

@@ -1,4 +1,4 @@
-//! Bytes damaged as a bug or a bad disk would.
+//! Bytes damaged like by a bug or a bad disk.
 
 use crate::rng::Rng;
 
@@ -23,7 +23,7 @@ pub fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Puts a piece of the message somewhere else in it.
+/// Moves a piece of the message to another place.
 fn splice(bytes: &mut Vec<u8>, at: usize, rng: &mut Rng) {
     let from = rng.below(bytes.len());
     let length = rng.below(bytes.len() - from).min(64);

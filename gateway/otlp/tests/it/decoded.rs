@@ -1,4 +1,4 @@
-//! A sink that makes prost's structs of what it is told.
+//! A sink that builds prost's structs.
 
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, any_value,
@@ -14,7 +14,7 @@ pub fn decoded(bytes: &[u8]) -> Result<(TracesData, u64), Malformed> {
     Ok((structs.0, spans))
 }
 
-/// The same by the walk in one pass; `None` when it says that the message is out of order.
+/// The same by the one-pass walk; `None` if it reports that the message is out of order.
 pub fn decoded_in_order(bytes: &[u8]) -> Result<Option<(TracesData, u64)>, Malformed> {
     let mut structs = Structs(TracesData::default());
     let spans = walk_in_order(bytes, &mut structs)?;
@@ -66,7 +66,7 @@ impl SpanSink for Structs {
     }
 }
 
-/// An id that need not be there.
+/// An optional id.
 fn optional<const N: usize>(id: Option<&[u8; N]>) -> Vec<u8> {
     id.map_or_else(Vec::new, |id| id.to_vec())
 }

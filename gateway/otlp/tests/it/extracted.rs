@@ -1,4 +1,4 @@
-//! One span of a message against prost: the message that is left when prost's structs lose all other spans.
+//! One span of a message against prost: the message that is left after removing all other spans from prost's structs.
 
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, TracesData};
 use proptest::test_runner::TestCaseError;
@@ -7,7 +7,7 @@ use sluice_otlp::{extract, validate};
 
 use crate::decoded::decoded_in_order;
 
-/// Every span of the bytes is extracted as prost would, if prost reads them; in any case nothing but spans that the walk sees.
+/// Every span is extracted as prost would, if prost reads the bytes; in any case only spans that the walk sees are extracted.
 pub fn extracts_alike(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(spans) = validate(bytes) else {
         drop(extract(bytes, 0));

@@ -1,7 +1,7 @@
-//! The walk against another decoder: whatever prost makes of some bytes, the walk must make of them too.
+//! The walk against another decoder: the walk must read any bytes as prost does.
 //!
-//! The bytes are messages as prost writes them, the same with their fields shuffled, split, repeated and mixed with
-//! unknown ones (still protobuf, with a meaning), and both of them damaged.
+//! The bytes are messages written by prost, the same with fields shuffled, split, repeated and mixed with unknown ones (still valid
+//! protobuf), and both of them damaged.
 #![expect(
     clippy::unwrap_used,
     reason = "tests may unwrap, and clippy does not know the helpers here as tests"
@@ -26,7 +26,7 @@ use extracted::extracts_alike;
 use rng::Rng;
 use wire_tree::Tree;
 
-/// How often one message is changed in another way: making a message costs more than reading it.
+/// How often one message is changed in different ways: creating a message costs more than reading it.
 const CHANGES: usize = 16;
 
 proptest! {
@@ -119,8 +119,8 @@ fn values_nest_as_deep_as_in_prost() {
 fn values_in_pieces_nest_as_deep_as_in_prost() {
     use wire_tree::length_delimited;
     let ids = [length_delimited(1, &[1; 16]), length_delimited(2, &[2; 8])].concat();
-    // An array whose first element stands in one piece and whose second, the deep one, in another: of the same
-    // AnyValue, or of another one in the same KeyValue.
+    // An array whose first element is in one piece and whose second, the deep one, is in another: of the same AnyValue, or of another one
+    // in the same KeyValue.
     let in_one_value = |deep: &[u8]| [&[0x2A, 2, 0x0A, 0], deep].concat();
     // At the bottom a number or an empty array, because an array takes two levels and the limit may lie between.
     for (depth, bottom) in (40..50).flat_map(|depth| [(depth, [0x18, 1]), (depth, [0x2A, 0])]) {
@@ -141,7 +141,7 @@ fn values_in_pieces_nest_as_deep_as_in_prost() {
 #[test]
 fn unknown_fields_nest_as_deep_as_in_prost() {
     for depth in 90..110 {
-        // Groups of field 100 in each other, in the outermost message and in the resource of a ResourceSpans.
+        // Nested groups of field 100, in the outermost message and in the resource of a ResourceSpans.
         let groups = [[0xA3, 0x06].repeat(depth), [0xA4, 0x06].repeat(depth)].concat();
         agree(&groups).unwrap();
         let resource = wire_tree::length_delimited(1, &groups);

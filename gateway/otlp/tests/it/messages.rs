@@ -1,4 +1,4 @@
-//! Random messages, and some that are not.
+//! Random messages, valid and invalid.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{
@@ -11,17 +11,17 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Short, at times long enough for a length of two bytes, and of more than ASCII.
+/// Short, sometimes long enough for a length of two bytes, and not only ASCII.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![8 => "[a-zé.]{0,12}", 1 => "[a-z ]{120,140}"]
 }
 
-/// Nearly always of the right length: one of another length rejects the whole message.
+/// Nearly always of the right length: a wrong one rejects the whole message.
 fn id(length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![199 => vec(any::<u8>(), length), 1 => vec(any::<u8>(), 0..20)]
 }
 
-/// An id that need not be there.
+/// An optional id.
 fn optional_id(length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => id(length), 1 => Just(vec![])]
 }
@@ -181,7 +181,7 @@ pub fn sample() -> TracesData {
     message
 }
 
-/// A span with so many arrays in each other, and one with so many lists of attributes.
+/// A span with so many nested arrays, and one with so many nested lists of attributes.
 pub fn nested(depth: usize) -> [TracesData; 2] {
     let mut array = Value::IntValue(1);
     let mut list = Value::IntValue(1);

@@ -5,7 +5,7 @@ use sluice_otlp::OtlpMessage;
 
 use crate::rng::Rng;
 
-/// Rearranged messages hold at most this many copies of fields, so that a tree does not grow without end.
+/// Maximum number of copied fields in a rearranged message, so that a tree does not grow without end.
 const COPIES_MAX: usize = 8;
 
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Tree {
         Self { of, fields }
     }
 
-    /// Another message: fields in another order, some twice or with another value before or behind, messages in two
+    /// An equivalent or similar message: fields in another order, some twice or with another value before or behind, messages in two
     /// pieces, unknown fields between.
     pub fn rearranged(&self, rng: &mut Rng) -> Self {
         let mut copies = 0;
@@ -140,7 +140,7 @@ impl Tree {
         (Self { of: self.of, fields: one }, Self { of: self.of, fields: other })
     }
 
-    /// The same with a few keys changed, so that numbers or wire types are wrong.
+    /// The message with a few keys changed, so that numbers or wire types are wrong.
     pub fn with_wrong_keys(mut self, rng: &mut Rng) -> Self {
         for field in &mut self.fields {
             if let Value::Message(message) = &mut field.value {
@@ -178,7 +178,7 @@ impl Tree {
     }
 }
 
-/// A field that takes the place of another one of this message, or is merged with it.
+/// A field that replaces another one of this message, or is merged with it.
 fn rival(of: OtlpMessage, rng: &mut Rng) -> Option<Field> {
     let (number, wire_type, value) = match of {
         OtlpMessage::KeyValue if rng.one_in(2) => (1, 2, Value::Bytes(b"rival".to_vec())),
@@ -220,7 +220,7 @@ fn list(of: OtlpMessage, rng: &mut Rng) -> Tree {
 
 /// A field that no OTLP message has, in any wire type.
 fn unknown(rng: &mut Rng) -> Field {
-    // Below 1000, which is no unknown one of a ResourceSpans.
+    // Below 1000, which is a known field of ResourceSpans.
     let number = 17 + u32::try_from(rng.below(900)).unwrap();
     let (wire_type, value) = match rng.below(5) {
         0 => (0, Value::Varint(rng.next())),
@@ -232,14 +232,14 @@ fn unknown(rng: &mut Rng) -> Field {
     Field { number, wire_type, value }
 }
 
-/// What follows the start of a group: a field, a group in the group, and its end.
+/// The rest of a group: a field, a nested group, and its end.
 fn group(number: u32) -> Vec<u8> {
     let mut bytes = vec![0x08, 0x01, 0x13, 0x14];
     prost::encoding::encode_key(number, WireType::EndGroup, &mut bytes);
     bytes
 }
 
-/// Writes a varint, at times longer than it needs to be, of at most `length_max` bytes.
+/// Writes a varint, sometimes longer than needed, of at most `length_max` bytes.
 fn varint(value: u64, length_max: usize, bytes: &mut Vec<u8>, rng: &mut Rng) {
     let start = bytes.len();
     encode_varint(value, bytes);

@@ -1,8 +1,8 @@
-//! Texts with something wrong in them.
+//! Texts with errors.
 
 use crate::rng::Rng;
 
-/// Pieces that mean something to JSON or to OTLP/JSON.
+/// Pieces with a meaning in JSON or in OTLP/JSON.
 const PIECES: &[&[u8]] = &[
     b"{",
     b"}",
@@ -29,7 +29,7 @@ const PIECES: &[&[u8]] = &[
     b"{}",
 ];
 
-/// The text with a few bytes changed, cut out, doubled or put in.
+/// The text with a few bytes changed, removed, doubled or inserted.
 pub fn damaged(text: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut damaged = text.to_vec();
     for _ in 0..=rng.below(3) {

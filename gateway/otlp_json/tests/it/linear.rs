@@ -1,15 +1,15 @@
-//! Texts that are made to be slow or deep are read in time, and on the stack of a thread.
+//! Texts made to be slow or deep are read in time, and within a thread's stack.
 
 use sluice_otlp_json::{JsonRewriter, MESSAGE_BYTES_MAX, Reason, validate};
 use std::time::{Duration, Instant};
 
-/// Bytes of each text. What were quadratic would take hours.
+/// Bytes of each text. A quadratic reader would take hours.
 const BYTES: usize = 4 << 20;
 
-/// Chosen: reading takes a tenth of a second unoptimised, on a machine that is shared up to a second.
+/// Chosen: reading takes a tenth of a second unoptimised, up to a second on a shared machine.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// What a span must have.
+/// The required fields of a span.
 const IDS: &str = r#""traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174""#;
 
 fn in_time(what: &str, text: &str, expected: Result<u64, Reason>) {

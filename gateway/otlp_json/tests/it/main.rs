@@ -1,6 +1,6 @@
-//! OTLP/JSON against protobuf: a message that is written in both gives the walk the same.
+//! OTLP/JSON against protobuf: the walk reads the same from a message in both encodings.
 //!
-//! Random messages and what a sink is told become prost's structs with the code of the walk's own tests.
+//! Random messages and the sink's structs use the code of the walk's own tests.
 #![expect(
     clippy::unwrap_used,
     reason = "tests may unwrap, and clippy does not know the helpers here as tests"
@@ -27,7 +27,7 @@ use sluice_otlp_json::{JsonRewriter, validate};
 use rng::Rng;
 use written::{Style, written};
 
-/// What the walk tells of the wire of this text.
+/// The walk's result for the protobuf form of this text.
 fn read(text: &[u8]) -> Result<TracesData, sluice_otlp_json::Malformed> {
     let mut rewriter = JsonRewriter::new(text.len());
     let wire = rewriter.rewrite(text)?;
@@ -35,7 +35,7 @@ fn read(text: &[u8]) -> Result<TracesData, sluice_otlp_json::Malformed> {
     Ok(decoded::decoded(wire).unwrap().0)
 }
 
-/// Nearly all ids are; one that is not rejects its message.
+/// Nearly all ids are valid; an invalid one rejects its message.
 fn with_sound_ids(mut message: TracesData) -> TracesData {
     let sound = |id: &mut Vec<u8>, bytes: usize| id.resize(if id.is_empty() { 0 } else { bytes }, 7);
     for resource_spans in &mut message.resource_spans {
@@ -52,11 +52,11 @@ fn with_sound_ids(mut message: TracesData) -> TracesData {
     message
 }
 
-/// The text gives the walk what the message in protobuf gives it.
+/// The walk reads the same from the text and from the protobuf message.
 fn agree(message: &TracesData, text: &str) -> Result<(), TestCaseError> {
     let (expected, _) = decoded::decoded(&message.encode_to_vec()).unwrap();
     let told = read(text.as_bytes());
-    // Compared as bytes, because NaN is not equal to itself. Its bits beyond that it is one are not in the text.
+    // Compared as bytes, because NaN is not equal to itself. JSON has only one NaN, without its other bits.
     let equal = told.as_ref().is_ok_and(|told| told.encode_to_vec() == expected.encode_to_vec());
     prop_assert!(equal, "protobuf: {expected:?}\nJSON:     {told:?}\n{text}");
     Ok(())

@@ -200,7 +200,7 @@ fn every_member_of_a_value_is_read() {
     assert_eq!(value(r#"{"intValue":0.5}"#), double(0.5));
     assert_eq!(value(r#"{"intValue":0.5,"stringValue":"s"}"#), Ok(Some(text("s"))));
     assert_eq!(value(r#"{"doubleValue":1}"#), double(1.0));
-    // The nearest double: quick readers of decimals miss this one by a bit.
+    // The nearest double: fast decimal parsers miss this one by a bit.
     assert_eq!(value(r#"{"doubleValue":1.0519095297047799e-213}"#), double(1.051_909_529_704_779_9e-213));
     assert_eq!(value(r#"{"doubleValue":"-2.5e-3"}"#), double(-0.0025));
     assert_eq!(value(r#"{"doubleValue":"Infinity"}"#), double(f64::INFINITY));
@@ -349,7 +349,7 @@ fn what_cannot_be_read_is_malformed_where_it_ends() {
 
 #[test]
 fn the_smallest_texts_are_not_shorter_than_their_wire() {
-    // Where the text has the least for the bytes on the wire; `read` compares the two.
+    // The shortest texts for the bytes on the wire; `read` compares the two.
     let _: TracesData =
         read(format!("{{\"resourceSpans\":[{}{{}}]}}", "{},".repeat(1000)).as_bytes()).unwrap();
     for fields in [

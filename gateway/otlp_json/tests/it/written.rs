@@ -1,4 +1,4 @@
-//! Messages as OTLP/JSON, by a writer that shares nothing with the reader: plainly, or in any of the ways that mean the same.
+//! Messages as OTLP/JSON, by a writer that shares no code with the reader: plainly, or in any equivalent form.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 
 use crate::rng::Rng;
 
-/// How values are written; without choices as the specification wants it.
+/// How values are written; without choices, as the specification says.
 pub struct Style(Option<Rng>);
 
 impl Style {
@@ -160,7 +160,7 @@ fn double(number: f64) -> String {
         _ if number.is_nan() => "\"NaN\"".to_owned(),
         f64::INFINITY => "\"Infinity\"".to_owned(),
         f64::NEG_INFINITY => "\"-Infinity\"".to_owned(),
-        // Debug writes the shortest text that is read back as the same number.
+        // Debug writes the shortest text that reads back as the same number.
         _ => format!("{number:?}"),
     }
 }
@@ -241,7 +241,7 @@ impl<'s> Object<'s> {
         self.field(name, &text);
     }
 
-    /// The specification wants a string; a number means the same.
+    /// The specification asks for a string; a number means the same.
     fn integer(&mut self, digits: &str) -> String {
         match self.style.below(4) {
             0 | 1 => format!("\"{digits}\""),
@@ -295,7 +295,7 @@ fn snake(camel: &str) -> String {
     })
 }
 
-/// A string in quotes, at times with characters escaped that need not be.
+/// A string in quotes, sometimes with unnecessary escapes.
 fn quoted(text: &str, style: &mut Style) -> String {
     let mut out = String::from("\"");
     let escapes = style.one_in(4);
@@ -314,7 +314,7 @@ fn quoted(text: &str, style: &mut Style) -> String {
     out + "\""
 }
 
-/// The message with one and the same NaN: the others are not in the text.
+/// The message with one kind of NaN: JSON does not distinguish others.
 pub fn with_one_nan(mut message: TracesData) -> TracesData {
     fn value(any: &mut AnyValue) {
         match &mut any.value {

@@ -1,4 +1,4 @@
-//! The server, and who knows everything that it stores.
+//! The server, and an oracle that knows everything that it stores.
 
 use crate::{OffsetRange, Token};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Seconds for which the server knows a token.
 pub const WINDOW: u64 = 300;
 
-/// Where a range goes, and under which token: shards know nothing of each other's.
+/// The shard and the token of a range. Shards do not know each other's tokens.
 pub type Destination = (u32, Token);
 
 /// What must never happen.
@@ -40,7 +40,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Announced: these offsets are lost, these may be doubled.
+    /// Records announced offsets: these are lost, those may be doubled.
     pub fn announce(&mut self, lost: OffsetRange, doubtful: OffsetRange) {
         self.lost.push(lost);
         self.doubtful.push(doubtful);
@@ -51,7 +51,7 @@ impl Oracle {
         self.tokens.contains_key(&destination)
     }
 
-    /// A range is sent that the server would take.
+    /// Records a range that is sent and that the server would accept.
     pub fn sent(&mut self, range: OffsetRange, destination: Destination) -> Result<(), Violation> {
         for (first, next) in self.ranges.keys() {
             let other = OffsetRange { first: *first, next: *next };
@@ -89,7 +89,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Everything has come to rest.
+    /// Checks the final state.
     pub fn judge(&self, messages: impl Iterator<Item = i64>) -> Result<(), Violation> {
         for offset in messages {
             match self.rows.get(&offset).copied().unwrap_or(0) {

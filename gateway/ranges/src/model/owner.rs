@@ -1,4 +1,4 @@
-//! One owner of the partition in one generation: the worker's and the poll thread's half, with a queue between them.
+//! One owner of the partition in one generation: the worker's and the poll thread's halves, with a queue between them.
 
 use super::Mistake;
 use crate::{
@@ -26,7 +26,7 @@ impl Message {
     }
 }
 
-/// An encoded range that waits to be sent.
+/// An encoded range that is waiting to be sent.
 #[derive(Debug, Clone)]
 pub struct Block {
     pub range: OffsetRange,
@@ -34,7 +34,7 @@ pub struct Block {
     pub offsets: Vec<i64>,
 }
 
-/// A block on a volume, with what is kept beside it.
+/// A block on a volume, with its record.
 pub type OnVolume = (SpooledRange, Block);
 
 /// What a worker tells the poll thread.
@@ -53,20 +53,20 @@ pub struct Owner {
     pub generation: Generation,
     pub ranges: Ranges,
     pub cutter: Cutter,
-    /// Whether it acts.
+    /// Whether it is active.
     pub acts: bool,
     pub commits: bool,
-    /// Of the last plan that it knows to be stored.
+    /// The horizon of the last plan that it knows to be stored.
     pub horizon: i64,
-    /// Of the commit in flight.
+    /// The horizon of the commit in flight.
     pub horizon_asked: i64,
     open: Vec<i64>,
     told: VecDeque<Told>,
     pub blocks: BTreeMap<i64, Block>,
-    /// What is kept beside those that may go to the volume.
+    /// Records for blocks that may go to the volume.
     pub kept: BTreeMap<i64, SpooledRange>,
     mistake: Option<Mistake>,
-    /// What the next message waits for.
+    /// The rule under which the next message is read.
     next_rule: Option<Rule>,
 }
 
@@ -74,10 +74,10 @@ pub fn now(seconds: u64) -> Now {
     Now { steady: Duration::from_secs(seconds), unix_seconds: 1_000 + seconds }
 }
 
-/// How many settings there are.
+/// Number of settings.
 pub const SETTINGS: u64 = 8;
 
-/// One of them: two versions of the rule, two sizes of each, and one shard or two for each of those.
+/// One of the settings: two versions of the rule, two sizes of each, and one shard or two for each of those.
 pub fn settings(number: u64) -> Settings {
     let version = Version::KNOWN[usize::try_from(number % 2).unwrap()];
     let (bytes, messages) = if number % 4 < 2 { (12, 5) } else { (7, 3) };
@@ -86,7 +86,7 @@ pub fn settings(number: u64) -> Settings {
     Settings { rule, routing_epoch, topic_id: Some([1; 16]), instance: number }
 }
 
-/// The plan as an owner reads it that makes a mistake.
+/// The plan as read by an owner with this mistake.
 fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mistake>) -> String {
     let Ok(mut plan) = Plan::decode(offset, metadata) else { return metadata.to_owned() };
     match mistake {
@@ -99,7 +99,7 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
     plan.encode()
 }
 
-/// What is on the volume, as an owner sees it that makes a mistake.
+/// A range on the volume as seen by an owner with this mistake.
 fn mistaken(kept: SpooledRange, committed: &Committed<'_>, mistake: Option<Mistake>) -> SpooledRange {
     let plan = committed.commit.and_then(|(offset, text)| Plan::decode(offset, text).ok());
     match (mistake, plan) {
@@ -110,7 +110,8 @@ fn mistaken(kept: SpooledRange, committed: &Committed<'_>, mistake: Option<Mista
 }
 
 impl Owner {
-    /// A new owner with what an earlier run has left on its volume; what Kafka no longer had, and how many blocks were taken over.
+    /// A new owner with the blocks that an earlier run left on its volume. Also returns the offsets that Kafka no longer had, and how
+    /// many blocks were taken over.
     pub fn assigned(
         (process, membership): (usize, u64),
         committed: &Committed<'_>,
@@ -154,7 +155,7 @@ impl Owner {
         (owner, found.overtaken, taken.len())
     }
 
-    /// The worker reads the next message. `false` when there is none, or it may not be taken.
+    /// The worker reads the next message. `false` if there is none, or it must not be taken.
     pub fn read(&mut self, log: &[Message], log_start: i64) -> (bool, Option<Overtaken>) {
         if let Some(rule) = self.next_rule.take() {
             self.cutter.adopt(rule);
@@ -184,7 +185,7 @@ impl Owner {
         (true, None)
     }
 
-    /// The timer. `false` when nothing ends.
+    /// The timer. `false` if no range ends.
     pub fn flush(&mut self) -> bool {
         let anywhere = matches!(
             self.mistake,
@@ -194,7 +195,7 @@ impl Owner {
         closed.inspect(|closed| self.end(*closed)).is_some()
     }
 
-    /// Everything was read up to here.
+    /// Everything was read up to this offset.
     pub fn caught_up(&mut self, end: i64) {
         while let Some(closed) = self.cutter.caught_up(end) {
             self.end(closed);
@@ -210,7 +211,7 @@ impl Owner {
         self.told.push_back(Told::Closed(closed));
     }
 
-    /// The poll thread hears of one range. The block that a mistaken owner sends at once, and when it was sent first.
+    /// The poll thread takes one report. Returns the block that an owner with a mistake sends at once, and when it was first sent.
     pub fn hear(&mut self, seconds: u64) -> Option<(Block, u64)> {
         match self.told.pop_front()? {
             Told::Overtaken(overtaken) => {
@@ -237,7 +238,7 @@ impl Owner {
                     }
                     _ => false,
                 };
-                // Everything else is done right.
+                // All other rules are kept.
                 let may = at_once && !self.ranges.is_unproved(now(seconds)) && self.ranges.is_planned;
                 let first_sent = self.ranges.inherited.first_sent(closed.range.first, now(seconds)) - 1_000;
                 may.then(|| (self.blocks[&closed.range.first].clone(), first_sent))
@@ -245,17 +246,17 @@ impl Owner {
         }
     }
 
-    /// The poll thread hears that the worker stands, or reads on, which it may have done for long.
+    /// The poll thread learns that the worker has stopped or reads on, which may have been so for long.
     pub fn stand(&mut self, stands: bool) {
         self.ranges.stands(self.generation, stands);
     }
 
-    /// Whether the worker has told everything.
+    /// Whether the poll thread has taken all reports.
     pub fn is_heard(&self) -> bool {
         self.told.is_empty()
     }
 
-    /// The server refused the block of a range that was sent: it goes in parts. Whether there is such a range.
+    /// The server refused the block of a sent range: it is sent in parts. Returns whether there is such a range.
     pub fn part(&mut self, number: usize) -> bool {
         let sent = self.ranges.flight.iter().filter(|range| range.progress == Progress::Sent);
         let sent: Vec<OffsetRange> = sent.map(|range| range.range).collect();
@@ -272,7 +273,7 @@ impl Owner {
         Some((commit.offset, commit.metadata))
     }
 
-    /// The commit in flight was answered. Whether another rule came into force.
+    /// The commit in flight was answered. Returns whether another rule takes effect.
     pub fn answered(&mut self, outcome: crate::CommitOutcome) -> bool {
         self.commits = false;
         if outcome == crate::CommitOutcome::Stored {

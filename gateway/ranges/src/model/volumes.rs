@@ -1,4 +1,4 @@
-//! The queue volumes of pods: which blocks are on them, and who has them.
+//! The queue volumes of pods: which blocks are on them, and which owner has them.
 
 use super::owner::OnVolume;
 use crate::SpooledRange;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Pods with a volume. Other owners have none.
 pub const PODS: usize = 2;
 
-/// Of each pod.
+/// The volume of each pod.
 #[derive(Debug, Default)]
 pub struct Volumes {
     blocks: [Vec<OnVolume>; PODS],
@@ -16,7 +16,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Who has the pod's volume, or had it last.
+    /// The owner that has the pod's volume, or had it last.
     pub fn owner(&self, pod: usize) -> Option<usize> {
         self.owners[pod]
     }
@@ -33,7 +33,7 @@ impl Volumes {
         }
     }
 
-    /// What is left on it, in the order of the log. One that was dropped and read again may be there twice, with another end.
+    /// The blocks on it, in the order of the log. A range that was dropped and read again may be there twice, with another end.
     pub fn left(&self, pod: usize) -> Vec<OnVolume> {
         let mut left = self.blocks[pod].clone();
         left.sort_by_key(|(kept, _)| kept.range.first);
@@ -41,7 +41,8 @@ impl Volumes {
         left
     }
 
-    /// An owner has the volume, and takes these over; what else is on it is dropped, and read again. How many of them Kafka no longer has.
+    /// A new owner of the volume takes these blocks over; other blocks on it are dropped, and their messages are read again. Returns how
+    /// many of the blocks have messages that Kafka no longer has.
     pub fn begin(
         &mut self,
         pod: usize,

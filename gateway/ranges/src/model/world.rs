@@ -13,7 +13,7 @@ use crate::{
 /// Seconds that an insert may be on the wire.
 const WIRE_SECONDS: u64 = 10;
 
-/// The age of a token, in seconds since it was first sent, up to which it is sent again without asking.
+/// The age of a token, in seconds since it was first sent, up to which it is sent again without asking the server.
 const AGE_MAX: u64 = 150;
 
 /// Messages of one schedule.
@@ -62,7 +62,7 @@ pub struct World {
     idle: Vec<Delivery>,
     inserts: Vec<InsertOnTheWire>,
     oracle: Oracle,
-    /// Nothing goes wrong any more.
+    /// Whether no more faults occur.
     calm: bool,
     pub tally: Tally,
     traced: bool,
@@ -145,7 +145,7 @@ impl World {
         self.note(|world| format!("the log ends at {}", world.log_end));
     }
 
-    /// One of the owners that act does something.
+    /// One of the active owners does something.
     fn act(&mut self) {
         let acting: Vec<usize> = (0..self.owners.len()).filter(|owner| self.owners[*owner].acts).collect();
         let Some(owner) = acting.get(self.random.index(acting.len().max(1))).copied() else { return };
@@ -175,7 +175,8 @@ impl World {
         progressed
     }
 
-    /// Blocks go to the owner's volume: those that wait or were sent, and now and then some that are in and were not forgotten there.
+    /// Blocks move to the owner's volume: those that wait or were sent, and now and then some that are inserted and were not removed
+    /// there.
     fn spill(&mut self, owner: usize) {
         let Some(pod) = self.volumes.pod(owner) else { return };
         let Owner { kept, blocks, ranges, .. } = &self.owners[owner];
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// A delivery tries. Too late to do so blindly, it asks the server.
+    /// A delivery tries to insert. If the token is too old, it asks the server first.
     fn attempt(&mut self) -> Step {
         if self.idle.is_empty() {
             return Ok(());
@@ -298,7 +299,7 @@ impl World {
                 ranges.settled(generation, delivery.block.range);
                 return Ok(());
             }
-            // Nobody stored it up to now, so that its token is as good as new.
+            // It was not stored until now, so its token is as good as new.
             delivery.first_sent = self.seconds;
         }
         self.oracle.sent(delivery.block.range, delivery.destination)?;
@@ -346,7 +347,7 @@ impl World {
         self.note(|_| format!("{seconds} s pass"));
     }
 
-    /// The partition goes to another owner: the one before may leave properly, or go on without knowing.
+    /// The partition moves to another owner. The previous one may leave properly, or continue without knowing.
     fn rebalance(&mut self) -> Step {
         let last = self.owners.len() - 1;
         if self.owners[last].acts && self.random.one_in(2) {
@@ -415,7 +416,7 @@ impl World {
         }
     }
 
-    /// The process of some owner dies. What it has on the wire may still arrive.
+    /// An owner's process dies. Its commits and inserts on the wire may still arrive.
     fn crash(&mut self) {
         let owner = self.random.index(self.owners.len());
         self.die(owner);
@@ -428,7 +429,7 @@ impl World {
         self.note(|_| format!("owner {owner} dies"));
     }
 
-    /// An owner that was left behind is told.
+    /// An owner that was left behind learns that it lost the partition.
     fn learn(&mut self) {
         let owner = self.random.index(self.owners.len());
         if self.owners[owner].membership != self.membership && self.owners[owner].acts {
@@ -447,7 +448,7 @@ impl World {
         }
     }
 
-    /// A last owner, to which nothing happens, brings everything in.
+    /// A last owner without faults inserts everything.
     pub fn come_to_rest(&mut self) -> Step {
         self.calm = true;
         self.assign();

@@ -1,4 +1,4 @@
-//! A log that ends in front of its plan's horizon: an unclean election took its end, and with it messages that an owner before had read.
+//! A log that ends before its plan's horizon: an unclean election removed its end, with messages that an earlier owner had read.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_log_that_is_shorter_than_its_plan_is_read_to_its_end_and_named() {
     ranges.closed(GENERATION, &closed);
     let stored = store(&mut ranges, 0);
     assert_eq!((stored.horizon, stored.cuts.last()), (20, Some(&20)));
-    // What comes then is new.
+    // Messages that arrive then are new.
     for offset in 20..23 {
         assert_eq!(cutter.offer(offset, 1), Offer::Take);
         let closed = cutter.take(offset, Some(b"y"));

@@ -1,4 +1,4 @@
-//! A range that goes in parts, from who finds it out to the next owner.
+//! A range in parts, from the refusal to the next owner.
 
 use super::*;
 
@@ -26,14 +26,14 @@ fn parts_are_acted_on_once_they_are_planned() {
     assert_eq!(Plan::decode(commit.offset, &commit.metadata).unwrap(), store(&mut ranges, 0));
     assert_eq!(ranges.parted(), [range(3, 6)]);
     assert_eq!(ranges.parted(), [], "it is told once");
-    // It is further while a commit is in flight: that commit does not say so.
+    // Its parts advance while a commit is in flight: that commit does not contain the new state.
     ranges.part(GENERATION, range(3, 6), parts(4, &[1, 3]));
     let commit = ranges.commit(at(0)).unwrap();
     assert_eq!(Plan::decode(0, &commit.metadata).unwrap().parted[0].parts, parts(4, &[1, 3]));
     ranges.part(GENERATION, range(3, 6), parts(3, &[7]));
     ranges.committed(GENERATION, CommitOutcome::Stored);
     assert_eq!(ranges.parted(), []);
-    // Settled behind one that is not, it is still sent in parts by the next owner.
+    // Settled behind an unsettled range, the next owner still sends it in parts.
     ranges.settled(GENERATION, range(3, 6));
     assert_eq!(store(&mut ranges, 0).parted, [Parted { range: range(3, 6), parts: parts(3, &[7]) }]);
     assert_eq!(ranges.parted(), [range(3, 6)]);

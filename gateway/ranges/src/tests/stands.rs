@@ -1,4 +1,4 @@
-//! An owner that stands in front of what it cannot read.
+//! An owner that cannot read the next message.
 
 use super::*;
 
@@ -55,9 +55,9 @@ fn what_an_owner_before_has_promised_stays_promised() {
     assert_eq!((ranges.horizon_least(), ranges.urgency(at(0))), (500, Urgency::None));
 }
 
-/// Why what an owner before has promised cannot be taken back, not even where an owner stands: one of these two owners has sent what the other
-/// one could not read, and both leave the same plan. (The token of a range is a hash over all of its messages, so that no server can be
-/// asked for a range of which some cannot be read.)
+/// Why an earlier owner's promise cannot be withdrawn, even if an owner has stopped: one of these two owners has sent what the other
+/// could not read, and both leave the same plan. (The token of a range is a hash over all of its messages. So the server cannot be asked
+/// for a range with unreadable messages.)
 #[test]
 fn a_plan_does_not_say_how_far_its_owner_has_read() {
     let log = Log { start: 0, end: 1_000 };
@@ -81,7 +81,7 @@ fn a_plan_does_not_say_how_far_its_owner_has_read() {
     ranges.stands(GENERATION, true);
     assert_eq!((cutter.flush(), cutter.held()), (None, Some((range(0, 2), 1_000))));
 
-    // A tool that sets the offset to what it is takes the plan away.
+    // A tool that sets the offset to its current value removes the plan.
     let (mut ranges, mut cutter, found) = assign(Some((0, "")), RULE, log).unwrap();
     assert_eq!(found.fresh, Some(Fresh::Foreign));
     assert_eq!(take(&mut ranges, &mut cutter, 2), []);

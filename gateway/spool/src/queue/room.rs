@@ -1,6 +1,6 @@
-//! Which segment takes the next record, and which files go when none does.
+//! Chooses the segment for the next record, and removes files if there is no room.
 //!
-//! Owner: [`Queue`], whose limits are kept here: bytes, blocks and segments.
+//! Owner: [`Queue`]. Its limits are enforced here: bytes, blocks and segments.
 
 use super::{AppendError, Full, Queue, Unfit};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl<F: Files> Queue<F> {
-    /// Whether a block is one that this queue could ever take.
+    /// Whether this queue could ever accept a block.
     pub(super) fn fits(&self, head: &BlockHead, body_bytes: u64) -> Result<(), Unfit> {
         if head.topic.is_empty() || head.topic.len() > TOPIC_BYTES_MAX {
             return Err(Unfit::Topic);
@@ -33,14 +33,14 @@ impl<F: Files> Queue<F> {
         Ok(())
     }
 
-    /// The sequence of the segment that takes a record of this many bytes.
+    /// The sequence of the segment for a record of this many bytes.
     pub(super) fn make_room(&mut self, record_bytes: u64) -> Result<u64, AppendError> {
         let newest = self.segments.last_key_value().map(|(sequence, segment)| (*sequence, segment.live));
         match self.room(record_bytes) {
             Ok(Some(sequence)) => return Ok(sequence),
             Ok(None) => {}
             Err(full) => {
-                // The newest segment is kept open when its blocks are settled; when that is what is in the way, it goes.
+                // The newest segment stays open after all its blocks are settled. It is removed if its space is needed.
                 let emptied = newest.filter(|(_, live)| *live == 0);
                 if emptied.is_none() && self.removed_bytes == 0 {
                     return Err(full.into());
@@ -58,7 +58,7 @@ impl<F: Files> Queue<F> {
             self.end_segment(sequence)?;
         }
         let sequence = self.next;
-        // Also when making it fails: a draft that was removed could come back under the name that the next one is given.
+        // Also if creating it fails: a draft that was removed could return under the next segment's name.
         self.next = self.next.saturating_add(1);
         self.directory_dirty = true;
         let segment = Segment::create(&self.files, &self.options, sequence)?;
@@ -66,7 +66,7 @@ impl<F: Files> Queue<F> {
         Ok(sequence)
     }
 
-    /// The segment that takes a record, or `None` when a new one must.
+    /// The segment for a record, or `None` if a new one is needed.
     fn room(&self, record_bytes: u64) -> Result<Option<u64>, Full> {
         let entries = self.segments.values().map(|segment| segment.entries.len()).sum::<usize>();
         if entries >= QUEUE_BLOCKS_MAX {
@@ -85,7 +85,7 @@ impl<F: Files> Queue<F> {
         Ok(open.map(|segment| segment.sequence))
     }
 
-    /// Ends a segment: nothing more is appended to it.
+    /// Seals a segment.
     fn end_segment(&mut self, sequence: u64) -> Result<(), Fatal> {
         if let Some(segment) = self.segments.get_mut(&sequence) {
             segment.seal()?;
@@ -93,7 +93,7 @@ impl<F: Files> Queue<F> {
         self.remove_if_empty(sequence)
     }
 
-    /// Removes a segment without unsettled blocks, or lets go of it if its file is kept.
+    /// Removes a segment without unsettled blocks, or forgets it if its file is damaged.
     pub(crate) fn remove_if_empty(&mut self, sequence: u64) -> Result<(), Fatal> {
         let Some(segment) = self.segments.get_mut(&sequence).filter(|segment| segment.live == 0) else {
             return Ok(());
@@ -111,7 +111,7 @@ impl<F: Files> Queue<F> {
         Ok(())
     }
 
-    /// Gives the file of a damaged segment the name under which it is kept.
+    /// Renames the file of a damaged segment.
     pub(crate) fn rename_damaged(&mut self, sequence: u64) -> Result<(), Fatal> {
         let Some(segment) = self.segments.get_mut(&sequence) else { return Ok(()) };
         segment.damaged = true;
@@ -124,7 +124,7 @@ impl<F: Files> Queue<F> {
         Ok(())
     }
 
-    /// Makes durable which files there are.
+    /// Makes the names of files durable.
     pub(crate) fn sync_directory(&mut self) -> Result<(), Fatal> {
         if self.directory_dirty {
             self.files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
@@ -134,7 +134,7 @@ impl<F: Files> Queue<F> {
         Ok(())
     }
 
-    /// Bytes of all files, those that are removed and may come back among them.
+    /// Bytes of all files, including removed ones that may return.
     pub(super) fn file_bytes(&self) -> u64 {
         let bytes = self.segments.values().map(|segment| segment.end).sum::<u64>();
         bytes.saturating_add(self.kept_bytes).saturating_add(self.removed_bytes)

@@ -1,4 +1,4 @@
-//! A fixed course through everything that a queue does, several segments long. It ends at the first fatal error.
+//! A fixed sequence of everything that a queue does, several segments long. It ends at the first fatal error.
 
 use crate::{
     model_disk::ModelDisk,
@@ -28,7 +28,7 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
         append(queue, naive, partition, bytes)?;
     }
     naive.sync(queue)?;
-    // One is tried and stays; the next ones come in while the sink is away.
+    // One block is tried and stays; the next ones arrive while the sink is away.
     naive.mark_sent(queue, 0)?;
     naive.mark_sole(queue, 1)?;
     naive.mark_sent(queue, 2)?;
@@ -39,11 +39,11 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
         append(queue, naive, partition, bytes)?;
         naive.sync(queue)?;
     }
-    // Somebody relies on one that is marked, and on one that is not.
+    // The caller relies on a block that is marked, and on one that is not.
     naive.keep(queue, 3)?;
     append(queue, naive, 2, 700)?;
     naive.keep(queue, naive.blocks.len() - 1)?;
-    // One that is settled soon, one that stays, and one that was appended just now turn out to be nowhere else.
+    // Three blocks are marked as only copies: one that is settled soon, one that stays, and one that was just appended.
     naive.mark_only_copy(queue, 1)?;
     naive.mark_only_copy(queue, 4)?;
     append(queue, naive, 0, 900)?;
@@ -57,7 +57,7 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
     naive.sync(queue)?;
     naive.settle_partition(queue, 2)?;
     append(queue, naive, 1, 2_000)?;
-    // A block that is settled before anyone has synced it.
+    // A block that is settled before any sync.
     append(queue, naive, 1, 50)?;
     let last = naive.blocks.len() - 1;
     naive.settle(queue, last)?;
@@ -65,7 +65,7 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
     append(queue, naive, 0, 6_000)
 }
 
-/// Appends; a block that finds no room is tried once more.
+/// Appends; a block that finds no space is tried once more.
 fn append(
     queue: &mut Queue<ModelDisk>,
     naive: &mut Naive,

@@ -1,4 +1,4 @@
-//! The power fails at every call that changes something.
+//! A power failure at every call that changes something.
 
 use crate::{
     course,
@@ -7,13 +7,13 @@ use crate::{
 };
 use sluice_spool::Queue;
 
-/// Ways in which one loss of power can end, per call.
+/// Different outcomes of one power failure, per call.
 const SEEDS: u64 = 6;
 
-/// A course that does not fail makes no more calls than this.
+/// The course makes fewer calls than this if nothing fails.
 const CALLS_MAX: u64 = 1_000;
 
-/// Runs the course with a fault at each call in turn; says at how many.
+/// Runs the course with a fault at each call in turn; returns the number of calls.
 pub fn at_every_call(fault: Fault, mut after: impl FnMut(&ModelDisk, &mut Naive, u64)) -> u64 {
     for call in 1..CALLS_MAX {
         for seed in 1..=SEEDS {
@@ -31,7 +31,7 @@ pub fn at_every_call(fault: Fault, mut after: impl FnMut(&ModelDisk, &mut Naive,
     panic!("the course does not end");
 }
 
-/// What is left is drained to the end, and the volume is empty.
+/// Drains the queue to the end; the volume is then empty.
 pub fn drain(mut queue: Queue<ModelDisk>, naive: &mut Naive, disk: &ModelDisk) {
     for at in naive.held() {
         naive.mark_sent(&mut queue, at).unwrap();
@@ -54,8 +54,7 @@ fn what_was_synced_survives_a_loss_of_power_at_any_call() {
     assert!(calls > 80, "the course makes only {calls} calls");
 }
 
-/// The power fails again while the queue is opened, at each of its calls, and what was reported the first time is not there to
-/// be relied on: only what is found when it opens at last.
+/// The power fails again while the queue is opened, at each of its calls. The first report is then lost: only the final one counts.
 #[test]
 fn a_loss_of_power_while_opening_changes_nothing_of_it() {
     let mut openings = 0;

@@ -1,4 +1,4 @@
-//! Bits that flip, files that are cut off or come from elsewhere.
+//! Flipped bits, truncated files, and files of other origin.
 
 use crate::{
     model_disk::ModelDisk,
@@ -21,7 +21,7 @@ pub fn at(position: u64) -> usize {
     usize::try_from(position).unwrap()
 }
 
-/// Four blocks in one segment: 0 is nobody else's to send and the only copy of its rows, 1 was sent, 2 is settled, 3 is held.
+/// Four blocks in one segment: 0 is marked `sole` and `only`, 1 was sent, 2 is settled, 3 is held.
 pub fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
@@ -60,7 +60,7 @@ fn lost(report: &Recovered) -> BTreeSet<u32> {
     report.set_aside.iter().flat_map(|aside| &aside.lost).map(|lost| lost.id.ordinal).collect()
 }
 
-/// What is held is what was appended; what is not held is named; nothing but what the flip hit has changed.
+/// Held blocks are as appended; missing ones are named; only what the flip hit has changed.
 fn assert_accounted(
     content: &[u8],
     naive: &Naive,
@@ -105,7 +105,7 @@ fn assert_accounted(
     assert!(!(silent && checked), "flip at {flip} of {}: it is seen", content.len());
 }
 
-/// Opening once more finds the same, and tells of it as long as it is not settled.
+/// Opening once more finds the same, and reports it until it is settled.
 fn assert_told_again(disk: &ModelDisk, queue: Queue<ModelDisk>, report: &Recovered) {
     let (held, told) = (ordinals(&queue), lost(report));
     drop(queue);
@@ -121,7 +121,7 @@ fn assert_told_again(disk: &ModelDisk, queue: Queue<ModelDisk>, report: &Recover
     assert_eq!((lost(&settled), settled.set_aside.len(), queue.usage().lost), (BTreeSet::new(), 0, 0));
 }
 
-/// All bytes that mean something, and some of the room for marks of blocks that are not there.
+/// All bytes with a meaning, and some of the space for marks of blocks that do not exist.
 fn flips(len: usize) -> impl Iterator<Item = usize> {
     let used = at(MARKS_AT) + 4 * 64;
     (0..used).chain((used..at(RECORDS_AT)).step_by(61)).chain(at(RECORDS_AT)..len)
@@ -206,7 +206,7 @@ fn damage_that_is_seen_while_draining_sets_the_segment_aside_once() {
     let file = sluice_spool::Files::open(&disk, FILE).unwrap();
     sluice_spool::FileAt::write_all_at(&file, b"!", RECORDS_AT + RECORD as u64 + 770).unwrap();
     let (_, mut body) = queue.read(id).unwrap();
-    // The last piece is what would make a request whole.
+    // Only the last piece would complete a request.
     let mut buffer = [0; BODY - 1];
     assert_eq!(body.read(&mut buffer).unwrap(), BODY - 1);
     assert!(matches!(body.read(&mut buffer), Err(BodyError::Damaged(Damage::Checksum { .. }))));
@@ -220,7 +220,7 @@ fn damage_that_is_seen_while_draining_sets_the_segment_aside_once() {
     assert_eq!(queue.set_aside(id).unwrap(), None);
     assert!(matches!(queue.read(id), Err(ReadError::Absent(_))));
     assert_eq!((queue.usage().blocks, queue.usage().lost), (2, 1));
-    // What comes later goes elsewhere.
+    // Later blocks go to another segment.
     naive.append(&mut queue, 1, BODY).unwrap();
     assert_eq!(naive.blocks[3].id.unwrap().segment, 2);
     naive.sync(&mut queue).unwrap();
@@ -271,7 +271,7 @@ fn a_segment_of_another_queue_is_kept_and_not_used() {
     let mut naive = Naive::default();
     naive.append(&mut queue, 1, BODY).unwrap();
     assert_eq!(disk.content(KEPT), content);
-    // Renumbered by hand: the same.
+    // Renaming the file by hand has the same effect.
     let (disk, _, report) = opened(&content, "segment-0000000000000009.spool");
     assert_eq!((report.blocks, report.set_aside.len()), (0, 1));
     assert_eq!(disk.file_names(), ["segment-0000000000000009.damaged"]);
@@ -350,7 +350,7 @@ fn what_was_found_once_is_missed_when_it_is_gone() {
     let (disk, queue, report) = opened(&content, FILE);
     assert_eq!((report.blocks, report.set_aside.len()), (3, 0));
     drop(queue);
-    // Nothing but the seal that opening has set can tell that there was a fourth block.
+    // Only the seal that was set when opening proves that there was a fourth block.
     let shorter = disk.content(FILE);
     let (_, _, report) = opened(&shorter[..content.len() - RECORD], FILE);
     assert_eq!((lost(&report), report.cut.len()), ([3].into(), 0));
@@ -359,7 +359,7 @@ fn what_was_found_once_is_missed_when_it_is_gone() {
 #[test]
 fn a_mark_tells_a_lost_block_from_a_torn_tail() {
     let (_, content) = segment(false);
-    // Of block 1, which was sent, a few bytes are left; of 2, which is settled, and 3 nothing.
+    // Of block 1, which was sent, a few bytes are left; of 2, which is settled, and 3 nothing is left.
     let (disk, queue, report) = opened(&content[..at(RECORDS_AT) + RECORD + 10], FILE);
     assert_eq!((ordinals(&queue), lost(&report)), ([0].into(), [1].into()));
     assert_eq!((&report.cut[..], report.damaged_when_settled), (&[][..], 1));
@@ -371,7 +371,7 @@ fn what_is_kept_is_known_from_a_torn_tail_and_was_sent_no_more_often_for_that() 
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
     let mut naive = Naive::default();
-    // Sent before it was appended, as one of five bytes is; and twice not.
+    // The block of five bytes was sent before it was appended, the others were not.
     for bytes in [5, 1, 1] {
         naive.append(&mut queue, 1, bytes).unwrap();
     }
@@ -402,7 +402,7 @@ fn a_later_record_tells_damage_from_a_torn_tail() {
     content[at(RECORDS_AT) + RECORD_HEADER_BYTES] ^= 1;
     let (_, queue, report) = opened(&content, FILE);
     assert_eq!((ordinals(&queue), lost(&report), report.cut.len()), ([1, 2].into(), [0].into(), 0));
-    // Written without a sync between them, nothing says that they were ever durable.
+    // Without a sync between them, nothing proves that they were ever durable.
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
     for _ in 0..3 {
@@ -428,7 +428,7 @@ fn what_is_known_to_have_been_durable_need_not_be_read_before_it_is_sent() {
     for _ in 0..2 {
         let (head, body) = naive.make(1, BODY, false);
         let head = sluice_spool::BlockHead { metadata_bytes: u32::try_from(METADATA).unwrap(), ..head };
-        // Neither piece is the metadata.
+        // The boundary between the pieces lies inside the metadata.
         queue.append(&head, &[&body[..METADATA - 2], &body[METADATA - 2..]], 5).unwrap();
     }
     let unsealed = disk.content(FILE);

@@ -12,7 +12,7 @@ use sluice_spool::{
 
 #[test]
 fn a_device_without_room_at_any_call_refuses_and_loses_nothing() {
-    // The course goes on to its end: each refused block is appended by the second try.
+    // The course completes: each refused block is appended by the second try.
     let calls = at_every_call(Fault::NoRoom, open_again_and_drain);
     assert!(calls > 80, "the course makes only {calls} calls");
 }
@@ -23,7 +23,7 @@ fn an_error_of_the_device_is_fatal_and_what_was_synced_before_is_there() {
     assert!(calls > 80, "the course makes only {calls} calls");
 }
 
-/// Opens the queue again, after a loss of power or of the process by turns, and drains it: what was synced has to be there.
+/// Opens the queue again, after a power failure or a process crash by turns, and drains it: synced blocks must be there.
 fn open_again_and_drain(disk: &ModelDisk, naive: &mut Naive, seed: u64) {
     if seed.is_multiple_of(2) {
         disk.lose_power();
@@ -44,7 +44,7 @@ fn after_a_failed_sync_every_call_fails() {
     disk.fail_at(1, Fault::Broken);
     let error = queue.sync().unwrap_err();
     assert!(error.to_string().contains("cannot sync segment-"), "{error}");
-    // The disk would say yes now, and would have forgotten what it did not write.
+    // A second sync would succeed, although the disk did not write the data.
     let error = queue.sync().unwrap_err();
     assert!(error.to_string().contains("cannot go on after a failure"), "{error}");
     let (head, body) = naive.make(1, 10, false);
@@ -61,7 +61,7 @@ fn a_queue_that_cannot_be_read_is_not_opened_and_nothing_of_it_is_changed() {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
     let mut naive = Naive::default();
-    // More than one segment takes, all of it read when it is opened.
+    // More than one segment, all of it read when the queue is opened.
     for _ in 0..12 {
         naive.append(&mut queue, 1, 3_000).unwrap();
     }
@@ -125,7 +125,7 @@ fn a_full_disk_can_be_marked_settled_and_used_again() {
     let full = disk.used();
     assert_eq!(queue.usage().file_bytes, full as u64, "what was refused has given its room back");
     assert!(full > 290_000 || naive.blocks.len() > 8, "{full} bytes used");
-    // Nothing at all may be written anew.
+    // No new space may be used.
     disk.set_room(Some(full));
     naive.sync(&mut queue).unwrap();
     for at in naive.held() {
@@ -160,7 +160,7 @@ fn the_queue_stays_below_its_size_and_refuses_before_it_writes() {
     assert!(matches!(queue.append(&head, &[body], 0), Err(AppendError::Full(Full::Bytes))));
     assert_eq!((disk.file_names(), disk.used()), (files, used));
     naive.assert_same(&queue);
-    // The oldest segment's blocks go, and with them its bytes.
+    // The oldest segment's blocks are settled, and its bytes are freed.
     for at in naive.held().into_iter().take(4) {
         naive.settle(&mut queue, at).unwrap();
     }

@@ -1,8 +1,7 @@
-//! A disk that tears, loses and reorders what was not synced, runs full, and fails or loses power at a chosen call.
+//! A disk that tears, loses and reorders unsynced writes, gets full, and fails or loses power at a chosen call.
 //!
-//! Bytes that were written lie in a list per file until it is synced. When the power fails, each page of each of these writes is
-//! kept, lost or torn on its own, and each change of a name is kept or lost on its own: more than a real disk does, so
-//! that no order is relied on that nobody asked for.
+//! Writes stay in a list per file until it is synced. When the power fails, each page of each write is kept, lost or torn independently,
+//! and so is each change of a name. A real disk does less. So the queue cannot rely on an order that it did not request.
 
 use sluice_spool::{FileAt, Files};
 use std::{
@@ -14,14 +13,14 @@ use std::{
 
 const PAGE_BYTES: usize = 4_096;
 
-/// What happens at a chosen call.
+/// The event at a chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The power fails in the middle of it, and every later call fails until the disk is started again.
+    /// The power fails during the call, and every later call fails until the disk is started again.
     PowerLoss,
-    /// It finds no room, if it needs any.
+    /// There is no space, if the call needs any.
     NoRoom,
-    /// It fails with an input/output error. A sync that fails has lost what it should have written, and forgets that.
+    /// It fails with an input/output error. A failed sync loses its data, and later syncs do not report it.
     Broken,
 }
 
@@ -88,29 +87,29 @@ impl ModelDisk {
         })))
     }
 
-    /// Calls from now on until the fault, which comes with call number `calls`, counted from 1.
+    /// Sets a fault at the call with this number, counted from 1.
     pub fn fail_at(&self, calls: u64, fault: Fault) {
         let mut state = self.0.borrow_mut();
         state.fault = Some((state.calls + calls, fault));
     }
 
-    /// Whether the fault has come.
+    /// Whether the fault has occurred.
     pub fn has_failed(&self) -> bool {
         let state = self.0.borrow();
         state.fault.is_some_and(|(at, _)| state.calls >= at)
     }
 
-    /// Bytes that fit on it.
+    /// Sets the bytes that fit on it.
     pub fn set_room(&self, bytes: Option<usize>) {
         self.0.borrow_mut().room = bytes;
     }
 
-    /// After so many reads each fails with an input/output error.
+    /// After so many reads, each read fails with an input/output error.
     pub fn break_reads_after(&self, reads: u64) {
         self.0.borrow_mut().readable = Some(reads);
     }
 
-    /// Reads succeed again. Whether one had failed.
+    /// Reads succeed again. Returns whether one had failed.
     pub fn mend_reads(&self) -> bool {
         self.0.borrow_mut().readable.take() == Some(0)
     }
@@ -120,14 +119,14 @@ impl ModelDisk {
         self.0.borrow().used()
     }
 
-    /// The power fails now, and comes back.
+    /// The power fails now, and returns.
     pub fn lose_power(&self) {
         let state = &mut *self.0.borrow_mut();
         state.lose_what_is_pending();
         (state.off, state.fault) = (false, None);
     }
 
-    /// Only the process starts again: what was written is there.
+    /// Restarts only the process: written data stays.
     pub fn restart_process(&self) {
         let mut state = self.0.borrow_mut();
         assert!(!state.off, "a process cannot start without power");
@@ -143,7 +142,7 @@ impl ModelDisk {
         state.inodes[state.live[name]].live.clone()
     }
 
-    /// Puts a file there, durable, as if it had been there always.
+    /// Puts a durable file on the disk.
     pub fn put(&self, name: &str, content: &[u8]) {
         let mut state = self.0.borrow_mut();
         let inode = state.inodes.len();
@@ -168,7 +167,7 @@ impl State {
         usize::try_from(high).unwrap() % below
     }
 
-    /// Counts a call, and says what happens at it.
+    /// Counts a call, and returns the event at it.
     fn call(&mut self) -> Result<Option<Fault>> {
         if self.off {
             return Err(Error::other("the power is off"));
@@ -180,7 +179,7 @@ impl State {
     }
 
     fn lose_what_is_pending(&mut self) {
-        // A process that is killed loses nothing, a machine that stops at once everything since the last sync.
+        // A process crash loses no writes; a machine crash may lose everything since the last sync.
         let keep = [Some(true), Some(false), None, None][self.random(4)];
         for inode in 0..self.inodes.len() {
             self.lose_changes(inode, keep);
@@ -208,7 +207,7 @@ impl State {
         self.inodes[inode].live = self.inodes[inode].durable.clone();
     }
 
-    /// What is left of a write: of each page all, nothing, its beginning or its end.
+    /// The rest of a write after a power failure: of each page all, nothing, its beginning or its end.
     fn tear(&mut self, at: usize, bytes: &[u8]) -> Vec<Change> {
         let mut kept = Vec::new();
         let mut from = 0;
@@ -271,7 +270,7 @@ impl State {
         }
     }
 
-    /// A call that either happens or not.
+    /// A call that happens completely or not at all.
     fn whole(&mut self) -> Result<()> {
         match self.call()? {
             Some(Fault::PowerLoss | Fault::Broken) => Err(Error::other("input/output error")),
@@ -295,7 +294,7 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// A change of a name that another one lost on the way cannot happen.
+/// A rename whose earlier change was lost cannot happen.
 fn apply_name(names: &mut BTreeMap<String, usize>, change: NameChange) {
     match change {
         NameChange::Create(name, inode) => {

@@ -1,4 +1,4 @@
-//! What a queue must do, without files: a list of blocks, and of each what was asked for and what was promised.
+//! What a queue must do, without files: a list of blocks, with the requests and guarantees of each.
 
 use crate::model_disk::ModelDisk;
 use sluice_spool::{
@@ -7,10 +7,10 @@ use sluice_spool::{
 
 pub const IDENTITY: u64 = 0x51;
 
-/// Rows of each only copy that are elsewhere too; no block has as many.
+/// Rows of each only copy that are stored elsewhere too; no block has as many.
 pub const ROWS_ELSEWHERE: u64 = 9;
 
-/// Something that was asked for.
+/// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     No,
@@ -24,13 +24,13 @@ pub enum Asked {
 pub struct Block {
     pub head: BlockHead,
     pub body: Vec<u8>,
-    /// `None` when its append failed: it may be there or not.
+    /// `None` if its append failed: it may be there or not.
     pub id: Option<BlockId>,
     pub durable: bool,
     pub sent: Asked,
-    /// Whether it was marked as nobody else's to send.
+    /// Whether it was marked as one that only this queue can send.
     pub sole: Asked,
-    /// Whether somebody relies on it.
+    /// Whether the caller relies on it.
     pub kept: Asked,
     /// Whether it was marked as the only copy of its rows.
     pub only: Asked,
@@ -72,7 +72,7 @@ pub fn read_all<F: FileAt>(mut body: Body<F>) -> Vec<u8> {
 }
 
 impl Naive {
-    /// A block that no other is like.
+    /// A block that differs from all others.
     pub fn make(&mut self, partition: i32, bytes: usize, sent_before: bool) -> (BlockHead, Vec<u8>) {
         self.made += 1;
         let made = self.made;
@@ -95,7 +95,7 @@ impl Naive {
         (head, body)
     }
 
-    /// Appends a block to both; says whether the queue took it.
+    /// Appends a block to both; returns whether the queue accepted it.
     pub fn append<F: sluice_spool::Files>(
         &mut self,
         queue: &mut Queue<F>,
@@ -131,7 +131,7 @@ impl Naive {
         }
     }
 
-    /// The blocks that a queue must hold if nothing has gone wrong.
+    /// The blocks that a queue without faults must hold.
     pub fn held(&self) -> Vec<usize> {
         (0..self.blocks.len()).filter(|at| self.blocks[*at].settled == Asked::No).collect()
     }
@@ -164,7 +164,7 @@ impl Naive {
         queue.mark_sole(block.id.unwrap())
     }
 
-    /// Keeps one, and makes durable what its segment holds.
+    /// Keeps a block, and makes its segment durable.
     pub fn keep<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
         let id = self.blocks[at].id.unwrap();
         self.blocks[at].kept = self.blocks[at].kept.max(Asked::Yes);
@@ -173,7 +173,7 @@ impl Naive {
         Ok(())
     }
 
-    /// Marks one as the only copy of its rows, durably with what its segment holds, as somebody does who relies on it.
+    /// Marks a block as the only copy of its rows, and syncs its segment, like a caller that relies on it.
     pub fn mark_only_copy<F: sluice_spool::Files>(
         &mut self,
         queue: &mut Queue<F>,
@@ -192,7 +192,7 @@ impl Naive {
         queue.settle(self.blocks[at].id.unwrap())
     }
 
-    /// Settles the blocks of a partition that has gone to another owner.
+    /// Settles the blocks of a partition that moved to another owner.
     pub fn settle_partition<F: sluice_spool::Files>(
         &mut self,
         queue: &mut Queue<F>,
@@ -203,7 +203,7 @@ impl Naive {
         theirs.into_iter().try_for_each(|at| self.settle(queue, at))
     }
 
-    /// The queue holds exactly what it must, and says so.
+    /// Checks that the queue holds exactly these blocks, and reports them so.
     pub fn assert_same<F: sluice_spool::Files>(&self, queue: &Queue<F>) {
         let expected: Vec<&Block> = self.held().into_iter().map(|at| &self.blocks[at]).collect();
         let ids: Vec<BlockId> = queue.held().map(|held| held.id).collect();
@@ -223,11 +223,10 @@ impl Naive {
         }
     }
 
-    /// After a crash: what was promised is there, nothing is there that was not asked for. From then on the list is what was
-    /// found.
+    /// After a crash: what was guaranteed is there, and nothing is there that was not requested. From then on the list is what was found.
     pub fn adopt<F: sluice_spool::Files>(&mut self, queue: &Queue<F>, report: &Recovered) {
         assert_eq!(report.set_aside, [], "a crash is no damage");
-        // What a crash before has torn in front of a whole block was settled then.
+        // Records that an earlier crash tore before an intact block were settled then.
         let mut found = Vec::new();
         let mut from = 0;
         for held in queue.held() {
@@ -249,7 +248,7 @@ impl Naive {
                 }
                 Sent::Sole => assert!(block.sent != Asked::Synced && block.sole != Asked::No),
                 Sent::At(ms) => {
-                    // At 0 it stands for one that was doubtful, and turned out to be an only copy.
+                    // With time 0 it stands for a block that was doubtful, and became an only copy.
                     let is_marked =
                         block.sent != Asked::No && (ms == 77 || (ms == 0 && block.only != Asked::No));
                     assert!(Some(ms) == head.first_sent_ms || is_marked);
@@ -260,7 +259,7 @@ impl Naive {
                 }
             }
             match held.only_copy {
-                // Written over, it may be gone; the block has ended then.
+                // The mark may have been overwritten by `done`: then the block is settled.
                 None => assert!(block.only != Asked::Synced || block.settled != Asked::No),
                 Some(ROWS_ELSEWHERE) => assert_ne!(block.only, Asked::No),
                 Some(rows) => {
@@ -270,7 +269,7 @@ impl Naive {
             block.only = if held.only_copy.is_some() { Asked::Synced } else { Asked::No };
             block.sent = if held.sent.is_marked() { Asked::Synced } else { Asked::No };
             block.sole = if held.sent == Sent::Sole { Asked::Synced } else { Asked::No };
-            // Its mark may stand there, or another one.
+            // Its mark may be there, or another one in its place.
             block.kept = if block.kept == Asked::No { Asked::No } else { Asked::Synced };
             (block.id, block.durable, block.settled) = (Some(held.id), true, Asked::No);
             found.push(block);

@@ -21,12 +21,12 @@ enum Action {
     Settle(usize),
     SettleOldest,
     SettlePartition(i32),
-    /// The process ends well and starts again.
+    /// The process ends normally and starts again.
     Restart,
     /// The process is killed and starts again.
     Kill,
     LosePower,
-    /// Only this much fits from now on, beside what is there.
+    /// Only this much fits from now on, beside the existing data.
     Room(Option<usize>),
 }
 

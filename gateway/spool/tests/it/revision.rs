@@ -1,4 +1,4 @@
-//! What segments say since revision 1, and how those of before are read.
+//! What segments contain since revision 1, and how older ones are read.
 
 use crate::{
     damage::{BODY, FILE, RECORD, at, opened, ordinals, segment},
@@ -10,8 +10,8 @@ use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT},
 };
 
-/// What the next run finds of a segment of three blocks, of which the second is damaged and the last is torn: whether it is known if somebody
-/// relied on them.
+/// What the next run finds in a segment of three blocks, of which the second is damaged and the last is torn: whether it is known if the
+/// caller relied on them.
 fn reliance(relied_on: bool, change: impl Fn(&mut [u8])) -> (Option<bool>, bool, Option<bool>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = Queue::open(disk.clone(), Options { relied_on, ..options(4) }).unwrap();
@@ -36,7 +36,7 @@ fn reliance(relied_on: bool, change: impl Fn(&mut [u8])) -> (Option<bool>, bool,
     (report.set_aside[0].lost[0].relied_on, cut.is_reliance_known, held.relied_on)
 }
 
-/// The header as a program of before has written it.
+/// The header as older programs wrote it.
 fn of_before(content: &mut [u8]) {
     content[12] = 0;
     content[32] = 0;
@@ -51,12 +51,12 @@ fn whether_somebody_relies_on_a_block_is_known_whatever_the_next_run_is_opened_w
     }
     assert_eq!(reliance(true, of_before), (Some(true), true, Some(true)), "a mark says so");
     assert_eq!(reliance(false, of_before), (None, false, None));
-    // The marks alone are left of what says so.
+    // Only the marks are left as a record of it.
     let no_header = |content: &mut [u8]| content[33] ^= 1;
     assert_eq!(reliance(true, no_header), (Some(true), true, Some(true)));
 }
 
-/// As a program of the same version writes it that knows less, or more.
+/// As a program of the same version, but of an earlier or later revision, writes it.
 #[test]
 fn a_segment_of_another_revision_is_read() {
     let (_, content) = segment(true);
@@ -82,7 +82,7 @@ fn what_was_found_to_be_an_only_copy_first_stands_until_it_is_settled() {
     drop(queue);
     let (mut queue, _) = open(&disk, 4);
     let held = queue.get(id).unwrap();
-    // Of five bytes times something: sent before it was appended.
+    // A block whose size is a multiple of five was sent before it was appended.
     assert_eq!((held.only_copy, held.sent), (Some(ROWS_ELSEWHERE), Sent::At(1)));
     queue.settle(id).unwrap();
     queue.mark_only_copy(id, 1).unwrap();

@@ -11,10 +11,10 @@ const NAME: &str = "parts-a";
 /// Bytes of the larger of two contents: three pages, each of which may be torn.
 const BYTES: usize = 10_000;
 
-/// Ways in which one loss of power can end, per call.
+/// Different outcomes of one power failure, per call.
 const SEEDS: u64 = 24;
 
-/// A file is replaced in fewer calls.
+/// Replacing a file takes fewer calls.
 const CALLS_MAX: u64 = 20;
 
 fn one() -> Vec<u8> {
@@ -29,7 +29,7 @@ fn found(disk: &ModelDisk) -> Option<Vec<u8>> {
     read(disk, NAME, BYTES).unwrap()
 }
 
-/// Replaces one content by another with a fault at each call in turn; says at how many. `after` is told what it has answered.
+/// Replaces one content by another with a fault at each call in turn; returns the number of calls. `after` gets the result.
 fn at_every_call(fault: Fault, after: impl Fn(&ModelDisk, std::io::Result<bool>)) -> u64 {
     for call in 1..CALLS_MAX {
         for seed in 1..=SEEDS {
@@ -120,14 +120,14 @@ fn it_is_the_same_on_a_real_disk() {
         assert!(replace(&files, NAME, &bytes).unwrap());
         assert_eq!(read(&files, NAME, BYTES).unwrap(), Some(bytes));
     }
-    // A device that is full takes the file, and nothing into it.
+    // A full device creates the file, but writes nothing into it.
     let draft = path.join(format!("{NAME}{DRAFT_SUFFIX}"));
     std::os::unix::fs::symlink("/dev/full", draft).unwrap();
     assert!(!replace(&files, NAME, &another()).unwrap());
     assert_eq!(read(&files, NAME, BYTES).unwrap(), Some(one()));
     remove(&files, NAME).unwrap();
     assert_eq!(read(&files, NAME, BYTES).unwrap(), None);
-    // What is no file cannot be read, and is not absent.
+    // A directory cannot be read as a file, and is not absent.
     std::fs::create_dir(path.join(NAME)).unwrap();
     read(&files, NAME, BYTES).unwrap_err();
     std::fs::remove_dir_all(&path).unwrap();

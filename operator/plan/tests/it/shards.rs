@@ -83,7 +83,7 @@ fn a_server_belongs_to_one_shard() {
     let twice = json!([{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://a:8123"]}]);
     let pipeline = with("/spec/sink/clickhouse", json!({"shards": twice}));
     let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
-    assert!(found.starts_with("spec.sink.clickhouse.shards: \"http://a:8123\" is there twice"), "{found}");
+    assert!(found.starts_with("spec.sink.clickhouse.shards: \"http://a:8123\" is listed twice"), "{found}");
 }
 
 fn with_memory(pipeline: &TracePipeline, memory: &str) -> TracePipeline {

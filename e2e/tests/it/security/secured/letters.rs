@@ -71,8 +71,9 @@ fn check_log(lines: &[Value], letters: &str) -> Result<()> {
     let [line] = about[..] else { anyhow::bail!("{} lines: {about:?}", about.len()) };
     let (refused, message) = (text(line, "refused"), text(line, "message"));
     ensure!(
-        refused.starts_with(&format!("the dead-letter topic {letters} may not be written to: "))
-            && refused.contains("Topic authorization failed"),
+        refused.starts_with(&format!(
+            "Kafka does not authorize the gateway for the dead-letter topic {letters}: "
+        )) && refused.contains("Topic authorization failed"),
         "{refused}"
     );
     ensure!(

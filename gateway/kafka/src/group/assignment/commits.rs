@@ -1,7 +1,7 @@
-//! When what is settled is committed, and what comes of it.
+//! Commits of settled offsets, and what follows from their outcome.
 //!
-//! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, a question where those that
-//! arrive begin, or which topics these are.
+//! Owner: the poll thread, as for all of [`Assignment`]. One request at a time: a commit for all partitions, the start offsets of
+//! arriving partitions, or topic ids.
 
 use super::{Assignment, Owned, PartitionId};
 use crate::{
@@ -19,35 +19,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least time between two commits. One commit is for all partitions, so that ten a second let any number of ranges go.
+/// The least time between two commits. One commit covers all partitions, so that ten a second are enough for any number of ranges.
 const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// How often settled offsets are committed when no range waits for it. What was inserted since the last commit is sent again after
-/// a crash, and dropped by its tokens.
+/// How often settled offsets are committed when no range waits for it. After a crash, rows inserted since the last commit are sent again,
+/// and dropped by their tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`sluice_ranges::PROOF_AGE_MAX`], which a block that
-/// waits for its turn is measured by.
+/// How often delivery is told that this process still owns a partition whose offset does not move. Chosen: well below
+/// [`sluice_ranges::PROOF_AGE_MAX`], which limits the proof's age for a block that waits for its turn.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often reports are taken while a commit is waited for. Chosen: as often as between two polls ([`crate::group::consumer::REPORTS_MAX`]).
+/// How often reports are taken during the wait for a commit. Chosen: as often as between two polls ([`crate::group::consumer::REPORTS_MAX`]).
 const RESOLVE_LOOK: Duration = Duration::from_millis(10);
 
-/// What is said of a commit by a group that rebalances: its generation, or the member's epoch, is not that of the commit any more, and the
-/// member is still one of it.
+/// Commit errors during a rebalance: the group's generation or the member's epoch is newer than the commit's, but the member still
+/// belongs to the group.
 const REBALANCES: [RDKafkaErrorCode; 3] = [
     RDKafkaErrorCode::IllegalGeneration,
     RDKafkaErrorCode::RebalanceInProgress,
     RDKafkaErrorCode::StaleMemberEpoch,
 ];
 
-/// How often it is told that the same is said of commits again and again: they are made ten times a second.
+/// How often a repeated commit error is logged: commits are made ten times a second.
 const REFUSAL_TOLD_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many partitions a line of the log names.
+/// How many partitions a log line names.
 const PARTITIONS_NAMED_MAX: usize = 8;
 
-/// The first of them, and how many more there are.
+/// The first partitions, and how many more there are.
 fn listed(partitions: &[PartitionId]) -> String {
     let named = partitions.iter().take(PARTITIONS_NAMED_MAX).map(ToString::to_string);
     let named = named.collect::<Vec<_>>().join(", ");
@@ -57,7 +57,7 @@ fn listed(partitions: &[PartitionId]) -> String {
     }
 }
 
-/// Counts what Kafka no longer had once the group's offset lies behind it: before that, an owner that comes next finds the same gap, and
+/// Counts offsets that Kafka no longer had once the group's offset lies behind them. Before that, the next owner finds the same gap, and
 /// would count it again.
 fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
     let committed = owned.ranges.committed_offset();
@@ -68,9 +68,10 @@ fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
 }
 
 impl Assignment {
-    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too. A process that ends makes it
-    /// again while the group refuses it for a rebalance that is under way: librdkafka takes part in that without us, and until we
-    /// answer nobody else is given what is ours. Who gives partitions up to the group does not: the group waits for the answer.
+    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too. A process that ends repeats
+    /// it while the group refuses it because of a rebalance: librdkafka takes part in the rebalance on its own, and until this member
+    /// answers, no other member gets its partitions. A member that gives partitions up in a rebalance does not repeat it: the group waits
+    /// for its answer.
     pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
         while self.resolve(deadline, stats) {
             self.last_refusal = None;
@@ -86,16 +87,15 @@ impl Assignment {
         }
     }
 
-    /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
-    /// plan over that of the next owner. Reports are taken meanwhile: workers wait where there is no room for them, and delivery keeps
-    /// what it has to report.
+    /// Waits for the request in flight. If librdkafka sent a commit later, it would use the generation of that time and overwrite the
+    /// next owner's plan. Reports are taken meanwhile: workers block when there is no room for them, and delivery keeps its reports.
     pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
         let is_busy = |this: &Self| this.committer.as_ref().is_some_and(Committer::is_busy);
         while is_busy(self) && Instant::now() < deadline && !self.stop.is_over() {
             let soon = Instant::now() + RESOLVE_LOOK;
             self.take_outcome(self.stop.deadline().map_or(soon, |end| soon.min(end)).min(deadline), stats);
             self.take_reports(stats);
-            // Whoever waits here is alive.
+            // The wait counts as activity of the poll thread.
             stats.polled();
         }
         !is_busy(self)
@@ -113,7 +113,7 @@ impl Assignment {
                     match beginning {
                         Ok(beginning) => self.begin(id, &beginning, stats),
                         Err(error) => {
-                            tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                            tracing::warn!(partition = %id, %error, "cannot find out where to start reading the partition; retrying");
                             if matches!(error, Unread::Leader(_)) {
                                 self.arrivals.postpone(&id);
                             }
@@ -155,7 +155,7 @@ impl Assignment {
                 tracing::warn!(
                     %error,
                     partitions = %listed(partitions),
-                    "offsets were not committed; they are with the next commit"
+                    "offsets were not committed; the next commit includes them"
                 );
             }
         } else {
@@ -164,13 +164,13 @@ impl Assignment {
         self.last_refusal = refusal;
     }
 
-    /// Begins what is due, unless a request is in flight.
+    /// Starts the next due request, unless one is in flight.
     pub(super) fn request(&mut self) {
         if self.committer.as_ref().is_none_or(Committer::is_busy) {
             return;
         }
         let commits = self.is_commit_due();
-        // They take turns: the leader of a partition that arrives may hold up a request for seconds, again and again.
+        // Commits and start offsets take turns: the leader of an arriving partition may delay a request for seconds, again and again.
         let is_their_turn = commits && std::mem::take(&mut self.has_read);
         let Self { arrivals, unreleased, .. } = self;
         let arriving = if is_their_turn { None } else { arrivals.due(|id| !unreleased.contains_key(id)) };

@@ -1,4 +1,4 @@
-//! What the poll thread knows of every partition, for a look at those that stand still.
+//! What the poll thread knows of every partition, for the inspection.
 
 use super::{Assignment, Owned};
 use crate::group::{inspection::Known, watchdog::AtWorker};
@@ -6,7 +6,7 @@ use sluice_ranges::{Now, PartitionId};
 use std::collections::BTreeMap;
 
 impl Assignment {
-    /// Blocks that have memory: ranges that are not settled, or what a worker has counted, which knows of blocks of lost partitions too.
+    /// Blocks that hold memory: unsettled ranges, or the count of a worker, which includes blocks of lost partitions.
     pub fn blocks_in_flight(&self) -> u64 {
         let unsettled: usize = self.owned.values().map(|owned| owned.ranges.unsettled()).sum();
         let counted = self.inboxes.iter().map(|inbox| inbox.shortage.blocks()).max();

@@ -1,6 +1,6 @@
-//! Where the logs of owned partitions begin and end, beyond what librdkafka says of it.
+//! The bounds of the logs of assigned partitions, beyond librdkafka's numbers.
 //!
-//! Owner: the poll thread, as all of [`Assignment`].
+//! Owner: the poll thread, as for all of [`Assignment`].
 
 use super::Assignment;
 use crate::group::stats::PartitionStats;
@@ -8,8 +8,8 @@ use sluice_ranges::PartitionId;
 use std::time::Instant;
 
 impl Assignment {
-    /// Has leaders asked about all partitions that the group has given us, when that is due. One that begins anew is among them: what is
-    /// known of its log stays.
+    /// Asks the leaders about all assigned partitions when that is due. A partition that restarts is included, so that its known bounds
+    /// stay.
     pub fn ask_logs(&mut self, now: Instant) {
         let mut given = self.owned();
         given.extend(self.arrivals.arriving().cloned());
@@ -18,7 +18,7 @@ impl Assignment {
         }
     }
 
-    /// librdkafka's numbers of a partition, with what is known beside them.
+    /// librdkafka's numbers of a partition, completed by other facts.
     pub fn completed(&self, id: &PartitionId, numbers: PartitionStats) -> PartitionStats {
         let log = self.logs.as_ref().and_then(|logs| logs.log(id));
         let committed = self.owned.get(id).and_then(|owned| owned.ranges.committed_offset());

@@ -1,33 +1,33 @@
-//! Partitions that are not read further because a block of theirs waits for what may take for ever.
+//! Quarantine: a partition is not read further because one of its blocks waits for manual action.
 //!
-//! Whatever is read behind such a block cannot be committed, and keeps memory that all partitions share: read on, one partition would bring
-//! every other one to a stand. So its worker lets it go, it is paused, and others have its turn. What was read is sent as before. Once all of
-//! it is settled and committed, the partition begins anew there ([`Assignment::renew`]).
+//! Messages behind such a block cannot be committed, and their blocks keep memory that all partitions share. If the partition were read
+//! on, it would stop all others. So its worker releases it, it is paused, and others have its turn. Blocks that exist are sent as before.
+//! Once all are settled and committed, the partition restarts there ([`Assignment::renew`]).
 //!
-//! Owner: the poll thread, as all of [`Assignment`].
+//! Owner: the poll thread, as for all of [`Assignment`].
 
 use super::{Assignment, Owned};
 
-/// Whether a partition is held back.
+/// Whether a partition is in quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quarantine {
-    /// No worker was told to read it yet: one that was told before to let it go would keep it.
+    /// Not yet: no worker has it. A worker that got the order to release it before it had it would keep it.
     NotGiven,
-    /// It is not.
+    /// No.
     No,
-    /// It is.
+    /// Yes, and its worker was told to release it.
     Yes,
 }
 
 impl Assignment {
-    /// Holds those back that have to be. What is open of them is given up, and read again: it would keep memory too.
+    /// Puts partitions into quarantine. Their open blocks are dropped and read again later: they would keep memory too.
     pub(super) fn hold_back(&mut self) {
         let mut quarantine = Vec::new();
         for (id, owned) in self.owned.iter_mut().filter(|(_, owned)| is_to_be_held_back(owned)) {
             owned.quarantine = Quarantine::Yes;
             tracing::info!(
                 partition = %id,
-                "the partition is not read further: a block of it waits for someone to act"
+                "pausing the partition: one of its blocks has refused rows and needs manual action"
             );
             self.stopped.push((id.clone(), owned.generation));
             quarantine.push(id.clone());
@@ -36,8 +36,8 @@ impl Assignment {
     }
 }
 
-/// Whether someone must act on a block of it. A plan without room is no reason: during an outage it has none for long, and what is read
-/// then still goes to the volume.
+/// Whether a block of it needs manual action. A plan without room is no reason: during an outage a plan has no room for long, and what is
+/// read then still goes to the queue volume.
 fn is_to_be_held_back(owned: &Owned) -> bool {
     owned.quarantine == Quarantine::No && !owned.halted.is_empty()
 }

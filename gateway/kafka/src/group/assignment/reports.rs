@@ -1,6 +1,6 @@
-//! What workers and delivery report of a partition.
+//! Reports of workers and delivery about a partition.
 //!
-//! Owner: the poll thread, as all of [`Assignment`]. A report of an ownership that is over changes nothing.
+//! Owner: the poll thread, as for all of [`Assignment`]. A report of an ownership that is over changes nothing.
 
 use super::Assignment;
 use crate::group::{
@@ -12,14 +12,14 @@ use sluice_ranges::Verdict;
 use std::sync::atomic::Ordering;
 
 impl Assignment {
-    /// Takes down all that wait.
+    /// Takes all waiting reports.
     pub(super) fn take_reports(&mut self, stats: &ConsumerStats) {
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(&report, stats);
         }
     }
 
-    /// Takes one down.
+    /// Takes one report.
     pub(super) fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {
             Report::Closed { id, generation, closed, has_rows } => {
@@ -27,7 +27,7 @@ impl Assignment {
                 stats.doubtful_ranges.fetch_add(doubtful, Ordering::Relaxed);
                 self.owned.get_mut(id).map_or(Verdict::Stale, |o| {
                     let verdict = o.ranges.closed(*generation, closed);
-                    // At once: delivery would keep its release for a block that does not come.
+                    // At once: otherwise delivery would wait for a block that never comes.
                     if verdict == Verdict::Recorded && !has_rows {
                         return o.ranges.settled(*generation, closed.range);
                     }
@@ -87,7 +87,7 @@ impl Assignment {
                 return;
             }
         };
-        // A partition that is let go late settles nothing.
+        // A partition that is released late settles nothing.
         if verdict == Verdict::Stale && matches!(report, Report::Settled { .. }) {
             stats.stale_ranges.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,14 +1,15 @@
-//! Whether the topics that are read are still the ones that they were.
+//! Detects topics that were deleted and created again.
 //!
-//! A topic that is deleted and made again keeps its name, and librdkafka reads on in it at the offset of before: what lies in front of that
-//! is never read once the new log is longer. So brokers are asked for the ids every [`IDENTIFY_INTERVAL`].
+//! Such a topic keeps its name, and librdkafka continues at the old offset. Once the new log is longer, the messages before that offset
+//! are never read. So the brokers are asked for the topic ids every [`IDENTIFY_INTERVAL`].
 //!
-//! Why the process ends then: each partition of the topic stands at an offset that means nothing, in librdkafka too. A start reads where
-//! they begin, finds plans that were committed under another id, and begins at the beginning of the log. So that it finds them, all of
-//! them are committed once more: the coordinator has forgotten those of partitions that rested when the topic went.
+//! Why the process then ends: each partition of the topic is at a meaningless offset, in librdkafka too. The next start reads the start
+//! offsets, finds plans that were committed under another id, and begins at the start of the log. For this, all plans are committed once
+//! more: the coordinator deleted those of idle partitions with the topic.
 //!
-//! Limits: what was read of the new topic until it was noticed is read again; its rows are doubled, and the next start says that they
-//! may be ([`sluice_ranges::Fresh::TopicRecreated`]). What an owner that is gone has committed meanwhile is read with its id.
+//! Limits: messages of the new topic that were read before the change was noticed are read again. Their rows are inserted twice, and the
+//! next start logs that they may be ([`sluice_ranges::Fresh::TopicRecreated`]). Offsets that an earlier owner has committed meanwhile are
+//! read with its topic id.
 
 use super::{Assignment, Owned, PartitionId};
 use crate::questions::topic_descriptions::Descriptions;
@@ -19,20 +20,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often brokers are asked. Chosen: one small request of each gateway, against what is doubled until it is answered.
+/// How often brokers are asked. Chosen: one small request per gateway, weighed against the rows that are inserted twice until the answer.
 const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A topic was deleted and made again under its name.
+/// A topic was deleted and created again under its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the topic {topic} was deleted and made again: a new start reads it from its beginning, and what was read of it until now may be doubled"
+    "topic {topic} was deleted and created again: the next start reads it from its beginning; rows read from it until now may be inserted twice"
 )]
 pub struct TopicMadeAnew {
     topic: Arc<str>,
 }
 
 impl Assignment {
-    /// The topics to be asked about now; the attempt is taken down.
+    /// The topics to ask about now; records the attempt.
     pub(super) fn topics_due(&mut self) -> Option<Vec<Arc<str>>> {
         if self.owned.is_empty() || self.last_identified.elapsed() < IDENTIFY_INTERVAL {
             return None;
@@ -42,7 +43,7 @@ impl Assignment {
         Some(topics.into_iter().collect())
     }
 
-    /// Brokers that do not answer, and a topic that is not there, say nothing: reading stands still by itself.
+    /// Brokers that do not answer, and a topic that does not exist, prove nothing: reading stops anyway.
     pub(super) fn take_identified(&mut self, identified: KafkaResult<Descriptions>) {
         let Ok(identified) = identified else { return };
         let now = |topic: &Arc<str>| identified.get(topic)?.as_ref().ok()?.id;
@@ -56,7 +57,7 @@ impl Assignment {
         }
     }
 
-    /// The topic that was found to be another one, once.
+    /// The topic that was found to have another id, once.
     pub fn take_made_anew(&mut self) -> Option<TopicMadeAnew> {
         self.made_anew.take()
     }
