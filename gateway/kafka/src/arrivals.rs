@@ -16,7 +16,7 @@ use crate::{
     clock,
     committer::Beginning,
     partition::{Generation, OffsetRange, PartitionId},
-    ranges::{Committed, Cutter, Found, Kept, Ranges, Settings},
+    ranges::{Committed, Cutter, Destination, Found, Kept, Ranges, Settings},
     stats::ConsumerStats,
 };
 use sluice_gateway_config::InitialOffset;
@@ -90,6 +90,9 @@ pub struct Policy {
 /// wait for the generation that begins.
 pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<Kept> + Send>;
 
+/// Says where the ranges of a partition are sent by the routing of [`Policy::settings`].
+pub type DestinationOf = Box<dyn Fn(&PartitionId) -> Destination + Send>;
+
 /// The partitions that have not begun.
 pub struct Arrivals {
     policy: Policy,
@@ -106,6 +109,7 @@ pub struct Arrivals {
     /// Whether none begins.
     is_over: bool,
     kept_ranges: Option<KeptRanges>,
+    destination_of: Option<DestinationOf>,
 }
 
 impl Arrivals {
@@ -121,7 +125,13 @@ impl Arrivals {
             last_read: None,
             is_over: false,
             kept_ranges: None,
+            destination_of: None,
         }
+    }
+
+    /// Plans say where ranges are sent.
+    pub fn sends_to(&mut self, destination_of: DestinationOf) {
+        self.destination_of = Some(destination_of);
     }
 
     /// Ranges that an earlier run has kept are taken over.
@@ -229,7 +239,8 @@ impl Arrivals {
         self.generations += 1;
         let generation = Generation(self.generations);
         let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
-        let settings = Settings { topic_id: *topic_id, ..self.policy.settings };
+        let destination = self.destination_of.as_ref().map(|of| of(id));
+        let settings = Settings { topic_id: *topic_id, destination, ..self.policy.settings };
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {

@@ -6,7 +6,7 @@
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
 use crate::{
-    arrivals::{KeptRanges, Policy},
+    arrivals::{DestinationOf, KeptRanges, Policy},
     assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
     committer::{BeforeBegin, Committer},
     inspection::Inspection,
@@ -191,7 +191,8 @@ impl Consumer {
             settings: Settings {
                 rule: limits.rule,
                 routing_epoch: limits.routing_epoch,
-                // Each partition's own is read where it begins.
+                // Each partition's own are found where it begins.
+                destination: None,
                 topic_id: None,
                 instance: RandomState::new().hash_one(std::process::id()),
             },
@@ -228,6 +229,11 @@ impl Consumer {
     /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
     pub fn keeps(&self, kept_ranges: KeptRanges) {
         self.client.context().assignment().arrivals.keeps(kept_ranges);
+    }
+
+    /// Says where ranges of a partition are sent. To be said before it [runs](Self::run).
+    pub fn sends_to(&self, destination_of: DestinationOf) {
+        self.client.context().assignment().arrivals.sends_to(destination_of);
     }
 
     /// Has this asked before a partition begins. To be said before it [runs](Self::run).

@@ -59,7 +59,7 @@ pub mod watchdog;
 const _: () =
     assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 
-pub use arrivals::KeptRanges;
+pub use arrivals::{DestinationOf, KeptRanges};
 pub use assignment::{OrderSink, TopicMadeAnew};
 pub use committer::{BeforeBegin, Beginning};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};

@@ -304,7 +304,7 @@ impl OfPartition {
         };
         let generation = self.generations.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
-        stowed.frames.release(release.routing_epoch);
+        stowed.frames.release(release.routing_epoch, release.destination);
         self.ready
             .push_back((*releases, Ready { stowed, release, generation, columns: None, rows_elsewhere: 0 }));
     }
@@ -355,6 +355,7 @@ mod tests {
             is_inherited: false,
             parts: None,
             routing_epoch: 0,
+            destination: None,
         };
         Order::Send { id: id(partition), generation: Generation(generation), release }
     }

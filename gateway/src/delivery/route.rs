@@ -7,9 +7,13 @@
 //! evenly rows are is up to the topic.
 //!
 //! How many shards there were is written into the plan of ranges ([`Route::epoch`]): ranges in flight while shards are added go where
-//! they were sent before. A shard must not be removed or change its place in the config while ranges of it are in flight.
+//! they were sent before. A shard must not be removed or change its place in the config while ranges of it are in flight. The plan also has
+//! the shard's [`Destination`]: where that is another one now, rows may be doubled, and are counted.
 
-use sluice_kafka::PartitionId;
+use sluice_kafka::{
+    PartitionId,
+    ranges::{Destination, Release},
+};
 use twox_hash::XxHash3_64;
 
 /// Where partitions go.
@@ -45,6 +49,18 @@ impl Route {
         if then < self.shards { then } else { self.shard_of(id) }
     }
 
+    /// Whether the block of a range may be elsewhere than on the shard where it goes now, as an owner before may have sent it to a shard that is
+    /// no more, or to a destination that [is not](crate::table::sink::Sink::is_at) that shard's.
+    pub fn may_be_elsewhere(
+        self,
+        release: &Release,
+        id: &PartitionId,
+        is_here: impl Fn(Destination) -> bool,
+    ) -> bool {
+        let is_removed = Self::of_epoch(release.routing_epoch).shard_of(id) >= self.shards;
+        release.is_inherited && (is_removed || release.destination.is_some_and(|then| !is_here(then)))
+    }
+
     /// The partition's shard, by its place in the config.
     pub fn shard_of(self, id: &PartitionId) -> usize {
         let topic = XxHash3_64::oneshot(id.topic.as_bytes());
@@ -57,6 +73,7 @@ impl Route {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sluice_kafka::OffsetRange;
 
     fn id(topic: &str, partition: i32) -> PartitionId {
         PartitionId { topic: topic.into(), partition }
@@ -92,6 +109,28 @@ mod tests {
             let then = Route::new(3).shard_of(&id);
             let expected = if then < 2 { then } else { route.shard_of(&id) };
             assert_eq!((route.place_of(2, &id), route.place_of(0, &id)), (expected, 0));
+        }
+    }
+
+    #[test]
+    fn what_an_owner_before_sent_to_other_servers_or_to_a_shard_that_is_gone_may_be_there() {
+        let [here, there] = ["a:8123", "b:8123"].map(|server| Destination::of("otel", "otel_traces", server));
+        let of_second = |id: &PartitionId| Route::new(2).shard_of(id) == 1;
+        let (route, id) = (Route::new(1), (0..2).map(|number| id("spans", number)).find(of_second).unwrap());
+        for (routing_epoch, destination, is_inherited, expected) in [
+            (0, Some(here), true, false),
+            (0, Some(there), true, true),
+            (0, Some(there), false, false),
+            // Versions before have not written it down.
+            (0, None, true, false),
+            (1, None, true, true),
+            (1, Some(here), false, false),
+        ] {
+            let range = OffsetRange { first: 0, next: 1 };
+            let release =
+                Release { range, first_sent: 0, is_inherited, parts: None, routing_epoch, destination };
+            let found = route.may_be_elsewhere(&release, &id, |destination| destination == here);
+            assert_eq!(found, expected, "{release:?}");
         }
     }
 

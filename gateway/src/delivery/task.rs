@@ -322,12 +322,12 @@ impl Shards {
         Self { route: Route::new(shards.len()), shards }
     }
 
-    /// Where a block goes: where its range has always gone, if that shard is still there.
+    /// Where a block goes: where its range has always gone, if that shard is still there. Counts one that an owner before may have sent to
+    /// other servers than the shard has now, or into another table.
     pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
-        let then = Route::of_epoch(release.routing_epoch);
-        if release.is_inherited && then.shard_of(&block.id) >= self.shards.len() {
-            shard.count_moved(block, then.shards());
+        if self.route.may_be_elsewhere(release, &block.id, |then| shard.sink().is_at(then)) {
+            shard.count_moved(block);
         }
         shard.clone()
     }

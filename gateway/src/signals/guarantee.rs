@@ -81,6 +81,8 @@ pub enum Reason {
     SettingsForced,
     /// Settings of INSERTs, tokens among them, do not reach the server.
     SettingsLost,
+    /// What was in flight when the config changed goes to other servers, or into another table.
+    DestinationChanged,
     /// The server was upgraded to one that does not know the tokens of before.
     ServerUpgraded,
     /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
@@ -95,7 +97,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
         Self::PlanUnavailable,
@@ -109,6 +111,7 @@ impl Reason {
         Self::AsyncInsertForced,
         Self::SettingsForced,
         Self::SettingsLost,
+        Self::DestinationChanged,
         Self::ServerUpgraded,
         Self::TimeZone,
         Self::InDoubtTooOld,
@@ -145,6 +148,7 @@ impl Reason {
             Self::AsyncInsertForced => "async_insert_forced",
             Self::SettingsForced => "settings_forced",
             Self::SettingsLost => "settings_lost",
+            Self::DestinationChanged => "destination_changed",
             Self::ServerUpgraded => "server_upgraded",
             Self::TimeZone => "time_zone",
             Self::InDoubtTooOld => "in_doubt_too_old",
@@ -181,6 +185,10 @@ impl fmt::Display for Reason {
             Self::SettingsLost => {
                 "something between the gateway and the server takes settings out of the query string of requests, deduplication tokens \
                  among them; let it pass all of them, or name the server itself as endpoint"
+            }
+            Self::DestinationChanged => {
+                "the servers of a shard or its table were changed while ranges were in flight to those of before, which may have them too; \
+                 change them while the pipeline is suspended and has drained"
             }
             Self::ServerUpgraded => {
                 "the server was upgraded and has forgotten the deduplication tokens of before"

@@ -368,7 +368,7 @@ impl Metrics {
             ),
             rule_changes: make.counter(
                 "rule_changes_total",
-                "Partitions read up to where another size rule or number of shards may have been used, and that begin anew by those of this gateway.",
+                "Partitions read up to where another size rule, number of shards or server may have been used, and that begin anew by those of this gateway.",
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",

@@ -26,7 +26,7 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::body::InsertBody;
-use sluice_kafka::OffsetRange;
+use sluice_kafka::{OffsetRange, ranges::Destination};
 use sluice_spool::{BlockHead, BlockId};
 use std::{
     fmt,
@@ -154,6 +154,7 @@ impl BlockFrames {
             first_sent_ms: None,
             // Its range's release says.
             routing_epoch: None,
+            destination: None,
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
         };
@@ -176,10 +177,11 @@ impl BlockFrames {
         frames
     }
 
-    /// Its range may be sent, to where this epoch of the routing says: whoever reads its messages makes the same.
-    pub fn release(&self, routing_epoch: u32) {
+    /// Its range may be sent, to where its routing says: whoever reads its messages makes the same.
+    pub fn release(&self, routing_epoch: u32, destination: Option<Destination>) {
         if let State::Memory(memory) = &mut *self.state() {
             memory.head.routing_epoch = Some(routing_epoch);
+            memory.head.destination = destination.map(Destination::number);
         }
         self.waits_for_release.store(false, Ordering::Release);
     }

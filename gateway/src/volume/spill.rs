@@ -291,7 +291,7 @@ mod tests {
 
     fn released(stowed: Stowed) -> Arc<BlockFrames> {
         stowed.block.account.settled();
-        stowed.frames.release(0);
+        stowed.frames.release(0, None);
         stowed.frames
     }
 
@@ -393,7 +393,7 @@ mod tests {
         spill.add(&unplanned.frames, 0, start);
         spill.look(|_| true, start + ENQUEUE_AFTER);
         assert!(!was_moved(&unplanned.frames));
-        unplanned.frames.release(0);
+        unplanned.frames.release(0, None);
         spill.look(|_| true, start + 2 * ENQUEUE_AFTER);
         assert!(was_moved(&unplanned.frames));
     }

@@ -1,6 +1,6 @@
 //! A range that may be sent, and what is known of those before it.
 
-use super::{Now, Parts};
+use super::{Destination, Now, Parts};
 use crate::partition::OffsetRange;
 
 /// A range that may be sent now.
@@ -16,6 +16,8 @@ pub struct Release {
     pub parts: Option<Parts>,
     /// The routing that it goes by ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
     pub routing_epoch: u32,
+    /// Where the shard of that routing was that owners before sent to, where the plan says it; else where it is now.
+    pub destination: Option<Destination>,
 }
 
 /// What the plan that was found says of ranges that an owner before may have sent.

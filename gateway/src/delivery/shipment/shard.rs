@@ -137,14 +137,17 @@ impl Shard {
         self.returned.notify_waiters();
     }
 
-    /// Takes down that a block comes here which an owner before may have sent to a shard that is no more.
-    pub fn count_moved(&self, block: &Block, shards: usize) {
+    /// Takes down that a block comes here which an owner before may have sent elsewhere: to a shard that is no more, to other servers in
+    /// this one's place, or into another table.
+    pub fn count_moved(&self, block: &Block) {
         self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
+        self.delivery.standing.moved(self.place, self.clock.now());
         tracing::warn!(
             partition = %block.id,
             rows = block.rows,
-            shards,
-            "a block may be on a shard that was removed, and is sent to another: its rows may be doubled"
+            servers = self.delivery.sink.servers_named(),
+            table = self.delivery.sink.table_name(),
+            "a block may have been sent to other servers or into another table before, and is sent to these: its rows may be doubled"
         );
     }
 

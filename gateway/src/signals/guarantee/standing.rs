@@ -62,6 +62,8 @@ struct OfShard {
     heard: Option<Duration>,
     /// Before this moment tokens were written that its servers do not know any more, and why.
     forgotten: Option<(Duration, Reason)>,
+    /// When a block came last that may be elsewhere too: on other servers, or in another table.
+    moved: Option<Duration>,
 }
 
 impl Standing {
@@ -118,6 +120,12 @@ impl Standing {
     /// The range with this number is in doubt no more.
     pub fn leave_doubt(&self, number: u64) {
         self.known().in_doubt.remove(&number);
+    }
+
+    /// A block has come to this shard that may be on other servers too, or in another table.
+    pub fn moved(&self, shard: usize, now: Duration) {
+        self.known().shards.get_mut(shard).expect("only shards of the config are sent to").moved = Some(now);
+        self.tell(now);
     }
 
     /// Something else than the sink holds up the guarantee, or does so no more.
@@ -193,13 +201,18 @@ impl OfShard {
         let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
         // Until it is known that there are none: what a view refuses may be in the table.
         let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
-        Self { verdict, durability: None, heard: None, forgotten: None }
+        Self { verdict, durability: None, heard: None, forgotten: None, moved: None }
     }
 
     /// How much of the window a range has used that is in doubt for so long.
     fn window_used_ratio(&self, age: Duration) -> f64 {
         let budget = self.verdict.age_budget.as_secs_f64();
         if budget > 0.0 { age.as_secs_f64() * WINDOW_SHARE / budget } else { 1.0 }
+    }
+
+    /// Whether blocks that may be elsewhere too came of late: as for tokens that were forgotten.
+    fn is_moved(&self, now: Duration) -> bool {
+        self.moved.is_some_and(|moved| now < moved + self.verdict.age_budget)
     }
 
     /// Why it forgot its tokens, while something sent before that may be in flight still: later it is settled, or named as in doubt for
@@ -244,6 +257,9 @@ impl Known {
             reasons.insert(Reason::InDoubtTooOld);
         }
         reasons.extend(self.shards.iter().filter_map(|of| of.forgets(now)));
+        if self.shards.iter().any(|of| of.is_moved(now)) {
+            reasons.insert(Reason::DestinationChanged);
+        }
         reasons
     }
 }

@@ -42,7 +42,7 @@ impl GuaranteeMetrics {
             ),
             possible_duplicate_rows: make.counter(
                 "possible_duplicate_rows_total",
-                "Rows sent again after the server may have forgotten that it has them.",
+                "Rows sent again after the server may have forgotten that it has them, or after they may have been sent to another one.",
             ),
             view_gaps: make.counter(
                 "view_gaps_total",

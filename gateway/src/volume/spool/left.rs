@@ -29,7 +29,7 @@ use crate::{
 };
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
-    ranges::{Kept, Parts, Release, Token},
+    ranges::{Destination, Kept, Parts, Release, Token},
 };
 use sluice_spool::{
     BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
@@ -439,6 +439,7 @@ impl LeftBlock {
             is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
+            destination: self.head.destination.and_then(Destination::of_number),
         };
         Ready { stowed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
     }
