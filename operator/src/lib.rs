@@ -53,6 +53,7 @@ pub mod run;
 pub mod sample;
 pub mod scaling;
 pub mod secrets;
+pub mod server_time;
 pub mod told;
 pub mod unasked;
 pub mod volume_events;
