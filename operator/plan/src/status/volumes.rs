@@ -16,8 +16,8 @@ use crate::{
 };
 use sluice_crds::{Commit, OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
 
-/// How many there are and how far they are; `None` when the spec wants none.
-pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
+/// How many there are and how far they are; `None` when the spec wants none. `coming` is how many gateways are about to be there.
+pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed, coming: u32) -> Option<VolumesStatus> {
     let queue = &pipeline.spec.queue;
     if queue.mode == QueueMode::Disabled {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         resized: number(claims().count() - small),
         pending: number(small),
         drained: number(drained),
-        orphaned: number(orphaned(pipeline, observed).count()),
+        orphaned: number(orphaned(pipeline, observed, coming).count()),
         replacing: observed.volumes.replacing.clone(),
         cache_since: None,
     })
@@ -42,7 +42,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
 /// Whether every volume has its size.
 pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     let size = &pipeline.spec.queue.size;
-    let Some(counted) = volumes(pipeline, observed) else {
+    let Some(counted) = volumes(pipeline, observed, 0) else {
         return Verdict::yes(reason::UP_TO_DATE, "there are no queue volumes: queue.mode is Disabled");
     };
     if let Some(message) = not_expandable(pipeline, observed) {
@@ -69,9 +69,9 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
     Verdict::no(reason::RESIZING, grown(&counted, observed))
 }
 
-/// Whether no volume without a gateway may hold something.
-pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
-    let left: Vec<&ClaimSeen> = orphaned(pipeline, observed).collect();
+/// Whether no volume without a gateway may hold something. `coming` is how many gateways are about to be there.
+pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32) -> Verdict {
+    let left: Vec<&ClaimSeen> = orphaned(pipeline, observed, coming).collect();
     if left.is_empty() {
         if let Some(message) = not_deleted(pipeline, observed) {
             return Verdict::yes(reason::NOT_DELETED, message);
@@ -199,7 +199,7 @@ pub(super) fn growing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed
     if let Some(message) = replaced(pipeline, observed) {
         return Some(moving(reason::RESIZING_VOLUMES, message));
     }
-    let counted = volumes(pipeline, observed)?;
+    let counted = volumes(pipeline, observed, 0)?;
     let is_at_it = counted.pending > 0 || matches!(growth.state, GrowthState::Ask(_) | GrowthState::Later);
     is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted, observed)))
 }
@@ -268,12 +268,14 @@ fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<Strin
 fn orphaned<'a>(
     pipeline: &TracePipeline,
     observed: &'a Observed,
+    coming: u32,
 ) -> impl Iterator<Item = &'a ClaimSeen> + use<'a> {
     // Without a StatefulSet nobody knows who uses what.
     let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
     // Those of gateways that come back wait for them.
     let resting = lifecycle::suspension(pipeline, workload).map_or(0, |suspension| suspension.replicas);
-    workload.into_iter().flat_map(move |workload| left(workload.wanted.max(resting), &observed.volumes))
+    let waited_for = resting.max(coming);
+    workload.into_iter().flat_map(move |workload| left(workload.wanted.max(waited_for), &observed.volumes))
 }
 
 fn failure(job: &DrainJobSeen) -> Option<&str> {
