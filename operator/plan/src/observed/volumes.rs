@@ -103,6 +103,8 @@ pub struct ClaimSeen {
     pub not_deleted: Option<String>,
     /// Whether it is on its way out, or goes with a pod that is.
     pub is_going: bool,
+    /// Whether it was deleted, and is there only as long as a pod has it.
+    pub is_deleted: bool,
     /// Whether there is a pod of its gateway, in whatever state.
     pub has_gateway: bool,
     /// Whether the StatefulSet is among its owners: Kubernetes deletes it with that.
@@ -202,6 +204,7 @@ impl ClaimSeen {
                 .any(|(key, value)| key == DRAINED && value == "true"),
             not_deleted: metadata.annotations.as_ref().and_then(|all| all.get(NOT_DELETED)).cloned(),
             is_going: metadata.deletion_timestamp.is_some() || goes_with_pod,
+            is_deleted: metadata.deletion_timestamp.is_some(),
             has_gateway: pods.iter().any(|other| other.metadata.name.as_ref() == Some(&pod)),
             goes_with_workload,
             name,
@@ -363,9 +366,11 @@ mod tests {
     #[test]
     fn what_becomes_of_a_claim_is_read_from_it() {
         let of = |change: Value| seen("queue-a-gateway-3", &change, &[]).unwrap();
-        assert!(of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})).is_going);
+        let deleted = of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        assert!(deleted.is_going && deleted.is_deleted);
         let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "a", "uid": "u"}]);
-        assert!(of(json!({"/metadata/ownerReferences": owner("Pod")})).is_going);
+        let with_pod = of(json!({"/metadata/ownerReferences": owner("Pod")}));
+        assert!(with_pod.is_going && !with_pod.is_deleted);
         let named =
             |kind: &str, name: &str| json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"}]);
         for (kind, name, expected) in [
