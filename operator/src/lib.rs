@@ -56,6 +56,7 @@ pub mod secrets;
 pub mod server_time;
 pub mod told;
 pub mod unasked;
+pub mod unkept;
 pub mod volume_events;
 pub mod volumes;
 pub mod watch;
