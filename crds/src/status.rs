@@ -330,6 +330,8 @@ pub mod reason {
     pub const NOT_EXPANDABLE: &str = "NotExpandable";
 
     // VolumesDrained
+    /// The claim of a gateway that stays was deleted: its volume goes with what is on it once the gateway's pod ends.
+    pub const CLAIM_DELETED: &str = "ClaimDeleted";
     /// A Job could not drain such a volume; it is run again.
     pub const DRAIN_FAILED: &str = "DrainFailed";
     /// Volumes that are empty and to be deleted stay: the API server does not let their claims go.

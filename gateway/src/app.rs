@@ -44,7 +44,7 @@ use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     TopicMadeAnew, dead_letter::DeadLetters,
 };
-use sluice_ranges::{Rule, Version};
+use sluice_ranges::{Destination, Rule, Version};
 use std::{
     sync::{Arc, atomic::AtomicBool},
     thread,
@@ -309,6 +309,9 @@ impl Gateway<'_> {
         events: &Sender<Event>,
     ) -> anyhow::Result<Vec<Delivery>> {
         let standing = self.standing(shards.clone(), consumer.stats());
+        let (route, destinations) = (Route::new(shards.len()), shards.iter().map(Sink::destination));
+        let destinations: Vec<Destination> = destinations.collect();
+        consumer.sends_to(Box::new(move |id| destinations[route.shard_of(id)]));
         let shape = Arc::new(RowShape::of(&self.columns));
         let insert = &self.config.sink.clickhouse.insert;
         let native = Native::of(insert.format, &self.columns, self.metrics);

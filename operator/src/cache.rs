@@ -16,8 +16,9 @@ use kube::{
     runtime::reflector::{Lookup, ObjectRef, Store, store::WriterDropped},
 };
 use sluice_crds::TracePipeline;
-use sluice_plan::names;
+use sluice_plan::{group_of, names};
 use std::{
+    collections::{HashMap, HashSet},
     hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -53,8 +54,40 @@ pub struct Cache {
 }
 
 /// The pipelines of all scopes: two that read with one consumer group may be in namespaces that are watched apart.
+///
+/// Each look asks for those of its own group alone, so that it costs the same however many others there are.
 #[derive(Default)]
-pub struct AllPipelines(Mutex<Vec<Store<Pipeline>>>);
+pub struct AllPipelines {
+    scopes: Mutex<Vec<Store<Pipeline>>>,
+    groups: Mutex<Groups>,
+}
+
+/// Which pipelines read with which consumer group, as the watches have told.
+#[derive(Default)]
+struct Groups {
+    of: HashMap<ObjectRef<Pipeline>, String>,
+    members: HashMap<String, HashSet<ObjectRef<Pipeline>>>,
+}
+
+impl Groups {
+    fn set(&mut self, at: ObjectRef<Pipeline>, group: Option<String>) {
+        if self.of.get(&at) == group.as_ref() {
+            return;
+        }
+        if let Some(before) = self.of.remove(&at)
+            && let Some(members) = self.members.get_mut(&before)
+        {
+            members.remove(&at);
+            if members.is_empty() {
+                self.members.remove(&before);
+            }
+        }
+        if let Some(group) = group {
+            self.members.entry(group.clone()).or_default().insert(at.clone());
+            self.of.insert(at, group);
+        }
+    }
+}
 
 impl AllPipelines {
     /// Adds those of a scope.
@@ -62,13 +95,32 @@ impl AllPipelines {
         self.scopes().push(scope);
     }
 
-    /// All of them, as far as they are known.
-    pub fn state(&self) -> Vec<Arc<Pipeline>> {
-        self.scopes().iter().flat_map(Store::state).collect()
+    /// Has those of this scope, and no others.
+    pub fn only(&self, scope: Store<Pipeline>) {
+        *self.scopes() = vec![scope];
+    }
+
+    /// A pipeline is there, has changed, or is gone.
+    pub fn note(&self, pipeline: &Pipeline, is_gone: bool) {
+        let group = pipeline.0.as_ref().ok().filter(|_| !is_gone).and_then(group_of);
+        self.groups().set(ObjectRef::from_obj(pipeline), group);
+    }
+
+    /// Those that read with this group, as far as they are known.
+    pub fn sharing(&self, group: &str) -> Vec<Arc<Pipeline>> {
+        let members: Vec<_> = self.groups().members.get(group).into_iter().flatten().cloned().collect();
+        let scopes = self.scopes();
+        // One that went while its watch was away is in no store.
+        members.iter().filter_map(|at| scopes.iter().find_map(|scope| scope.get(at))).collect()
     }
 
     fn scopes(&self) -> MutexGuard<'_, Vec<Store<Pipeline>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        // A pipeline that a panic has left out of it is told of again by the next listing.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,4 +195,45 @@ pub fn pipelines_with_secret(
             && pipeline.spec.secrets().iter().any(|(_, name)| *name == secret)
     };
     pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pipeline(name: &str, group: &str) -> Pipeline {
+        let kafka = json!({"bootstrapServers": ["kafka:9092"], "topics": ["t"], "consumerGroup": group});
+        let sink = json!({"clickhouse": {"endpoints": ["http://clickhouse:8123"]}});
+        let object = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
+            "metadata": {"name": name, "namespace": "tracing"}, "spec": {"source": {"kafka": kafka}, "sink": sink}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn sharing(all: &AllPipelines, group: &str) -> Vec<String> {
+        let mut names: Vec<_> = all.sharing(group).iter().map(|found| found.name_any()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// What a look compares its pipeline with does not grow with the others.
+    #[test]
+    fn a_look_sees_the_pipelines_of_its_own_group_alone() {
+        let (store, mut writer) = kube::runtime::reflector::store();
+        let all = AllPipelines::default();
+        all.add(store);
+        let mut note = |pipeline: Pipeline| {
+            all.note(&pipeline, false);
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(pipeline));
+        };
+        for number in 0..1_000 {
+            note(pipeline(&format!("p{number}"), ""));
+        }
+        assert_eq!(sharing(&all, "tracing.p7"), ["p7"]);
+        note(pipeline("p8", "tracing.p7"));
+        assert_eq!(sharing(&all, "tracing.p7"), ["p7", "p8"]);
+        assert!(sharing(&all, "tracing.p8").is_empty());
+        all.note(&pipeline("p7", ""), true);
+        assert_eq!(sharing(&all, "tracing.p7"), ["p8"]);
+    }
 }

@@ -46,6 +46,8 @@ struct Remembered {
     lag_written: Option<Instant>,
     deletion_asked: Option<Instant>,
     is_offsets_due: bool,
+    /// Fields of the status that the API server has not kept, as JSON pointers.
+    unkept: Vec<String>,
     monitor: Option<MonitorLooked>,
     waits: u32,
     /// The generation that it waits with.
@@ -121,6 +123,16 @@ impl Memory {
         if let Some(remembered) = self.pipelines().get_mut(key) {
             remembered.waits = 0;
         }
+    }
+
+    /// The fields of its status that the API server did not keep when it was written last.
+    pub fn unkept(&self, key: &Key) -> Vec<String> {
+        self.pipelines().get(key).map(|remembered| remembered.unkept.clone()).unwrap_or_default()
+    }
+
+    /// Remembers them.
+    pub fn set_unkept(&self, key: &Key, unkept: Vec<String>) {
+        self.pipelines().entry(key.clone()).or_default().unkept = unkept;
     }
 
     /// Whether a lag may be written now; from then on it was.

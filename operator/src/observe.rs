@@ -22,7 +22,7 @@ use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, StorageClassSeen, TopicSeen,
-    WorkloadSeen, asks_first, names, rival, schema_job_name, volumes::replacement::needs_class,
+    WorkloadSeen, asks_first, group_of, names, rival, schema_job_name, volumes::replacement::needs_class,
 };
 use std::sync::Arc;
 use tracing::debug;
@@ -112,17 +112,17 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let Said { told, messages, open_transactions, messages_lost, sink } =
         world.shared.telling.ask(&key, &gateways).await;
     if let Some(workload) = &mut workload {
+        workload.count_unready(Timestamp::now());
         workload.told_by(&world.shared.absences.ask(&key, &gateways).await);
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let pods_refused = refused_pods::look(pipeline, workload.as_ref(), &names, world).await;
-    // Those of this scope may be seen twice, which changes nothing.
-    let all = [world.cache.pipelines.state(), world.shared.pipelines.state()].concat();
+    let sharing = group_of(pipeline).map(|group| world.shared.pipelines.sharing(&group)).unwrap_or_default();
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: rival(pipeline, readable(&all)),
-        asks_for_group: asks_first(pipeline, readable(&all)),
+        rival: rival(pipeline, readable(&sharing)),
+        asks_for_group: asks_first(pipeline, readable(&sharing)),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         schema_job: job,
         partitions,

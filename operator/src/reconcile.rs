@@ -27,6 +27,7 @@ use crate::{
     sample::Sampler,
     scaling::{self, Scaling},
     secrets::KnownSecrets,
+    server_time::ServerTime,
     told::Telling,
     unasked, volumes,
 };
@@ -77,7 +78,9 @@ pub struct Shared {
     /// Why gateways are not ready.
     pub absences: Absences,
     /// The pipelines of all scopes.
-    pub pipelines: AllPipelines,
+    pub pipelines: Arc<AllPipelines>,
+    /// The API server's clock.
+    pub server_time: ServerTime,
     /// Carries rollouts on.
     pub rollouts: Rollouts,
 }

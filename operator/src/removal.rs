@@ -54,7 +54,7 @@ use sluice_plan::{
     Names, PodMonitor, WorkloadSeen,
     lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
     names, removing, rollout,
-    scale::drain::Step,
+    scale::{Moment, drain::Step},
     volumes::{
         release::held,
         removal::{Shown, commits_after_insert, never_bound_words, thrown_away},
@@ -109,7 +109,7 @@ const LOOK_AGAIN: Next = Next { result: ReconcileResult::Waiting, after_seconds:
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = there(&facts.observed);
-    let decided = match removal(world.shared.scaling.now(), pipeline, workload.as_ref()) {
+    let decided = match removal(now(world), pipeline, workload.as_ref()) {
         Removal::Drain if is_left_behind(pipeline, &facts) => Removal::Orphan,
         decided => decided,
     };
@@ -147,6 +147,11 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
             Ok(LOOK_AGAIN)
         }
     }
+}
+
+/// By the clock that has written since when the pipeline is deleted.
+fn now(world: &World) -> Moment {
+    world.shared.server_time.at(world.shared.scaling.now())
 }
 
 /// Whether the gateways stay when the pipeline goes, whatever its policy: it is deleted with `--cascade=orphan`. Kubernetes then holds it by
@@ -190,7 +195,7 @@ async fn retain(
     if matches!(decided, Removal::Free | Removal::LetGo(LetGo::AtOnce)) {
         return Ok(false);
     }
-    let waits = !is_past_waiting(world.shared.scaling.now(), pipeline);
+    let waits = !is_past_waiting(now(world), pipeline);
     match apply::retain(pipeline, &facts.observed.volumes, world).await {
         Ok(is_written) => {
             if let Some(template) = facts.observed.volumes.template.as_mut().filter(|_| is_written) {
@@ -220,7 +225,7 @@ async fn release_claims(
     for claim in volumes.claims.iter_mut().filter(|claim| released.contains(&claim.name)) {
         claim.goes_with_workload = false;
     }
-    let waits = !is_past_waiting(world.shared.scaling.now(), pipeline);
+    let waits = !is_past_waiting(now(world), pipeline);
     match ended {
         Err(error) if waits => Err(error),
         Err(error) => {
@@ -285,7 +290,7 @@ async fn unbound_away(
     if why == LetGo::Orphaned {
         return Ok(Outcome::Done(Vec::new()));
     }
-    let waits = why != LetGo::AtOnce && !is_past_waiting(world.shared.scaling.now(), pipeline);
+    let waits = why != LetGo::AtOnce && !is_past_waiting(now(world), pipeline);
     let namespace = pipeline.namespace().unwrap_or_default();
     Ok(unbound::throw_away(&namespace, facts, waits, world).await?)
 }

@@ -3,9 +3,11 @@
 
 use crate::{
     api_error::{ApiError, ErrorClass},
+    cache::find,
     memory::Key,
     reconcile::{Shared, World},
     resize_events::resize_events,
+    unkept::{unkept, without},
     volume_events::volume_events,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -57,7 +59,8 @@ pub async fn report(
     world: &World,
 ) -> Result<(), Error> {
     let before = pipeline.status.clone().unwrap_or_default();
-    if !is_worth_writing(&before, &status, || world.shared.memory.may_write_lag(key, Instant::now())) {
+    let kept = without(&status, &world.shared.memory.unkept(key));
+    if !is_worth_writing(&before, &kept, || world.shared.memory.may_write_lag(key, Instant::now())) {
         return Ok(());
     }
     world.shared.metrics.wrote("status");
@@ -65,12 +68,18 @@ pub async fn report(
     let full = json!({
         "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
         // Another pipeline may have been made under the name since this copy, and this is nothing of what it is.
-        "metadata": {"name": key.name, "namespace": key.namespace, "uid": pipeline.uid()},
+        "metadata": {
+            "name": key.name, "namespace": key.namespace, "uid": pipeline.uid(),
+            "resourceVersion": version_to_write(pipeline, key, &status, world),
+        },
         "status": status,
     });
     match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
-        Ok(_) => {}
-        // Deleted in the meantime, and maybe made again: nobody is left to be told.
+        Ok(stored) => {
+            let stored = stored.status.unwrap_or_default();
+            world.shared.memory.set_unkept(key, unkept(&status, &stored));
+        }
+        // Deleted in the meantime, and maybe made again: nobody is left to be told. Or somebody has written: the next look says it.
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
         Err(source) => return Err(Error::Status { source: source.into() }),
     }
@@ -82,6 +91,21 @@ pub async fn report(
         publish(pipeline, &event, &world.shared).await;
     }
     Ok(())
+}
+
+/// The version of the pipeline that a status may be written to; `None` for any.
+///
+/// Where the status alone remembers the schema Job, a person takes it out of there to have the Job run again: a look that began before must
+/// not put it back.
+fn version_to_write(
+    pipeline: &TracePipeline,
+    key: &Key,
+    status: &TracePipelineStatus,
+    world: &World,
+) -> Option<String> {
+    let job = status.schema_job.as_deref()?;
+    let is_there = find(&world.cache.jobs, &key.namespace, job).is_some();
+    pipeline.resource_version().filter(|_| !is_there)
 }
 
 /// A person reads that the pipeline is ready, or no longer, or for another reason.

@@ -12,7 +12,7 @@ use crate::{
     admin::{self, Admin, Readiness, WaitsFor},
     api_error::{ApiError, ErrorClass, described},
     args::Args,
-    cache::{AllPipelines, Cache, Pipeline},
+    cache::{Cache, Pipeline},
     events::Events,
     gather::gathered,
     kubeconfig,
@@ -25,6 +25,7 @@ use crate::{
     sample::Sampler,
     scaling::Scaling,
     secrets::KnownSecrets,
+    server_time::ServerTime,
     told::Telling,
     watch::{Scope, Watches},
     watch_state::WatchState,
@@ -119,12 +120,13 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
     let work = async {
         let config =
             Config::infer().await.map_err(|error| Error::Config(kubeconfig::what_is_wrong(&error)))?;
-        let client = client(config.clone())?;
+        let time = ServerTime::default();
+        let client = client(config.clone(), &time)?;
         reach(&client).await;
         readiness.set(WaitsFor::Nothing);
-        let mut lease = Lease::new(lease_client(config)?, lease_name(args));
+        let mut lease = Lease::new(lease_client(config, &time)?, lease_name(args));
         lease.acquired().await;
-        Ok((client, lease))
+        Ok(((client, time), lease))
     };
     let started = tokio::select! {
         started = work => Some(started?),
@@ -141,7 +143,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
 /// Works for as long as the Lease is held.
 async fn lead(
     args: &Args,
-    client: Client,
+    (client, server_time): (Client, ServerTime),
     lease: &mut Lease,
     (metrics, readiness): (Arc<Metrics>, &Readiness),
     stop: Stop,
@@ -159,7 +161,8 @@ async fn lead(
         secrets: KnownSecrets::default(),
         telling: Telling::default(),
         absences: Absences::default(),
-        pipelines: AllPipelines::default(),
+        pipelines: Arc::default(),
+        server_time,
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
             operator_version: VERSION.to_owned(),
@@ -234,8 +237,14 @@ type Scoped = (Arc<World>, mpsc::Receiver<ObjectRef<Pipeline>>);
 fn watched(shared: Arc<Shared>, scope: Scope, tasks: &mut JoinSet<()>) -> (Scoped, Listing) {
     let (concerned, events) = mpsc::channel(CONCERNED_MAX);
     let state = Arc::new(WatchState::new(Arc::clone(&shared.metrics)));
-    let watches =
-        Watches { client: &shared.client, scope: &scope, tasks, concerned, state: Arc::clone(&state) };
+    let watches = Watches {
+        client: &shared.client,
+        scope: &scope,
+        tasks,
+        concerned,
+        state: Arc::clone(&state),
+        all: Arc::clone(&shared.pipelines),
+    };
     let cache = watches.start();
     shared.pipelines.add(cache.pipelines.clone());
     let listing = Listing { scope, cache: cache.clone(), state };
@@ -297,19 +306,19 @@ fn stop_signal() -> Result<Stop, Error> {
     Ok(asked.boxed().shared())
 }
 
-fn client(config: Config) -> Result<Client, Error> {
-    Client::try_from(config).map_err(|error| Error::Client(error.into()))
+fn client(config: Config, time: &ServerTime) -> Result<Client, Error> {
+    time.client(config).map_err(|error| Error::Client(error.into()))
 }
 
 /// A client of its own for the Lease: its requests must not wait behind others, nor longer than the Lease lasts.
-fn lease_client(mut config: Config) -> Result<Client, Error> {
+fn lease_client(mut config: Config, time: &ServerTime) -> Result<Client, Error> {
     let longest = Some(Duration::from_secs(LEASE_REQUEST_SECONDS));
     config.connect_timeout = longest;
     config.read_timeout = longest;
     config.write_timeout = longest;
     config.reset_reader_on_write = true;
     config.default_retry = false;
-    client(config)
+    client(config, time)
 }
 
 fn lease_name(args: &Args) -> LeaseName {

@@ -6,7 +6,7 @@
 //! is in `operator/SECURITY.md`.
 
 use crate::{
-    cache::{Cache, Pipeline},
+    cache::{AllPipelines, Cache, Pipeline},
     outcome::words,
     watch_state::WatchState,
 };
@@ -63,6 +63,8 @@ pub struct Watches<'a> {
     pub concerned: Sender<ObjectRef<Pipeline>>,
     /// Says when a watch fails and when it works again.
     pub state: Arc<WatchState>,
+    /// Pipelines are noted here.
+    pub all: Arc<AllPipelines>,
 }
 
 impl Watches<'_> {
@@ -87,9 +89,11 @@ impl Watches<'_> {
 
     /// The pipelines themselves, when their spec or annotations change, or they are deleted: a status that we wrote is no news.
     fn pipelines(&mut self) -> Store<Pipeline> {
-        self.watch(watcher::Config::default(), forget_managers, || {
-            let mut seen = HashMap::new();
+        let all = Arc::clone(&self.all);
+        self.watch(watcher::Config::default(), forget_managers, move || {
+            let (mut seen, all) = (HashMap::new(), Arc::clone(&all));
             move |pipeline: &Pipeline, is_gone: bool| {
+                all.note(pipeline, is_gone);
                 let meta = pipeline.meta();
                 let at = ObjectRef::from_obj(pipeline);
                 let now = (

@@ -27,7 +27,19 @@ pub struct Sink {
         .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"),
     validation = Rule::new(
         "!has(oldSelf.shards) || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
-        .message("shards are only ever added, at the end: what is in flight to one that goes away could not be finished")
+        .message("shards are only ever added, at the end: what is in flight to one that goes away could not be finished"),
+    // CEL has no numbers of places but those that are written down: as many as there may be shards.
+    validation = Rule::new(
+        "!has(oldSelf.shards) || !has(self.shards) || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
+         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(i, \
+         i >= size(oldSelf.shards) || i >= size(self.shards) || (has(oldSelf.shards[i].name) \
+         ? has(self.shards[i].name) && self.shards[i].name == oldSelf.shards[i].name \
+         : self.shards[i].endpoints.exists(e, e in oldSelf.shards[i].endpoints)))")
+        .message("a shard keeps its place in the list: one with a name keeps the name, and one without a name keeps at least one of its \
+                  endpoints (to change all of them, first give every shard a name)"),
+    validation = Rule::new(
+        "!has(oldSelf.endpoints) || !has(self.shards) || self.shards[0].endpoints.exists(e, e in oldSelf.endpoints)")
+        .message("the first of shards is the shard that endpoints has named: it keeps at least one of those endpoints")
 )]
 pub struct ClickHouseSink {
     /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
@@ -44,15 +56,18 @@ pub struct ClickHouseSink {
     pub endpoints: Vec<String>,
 
     /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the
-    /// same one, and one that is away stops its own partitions and no others. The place of a shard in the list is what it is
-    /// known by: others are added at the end, and none is taken away. Every shard has the table; each insert that may be under
-    /// way at the same time takes memory for every shard.
+    /// same one, and one that is away stops its own partitions and no others. The place of a shard in the list decides which
+    /// partitions it has: others are added at the end, none is taken away, and each keeps its place. Every shard has the table; each
+    /// insert that may be under way at the same time takes memory for every shard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(
         validation = Rule::new(
             "self.all(s, s.endpoints.all(e, e.startsWith('https:'))) || !self.exists(s, s.endpoints.exists(e, e.startsWith('https:')))")
             .message("the endpoints of shards are all http or all https: one without TLS would be sent the password in the clear"),
+        validation = Rule::new(
+            "!self.exists(s, has(s.name)) || self.all(s, has(s.name) && self.exists_one(t, has(t.name) && t.name == s.name))")
+            .message("either each of the shards has a name that no other has, or none of them has one"),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]
@@ -90,6 +105,12 @@ pub struct ClickHouseSink {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shard {
+    /// What it is known by, up to 63 characters: a-z, 0-9 and -. Either every shard has a name or none has. One with a name keeps it,
+    /// and its place in the list, and may have all of its endpoints changed; one without a name keeps at least one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: Option<String>,
+
     /// HTTP interfaces of its replicas, as in endpoints; 1 to 16, none of them in another shard.
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(

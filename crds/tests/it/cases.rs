@@ -24,6 +24,35 @@ const TWO_SHARDS: &str =
 /// As a merge patch says it: `shards` goes away.
 const NO_SHARDS: &str = r#"{"endpoints": ["http://a:8123"], "shards": null}"#;
 
+/// The same with other servers: c in the place of a, and a beside b in the second place.
+const MOVED: &str =
+    r#"{"shards": [{"endpoints": ["http://c:8123"]}, {"endpoints": ["http://a:8123", "http://b:8123"]}]}"#;
+const SWAPPED: &str = r#"{"shards": [{"endpoints": ["http://b:8123"]}, {"endpoints": ["http://a:8123"]}]}"#;
+/// Each shard has one server more, and keeps one.
+const WITH_REPLICAS: &str = r#"{"shards": [{"endpoints": ["http://c:8123", "http://a:8123"]}, {"endpoints": ["http://b:8123", "http://d:8123"]}]}"#;
+const NAMED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]}]}"#;
+const NAMED_SWAPPED: &str = r#"{"shards": [{"name": "two", "endpoints": ["http://b:8123"]}, {"name": "one", "endpoints": ["http://a:8123"]}]}"#;
+const NAMED_OTHERWISE: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "three", "endpoints": ["http://b:8123"]}]}"#;
+/// All servers are known by other addresses.
+const NAMED_ELSEWHERE: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://c:8123"]}, {"name": "two", "endpoints": ["http://d:8123"]}]}"#;
+const NAMED_ADDED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]},
+    {"name": "three", "endpoints": ["http://c:8123"]}]}"#;
+/// Names are given, and all addresses changed, in one step.
+const NAMED_AND_MOVED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://c:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]}]}"#;
+/// As a merge patch says it: `endpoints` goes away.
+const OF_SHARD_A: &str = r#"{"endpoints": ["http://a:8123"]}"#;
+const TO_SHARDS_A_B: &str =
+    r#"{"endpoints": null, "shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}"#;
+const TO_SHARDS_B_A: &str =
+    r#"{"endpoints": null, "shards": [{"endpoints": ["http://b:8123"]}, {"endpoints": ["http://a:8123"]}]}"#;
+const TO_NAMED_SHARDS: &str =
+    r#"{"endpoints": null, "shards": [{"name": "one", "endpoints": ["http://a:8123"]}]}"#;
+
+/// What is said of a shard that is not what stood in its place.
+const KEEPS_PLACE: &str = "a shard keeps its place in the list";
+/// And of the first one.
+const FIRST_OF_SHARDS: &str = "the first of shards is the shard that endpoints has named";
+
 /// Rules about a change: from, to, whether it is taken, and a part of the message.
 pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""""#, r#""a""#, true, ""),
@@ -35,6 +64,19 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/sink/clickhouse", TWO_SHARDS, ONE_SHARD, false, "shards are only ever added"),
     ("/spec/sink/clickhouse", ONE_SHARD, NO_SHARDS, true, ""),
     ("/spec/sink/clickhouse", TWO_SHARDS, NO_SHARDS, false, "shards are only ever added"),
+    ("/spec/sink/clickhouse", TWO_SHARDS, SWAPPED, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", TWO_SHARDS, MOVED, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", TWO_SHARDS, WITH_REPLICAS, true, ""),
+    ("/spec/sink/clickhouse", TWO_SHARDS, NAMED, true, ""),
+    ("/spec/sink/clickhouse", TWO_SHARDS, NAMED_AND_MOVED, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", NAMED, NAMED_SWAPPED, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", NAMED, NAMED_OTHERWISE, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", NAMED, TWO_SHARDS, false, KEEPS_PLACE),
+    ("/spec/sink/clickhouse", NAMED, NAMED_ELSEWHERE, true, ""),
+    ("/spec/sink/clickhouse", NAMED, NAMED_ADDED, true, ""),
+    ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_A_B, true, ""),
+    ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_B_A, false, FIRST_OF_SHARDS),
+    ("/spec/sink/clickhouse", OF_SHARD_A, TO_NAMED_SHARDS, true, ""),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
     // Whether volumes can grow is their storage class's to say; what is smaller or of another class is made anew.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),

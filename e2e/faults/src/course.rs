@@ -19,6 +19,7 @@ pub mod refuse;
 pub mod rows;
 pub mod rule_change;
 pub mod server;
+mod server_changed;
 pub mod shard;
 mod shard_added;
 mod shard_audit;
@@ -85,6 +86,7 @@ fn change(fault: Fault) -> Value {
         | Fault::Refuse(_)
         | Fault::Storm(_)
         | Fault::ShardAdded
+        | Fault::ServerChanged
         | Fault::ShardAudit
         | Fault::Failover
         | Fault::UnnamedCluster => json!({}),
@@ -109,6 +111,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost(lost) => shard::play(scene, lost).await,
         Fault::ShardAdded => shard_added::play(scene).await,
+        Fault::ServerChanged => server_changed::play(scene).await,
         Fault::ShardAudit => shard_audit::play(scene).await,
         Fault::Failover => failover::play(scene).await,
         Fault::UnnamedCluster => unnamed_cluster::play(scene).await,

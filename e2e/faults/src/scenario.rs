@@ -45,6 +45,8 @@ pub enum Fault {
     ShardLost(Lost),
     /// A shard is added while an INSERT is in doubt.
     ShardAdded,
+    /// The config names another server while an INSERT is in doubt.
+    ServerChanged,
     /// Rows of a shard vanish.
     ShardAudit,
     /// One of a shard's endpoints is lost.
@@ -337,6 +339,12 @@ const SERVERS: [Scenario; 12] = [
         Fault::ShardAdded,
         FEW,
         "SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with a second shard",
+    ),
+    scenario(
+        "server-changed",
+        Fault::ServerChanged,
+        FEW,
+        "SIGKILL when the server has stored an INSERT; the member comes back with another server: its rows are doubled, and said to be",
     ),
     scenario(
         "shard-rows-vanish",

@@ -292,8 +292,13 @@ impl Worker {
 
 /// Where ranges end in a partition that nobody has read before, by the rule of the defaults.
 fn cutter() -> Cutter {
-    let settings =
-        Settings { rule: Rule::of(&Insert::default()), routing_epoch: 0, topic_id: None, instance: 0 };
+    let settings = Settings {
+        rule: Rule::of(&Insert::default()),
+        routing_epoch: 0,
+        destination: None,
+        topic_id: None,
+        instance: 0,
+    };
     let committed = Committed { commit: None, begin: 0, log: Log { start: 0, end: 0 } };
     let now = Now { steady: Duration::ZERO, unix_seconds: 0 };
     let begun = Ranges::assigned(Generation(1), &committed, settings, now);

@@ -3,6 +3,7 @@
 use super::{
     Settings,
     cut::{Beginning, Overtaken, doubtful_up_to},
+    in_force::InForce,
     plan::{Newer, Plan, Unread},
 };
 use crate::OffsetRange;
@@ -148,7 +149,7 @@ impl Committed<'_> {
             first,
         });
         let planned = cuts.into_iter().filter(|cut| *cut > first).collect();
-        let differs = plan.rule != settings.rule || plan.routing_epoch != settings.routing_epoch;
+        let differs = InForce::planned(&plan, settings) != InForce::wanted(settings);
         let replaced = differs && first >= horizon;
         let beginning = Beginning {
             rule: if replaced { settings.rule } else { plan.rule },

@@ -38,10 +38,12 @@
 
 mod commit;
 mod cut;
+mod destination;
 mod flight;
 mod found;
 pub mod gaps;
 pub mod horizon;
+mod in_force;
 mod parting;
 mod partition;
 pub mod parts;
@@ -54,6 +56,7 @@ mod wait;
 
 pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
+pub use destination::Destination;
 pub use found::{Committed, Found, Fresh, Halt, Log};
 pub use partition::{Generation, OffsetRange, PartitionId, Verdict};
 pub use parts::{Parted, RefusedParts};
@@ -68,6 +71,7 @@ use commit::{Pending, Worker};
 use flight::{Flight, InFlight, PlanState, Progress};
 use gaps::Gaps;
 use horizon::Pace;
+use in_force::InForce;
 use parting::Partings;
 use release::Inherited;
 use std::time::Duration;
@@ -91,8 +95,10 @@ pub struct Now {
 pub struct Settings {
     /// The size rule.
     pub rule: Rule,
-    /// The table or shard that rows go to, as a number.
+    /// The shard that rows go to, as a number.
     pub routing_epoch: u32,
+    /// The servers and the table of that shard, if they are known.
+    pub destination: Option<Destination>,
     /// The topic's id, if the brokers report one.
     pub topic_id: TopicId,
     /// A random number for this process.
@@ -104,8 +110,8 @@ pub struct Settings {
 pub struct Ranges {
     generation: Generation,
     settings: Settings,
-    /// The rule and routing epoch by which ranges are made now.
-    in_force: (Rule, u32),
+    /// The rule, routing epoch and destination by which ranges are made now.
+    in_force: InForce,
     inherited: Inherited,
     /// Cuts of that plan which the worker has not reached.
     ahead: Vec<i64>,
@@ -201,11 +207,9 @@ impl Ranges {
         let ranges = Self {
             generation,
             settings,
-            in_force: if start.replaced {
-                (settings.rule, settings.routing_epoch)
-            } else {
-                (beginning.rule, plan.map_or(settings.routing_epoch, |plan| plan.routing_epoch))
-            },
+            in_force: plan
+                .filter(|_| !start.replaced)
+                .map_or_else(|| InForce::wanted(&settings), |plan| InForce::planned(plan, &settings)),
             inherited: Inherited { horizon: beginning.horizon, t0: plan.map(|plan| plan.t0) },
             ahead: beginning.planned.clone(),
             flight: Flight::default(),
@@ -268,8 +272,8 @@ impl Ranges {
             return None;
         }
         let switches = self.can_switch();
-        let (rule, routing_epoch) =
-            if switches { (self.settings.rule, self.settings.routing_epoch) } else { self.in_force };
+        let InForce { rule, routing_epoch, destination } =
+            if switches { InForce::wanted(&self.settings) } else { self.in_force };
         let offset = self.offset();
         let covered = self.flight.cover(self.ahead.len()).unwrap_or(self.horizon);
         self.partings.cover(offset);
@@ -284,6 +288,7 @@ impl Ranges {
             offset,
             rule,
             routing_epoch,
+            destination,
             horizon,
             topic_id: self.settings.topic_id,
             instance: self.settings.instance,
@@ -316,7 +321,7 @@ impl Ranges {
                 self.proof = begun;
                 self.flight.forget_settled();
                 if switches {
-                    self.in_force = (self.settings.rule, self.settings.routing_epoch);
+                    self.in_force = InForce::wanted(&self.settings);
                 }
             }
         }
@@ -342,7 +347,8 @@ impl Ranges {
                     first_sent: range.since,
                     is_inherited: self.inherited.covers(range.range.first),
                     parts: self.partings.of(range.range),
-                    routing_epoch: self.in_force.1,
+                    routing_epoch: self.in_force.routing_epoch,
+                    destination: self.in_force.destination,
                 });
             }
         }
@@ -462,9 +468,9 @@ impl Ranges {
         now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX
     }
 
-    /// Whether another rule or routing is wanted than is in force.
+    /// Whether another rule, routing or destination is wanted than is in force.
     fn switches(&self) -> bool {
-        self.in_force != (self.settings.rule, self.settings.routing_epoch)
+        self.in_force != InForce::wanted(&self.settings)
     }
 
     /// Whether it can take effect with the next commit: all ranges of the old rule are settled.

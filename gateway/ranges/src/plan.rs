@@ -11,7 +11,9 @@
 //! | varint | routing epoch |
 //! | varint | horizon − committed offset |
 //! | 16 | topic id; zeros if it is unknown |
-//! | 8 | instance: the process that wrote this, little-endian |
+//! | 3 | instance: the process that wrote this, little-endian |
+//! | 2 | [`DESTINATION_MAGIC`]: the destination follows. Earlier versions wrote a random instance of 8 bytes, which has these bytes here once in 65,536 |
+//! | 3 | [destination](Destination), little-endian |
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
@@ -50,6 +52,7 @@
 //! start. Metadata of a newer program is [`Unread::Newer`]; the partition must then not be read.
 
 use super::{
+    destination::Destination,
     gaps::GAPS_MAX,
     parts::{self, PARTED_MAX, Parted, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedParts},
     rule::{Rule, Version},
@@ -72,6 +75,10 @@ const FORMAT_PARTED: &str = "2";
 /// Plans with gaps, and possibly with ranges in parts.
 const FORMAT_GAPS: &str = "3";
 
+/// Stands in front of a destination. Chosen at random. An earlier version reads it, and what follows, as part of the instance, which decides
+/// nothing.
+const DESTINATION_MAGIC: [u8; 2] = [0xd5, 0x7a];
+
 /// A topic's id; `None` if the brokers report none.
 pub type TopicId = Option<[u8; 16]>;
 
@@ -82,13 +89,15 @@ pub struct Plan {
     pub offset: i64,
     /// The rule by which ranges from there on end by size.
     pub rule: Rule,
-    /// Identifies the table or shard that a message's rows go to.
+    /// Identifies the shard that a message's rows go to.
     pub routing_epoch: u32,
+    /// Where that shard was; `None` where it is not written down.
+    pub destination: Option<Destination>,
     /// A range that ends by size at or below this offset may have been sent. At least `offset`.
     pub horizon: i64,
     /// The topic's id.
     pub topic_id: TopicId,
-    /// The process that wrote it, a random number.
+    /// The process that wrote it, a random number; of 24 bits beside a destination.
     pub instance: u64,
     /// Seconds since 1970 before which no range from `offset` on was first sent.
     pub t0: u64,
@@ -126,6 +135,14 @@ pub enum Newer {
 }
 
 impl Plan {
+    fn instance_bytes(&self) -> [u8; 8] {
+        let instance = self.instance.to_le_bytes();
+        let Some(destination) = self.destination else { return instance };
+        let ([a, b, c, ..], [d, e]) = (instance, DESTINATION_MAGIC);
+        let [f, g, h, _] = destination.number().to_le_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
     /// The metadata.
     ///
     /// # Panics
@@ -141,7 +158,7 @@ impl Plan {
         put_varint(&mut body, u64::from(self.routing_epoch));
         put_varint(&mut body, distance(self.offset, self.horizon));
         body.extend_from_slice(&self.topic_id.unwrap_or_default());
-        body.extend_from_slice(&self.instance.to_le_bytes());
+        body.extend_from_slice(&self.instance_bytes());
         put_varint(&mut body, self.t0);
         put_varint(&mut body, self.cuts.len() as u64);
         let mut from = self.offset;
@@ -190,6 +207,16 @@ impl Plan {
         }
         let plan = Fields(fields).plan(format)?;
         if plan.offset == offset { Ok(plan) } else { Err(Unread::Damaged) }
+    }
+}
+
+/// Who wrote a plan, and where its ranges are sent.
+fn instance_of(bytes: [u8; 8]) -> (u64, Option<Destination>) {
+    let [a, b, c, d, e, f, g, h] = bytes;
+    let destination = Destination::of_number(u32::from_le_bytes([f, g, h, 0]));
+    match destination.filter(|_| [d, e] == DESTINATION_MAGIC) {
+        None => (u64::from_le_bytes(bytes), None),
+        some => (u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]), some),
     }
 }
 
@@ -263,7 +290,7 @@ impl Fields<'_> {
         let routing_epoch = u32::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
         let horizon = self.offset_above(offset)?;
         let topic_id = Some(self.bytes()?).filter(|id| *id != [0; 16]);
-        let instance = u64::from_le_bytes(self.bytes()?);
+        let (instance, destination) = instance_of(self.bytes()?);
         let t0 = self.varint()?;
         let cuts = self.cuts(offset)?;
         let parted = if format == FORMAT { Vec::new() } else { self.parted(offset)? };
@@ -276,7 +303,19 @@ impl Fields<'_> {
             return Err(Unread::Damaged);
         }
         let rule = Rule { version, bytes, messages };
-        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted, gaps })
+        Ok(Plan {
+            offset,
+            rule,
+            routing_epoch,
+            destination,
+            horizon,
+            topic_id,
+            instance,
+            t0,
+            cuts,
+            parted,
+            gaps,
+        })
     }
 
     fn cuts(&mut self, offset: i64) -> Result<Vec<i64>, Unread> {

@@ -8,6 +8,7 @@ fn small() -> Plan {
         offset: 100,
         rule: Rule { version: Version::Before, bytes: 16 << 20, messages: 100_000 },
         routing_epoch: 3,
+        destination: None,
         horizon: 5_000,
         topic_id: Some([7; 16]),
         instance: 42,
@@ -31,6 +32,21 @@ fn the_format_never_changes() {
     let text = "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB3PNh/o";
     assert_eq!(small().encode(), text);
     assert_eq!(Plan::decode(100, text), Ok(small()));
+}
+
+/// A version before reads such a plan, and takes the destination for a part of the instance.
+#[test]
+fn a_destination_stands_where_versions_before_have_a_random_number() {
+    let destination = Destination::of_number(0x0003_0201);
+    let plan = Plan { destination, ..small() };
+    let text = plan.encode();
+    assert_eq!(Plan::decode(100, &text), Ok(plan));
+    let bytes = |text: &str| STANDARD_NO_PAD.decode(&text[MAGIC.len() + 2..]).unwrap();
+    let (with, without) = (bytes(&text), bytes(&small().encode()));
+    let instance = without.windows(8).position(|bytes| bytes == 42_u64.to_le_bytes()).unwrap();
+    assert_eq!(with[instance..instance + 8], [42, 0, 0, 0xd5, 0x7a, 1, 2, 3]);
+    let others = |bytes: &[u8]| [&bytes[..instance], &bytes[instance + 8..bytes.len() - 4]].concat();
+    assert_eq!(others(&with), others(&without));
 }
 
 #[test]
@@ -146,7 +162,7 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
+        Plan { offset, rule, routing_epoch, destination: None, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A range that may be sent, and what is known of earlier owners.
 
-use super::{Now, RefusedParts};
+use super::{Destination, Now, RefusedParts};
 use crate::OffsetRange;
 
 /// A range that may be sent now.
@@ -16,6 +16,8 @@ pub struct Release {
     pub parts: Option<RefusedParts>,
     /// Its routing ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
     pub routing_epoch: u32,
+    /// Where that routing's shard was that earlier owners sent to, if the plan records it; else where it is now.
+    pub destination: Option<Destination>,
 }
 
 /// What the found plan says of ranges that an earlier owner may have sent.

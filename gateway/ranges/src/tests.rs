@@ -3,6 +3,7 @@
 use super::*;
 
 mod cut_off;
+mod destinations;
 mod in_parts;
 mod stands;
 
@@ -16,7 +17,7 @@ fn at(seconds: u64) -> Now {
 }
 
 fn settings(rule: Rule) -> Settings {
-    Settings { rule, routing_epoch: 0, topic_id: Some([9; 16]), instance: 1 }
+    Settings { rule, routing_epoch: 0, destination: None, topic_id: Some([9; 16]), instance: 1 }
 }
 
 fn range(first: i64, next: i64) -> OffsetRange {
@@ -29,6 +30,7 @@ fn plan(offset: i64, horizon: i64, cuts: &[i64]) -> Plan {
         offset,
         rule,
         routing_epoch,
+        destination: None,
         horizon,
         topic_id,
         instance: 2,

@@ -87,6 +87,7 @@ fn append(queue: &mut Queue<Directory>, arguments: &Arguments, body: &[Vec<u8>])
             span_end_nanos_max: 1,
             first_sent_ms: None,
             routing_epoch: None,
+            destination: None,
             columns: 1,
             metadata_bytes: 0,
         };

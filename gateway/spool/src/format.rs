@@ -47,6 +47,7 @@
 //! | --- | --- |
 //! | 1 | the mark `only`; the header records whether the caller relies on kept blocks |
 //! | 2 | each record has the checksum of its metadata, so that opening a volume need not read the rest of the bodies |
+//! | 3 | each record has the destination, in place of the last bytes of the token, which no token used |
 //!
 //! A program reads segments of its version in any revision: ignoring additions of a later revision must not lose a block that it would
 //! have held before. Otherwise the version must change.
@@ -95,14 +96,15 @@
 //! | 116 | 4 | routing epoch by which the frames are sent, plus one; 0 if it is unknown |
 //! | 120 | 4 | checksum of the metadata; 0 if it is unknown or there is no metadata |
 //! | 124 | 256 | topic, then zeros |
-//! | 380 | 384 | token, then zeros |
+//! | 380 | 380 | token, then zeros |
+//! | 760 | 4 | destination: the number of the servers and the table that the frames are sent to; 0 where that is not known |
 //! | 764 | 4 | checksum of bytes 0–763 |
 //! | 768 | body bytes | body |
 
 /// The version that this program reads and writes.
 pub const VERSION: u32 = 1;
 /// The revision that it writes.
-pub const REVISION: u32 = 2;
+pub const REVISION: u32 = 3;
 
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"sluiceqs";
@@ -143,7 +145,7 @@ pub const METADATA_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of a topic's name. Specified: Kafka allows 249.
 pub const TOPIC_BYTES_MAX: usize = 256;
 /// Bytes of a token. Chosen: a topic's name, three numbers and 128 bits in hex fit (336).
-pub const TOKEN_BYTES_MAX: usize = 384;
+pub const TOKEN_BYTES_MAX: usize = 380;
 
 /// Bytes of a segment, unless the queue is very large or very small. Chosen: one sync and one new file per that many bytes.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 20;

@@ -34,6 +34,9 @@ pub struct BlockHead {
     /// The number of the routing of partitions to shards by which the block is sent. `None` if it is unknown, as for every block of an
     /// older program. Below [`u32::MAX`].
     pub routing_epoch: Option<u32>,
+    /// The number of the servers and the table that it is sent to, above 0. `None` if it is unknown, as for every block that an earlier
+    /// version has written.
+    pub destination: Option<u32>,
     /// Fingerprint of the column list and encoding of the frames: they fit no other.
     pub columns: u64,
     /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: the caller's metadata of the block.
@@ -95,6 +98,7 @@ impl RecordHeader {
             .put(&self.metadata_crc.to_le_bytes(), 4)
             .put(head.topic.as_bytes(), TOPIC_BYTES_MAX)
             .put(&head.token, TOKEN_BYTES_MAX)
+            .put(&head.destination.unwrap_or(0).to_le_bytes(), 4)
             .sealed()
     }
 
@@ -115,6 +119,7 @@ impl RecordHeader {
         let (metadata_bytes, routing, metadata_crc) = (take.u32(), take.u32(), take.u32());
         let topic = take.bytes(TOPIC_BYTES_MAX).get(..usize::from(topic_bytes))?;
         let token = take.bytes(TOKEN_BYTES_MAX).get(..usize::from(token_bytes))?;
+        let destination = Some(take.u32()).filter(|number| *number > 0);
         let head = BlockHead {
             topic: std::str::from_utf8(topic).ok()?.into(),
             partition,
@@ -126,6 +131,7 @@ impl RecordHeader {
             span_end_nanos_max,
             first_sent_ms: Some(first_sent_ms).filter(|ms| *ms > 0),
             routing_epoch: routing.checked_sub(1),
+            destination,
             columns,
             metadata_bytes,
         };
@@ -307,6 +313,7 @@ mod tests {
             span_end_nanos_max: 7,
             first_sent_ms: Some(8),
             routing_epoch: Some(4),
+            destination: Some(0x0003_0201),
             columns: 9,
             metadata_bytes: 13,
         };
@@ -339,6 +346,7 @@ mod tests {
         at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 5, 0, 0, 0, 14, 0, 0, 0]);
         at(124, b"spans\0");
         at(380, b"oesl5fcqiwqjz2yhnohzp4tv6m\0");
+        at(760, &[1, 2, 3, 0]);
         let sum = crc32c::crc32c(bytes.get(..764).unwrap());
         at(764, &sum.to_le_bytes());
         assert_eq!(RecordHeader::decode(&bytes), Some(header()));

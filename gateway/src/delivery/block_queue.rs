@@ -195,7 +195,7 @@ impl OfPartition {
         };
         let generation = self.generations.entry(sealed.block.generation).or_default().clone();
         *releases += 1;
-        sealed.frames.release(release.routing_epoch);
+        sealed.frames.release(release.routing_epoch, release.destination);
         self.ready
             .push_back((*releases, Ready { sealed, release, generation, columns: None, rows_elsewhere: 0 }));
     }
@@ -247,6 +247,7 @@ mod tests {
             is_inherited: false,
             parts: None,
             routing_epoch: 0,
+            destination: None,
         };
         Order::Send { id: id(partition), generation: Generation(generation), release }
     }

@@ -320,12 +320,12 @@ impl Shards {
         Self { route: Route::new(shards.len()), shards }
     }
 
-    /// The shard of a block: the one that its range has always gone to, if that still exists.
+    /// The shard of a block: the one that its range has always gone to, if that still exists. Counts a block that an earlier owner may have
+    /// sent to other servers than the shard has now, or into another table.
     pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
-        let then = Route::of_epoch(release.routing_epoch);
-        if release.is_inherited && then.shard_of(&block.id) >= self.shards.len() {
-            shard.count_moved(block, then.shards());
+        if self.route.may_be_elsewhere(release, &block.id, |then| shard.sink().is_at(then)) {
+            shard.count_moved(block);
         }
         shard.clone()
     }

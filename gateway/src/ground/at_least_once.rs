@@ -31,6 +31,8 @@ pub enum Reason {
     SettingsForced,
     /// Settings of INSERTs, including tokens, do not reach the server.
     SettingsLost,
+    /// Blocks in flight during a change of the config go to other servers, or into another table.
+    DestinationChanged,
     /// The server was upgraded to a version that does not know earlier tokens.
     ServerUpgraded,
     /// The table's partitions depend on the server's time zone, which has changed, or differs between servers.
@@ -45,7 +47,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NotProbed,
         Self::RangesNotPlanned,
         Self::PlanUnavailable,
@@ -59,6 +61,7 @@ impl Reason {
         Self::AsyncInsertForced,
         Self::SettingsForced,
         Self::SettingsLost,
+        Self::DestinationChanged,
         Self::ServerUpgraded,
         Self::TimeZone,
         Self::InDoubtTooOld,
@@ -95,6 +98,7 @@ impl Reason {
             Self::AsyncInsertForced => "async_insert_forced",
             Self::SettingsForced => "settings_forced",
             Self::SettingsLost => "settings_lost",
+            Self::DestinationChanged => "destination_changed",
             Self::ServerUpgraded => "server_upgraded",
             Self::TimeZone => "time_zone",
             Self::InDoubtTooOld => "in_doubt_too_old",
@@ -131,6 +135,10 @@ impl fmt::Display for Reason {
             Self::SettingsLost => {
                 "a proxy between the gateway and the server removes settings, including deduplication tokens, from the query string; \
                  let it pass all of them, or use the server itself as endpoint"
+            }
+            Self::DestinationChanged => {
+                "the servers or the table of a shard were changed while ranges were in flight to the former ones, which may have them, too; \
+                 suspend the pipeline and wait until it has drained before such a change"
             }
             Self::ServerUpgraded => {
                 "the server was upgraded and has forgotten earlier deduplication tokens"

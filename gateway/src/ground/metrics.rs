@@ -290,7 +290,7 @@ impl Metrics {
             ),
             rule_changes: make.counter(
                 "rule_changes_total",
-                "Partitions read up to the end of ranges of another size rule or number of shards, from where this gateway uses its own.",
+                "Partitions read up to the end of ranges of another size rule, number of shards or server, from where this gateway uses its own.",
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",

@@ -6,9 +6,10 @@
 //! partitions per shard differ by at most one; how even the rows are depends on the topic.
 //!
 //! The plan of ranges records how many shards there were ([`Route::epoch`]), so ranges in flight go where they were sent before, even if
-//! shards are added. Do not remove a shard or change its position in the config while ranges of it are in flight.
+//! shards are added. Do not remove a shard or change its position in the config while ranges of it are in flight. The plan also records
+//! the shard's [`Destination`]: if that has changed, rows may be duplicated, and are counted.
 
-use sluice_ranges::PartitionId;
+use sluice_ranges::{Destination, PartitionId, Release};
 use twox_hash::XxHash3_64;
 
 /// The destinations of partitions.
@@ -44,6 +45,18 @@ impl Route {
         if then < self.shards { then } else { self.shard_of(id) }
     }
 
+    /// Whether the block of a range may also be elsewhere than on the shard where it goes now: an earlier owner may have sent it to a shard
+    /// that was removed, or to a destination that [is not](crate::table::sink::Sink::is_at) that shard's.
+    pub fn may_be_elsewhere(
+        self,
+        release: &Release,
+        id: &PartitionId,
+        is_here: impl Fn(Destination) -> bool,
+    ) -> bool {
+        let is_removed = Self::of_epoch(release.routing_epoch).shard_of(id) >= self.shards;
+        release.is_inherited && (is_removed || release.destination.is_some_and(|then| !is_here(then)))
+    }
+
     /// The partition's shard, as its position in the config.
     pub fn shard_of(self, id: &PartitionId) -> usize {
         let topic = XxHash3_64::oneshot(id.topic.as_bytes());
@@ -56,6 +69,7 @@ impl Route {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sluice_ranges::OffsetRange;
 
     fn id(topic: &str, partition: i32) -> PartitionId {
         PartitionId { topic: topic.into(), partition }
@@ -91,6 +105,28 @@ mod tests {
             let then = Route::new(3).shard_of(&id);
             let expected = if then < 2 { then } else { route.shard_of(&id) };
             assert_eq!((route.place_of(2, &id), route.place_of(0, &id)), (expected, 0));
+        }
+    }
+
+    #[test]
+    fn what_an_owner_before_sent_to_other_servers_or_to_a_shard_that_is_gone_may_be_there() {
+        let [here, there] = ["a:8123", "b:8123"].map(|server| Destination::of("otel", "otel_traces", server));
+        let of_second = |id: &PartitionId| Route::new(2).shard_of(id) == 1;
+        let (route, id) = (Route::new(1), (0..2).map(|number| id("spans", number)).find(of_second).unwrap());
+        for (routing_epoch, destination, is_inherited, expected) in [
+            (0, Some(here), true, false),
+            (0, Some(there), true, true),
+            (0, Some(there), false, false),
+            // Versions before have not written it down.
+            (0, None, true, false),
+            (1, None, true, true),
+            (1, Some(here), false, false),
+        ] {
+            let range = OffsetRange { first: 0, next: 1 };
+            let release =
+                Release { range, first_sent: 0, is_inherited, parts: None, routing_epoch, destination };
+            let found = route.may_be_elsewhere(&release, &id, |destination| destination == here);
+            assert_eq!(found, expected, "{release:?}");
         }
     }
 

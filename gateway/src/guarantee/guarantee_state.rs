@@ -50,6 +50,8 @@ struct OfShard {
     heard: Option<Duration>,
     /// The moment before which the servers have forgotten all tokens, and why.
     forgotten: Option<(Duration, Reason)>,
+    /// When a block came last that may be elsewhere too: on other servers, or in another table.
+    moved: Option<Duration>,
 }
 
 impl GuaranteeState {
@@ -107,6 +109,12 @@ impl GuaranteeState {
     /// Records that the range with this number is no longer in doubt.
     pub fn leave_doubt(&self, number: u64) {
         self.known().in_doubt.remove(&number);
+    }
+
+    /// Records that a block came to this shard that may also be on other servers, or in another table.
+    pub fn moved(&self, shard: usize, now: Duration) {
+        self.known().shards.get_mut(shard).expect("blocks go to shards of the config").moved = Some(now);
+        self.tell(now);
     }
 
     /// Adds or removes a reason that does not come from ClickHouse.
@@ -182,13 +190,18 @@ impl OfShard {
         let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
         // Until the absence of views is known, the rows of a block that a view refuses may be in the table.
         let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
-        Self { verdict, durability: None, heard: None, forgotten: None }
+        Self { verdict, durability: None, heard: None, forgotten: None, moved: None }
     }
 
     /// How much of the window a range has used that has been in doubt for this long.
     fn window_used_ratio(&self, age: Duration) -> f64 {
         let budget = self.verdict.age_budget.as_secs_f64();
         if budget > 0.0 { age.as_secs_f64() * WINDOW_SHARE / budget } else { 1.0 }
+    }
+
+    /// Whether blocks that may also be elsewhere came lately: for as long as tokens would be relied on.
+    fn is_moved(&self, now: Duration) -> bool {
+        self.moved.is_some_and(|moved| now < moved + self.verdict.age_budget)
     }
 
     /// Why the shard forgot its tokens, as long as blocks sent before that may be in flight. After that they are settled, or reported as
@@ -233,6 +246,9 @@ impl Known {
             reasons.insert(Reason::InDoubtTooOld);
         }
         reasons.extend(self.shards.iter().filter_map(|of| of.forgets(now)));
+        if self.shards.iter().any(|of| of.is_moved(now)) {
+            reasons.insert(Reason::DestinationChanged);
+        }
         reasons
     }
 }

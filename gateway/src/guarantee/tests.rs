@@ -355,6 +355,19 @@ fn an_upgrade_of_one_shard_ends_its_own_tokens_alone() {
 }
 
 #[test]
+fn a_block_that_may_be_elsewhere_ends_the_promise_while_more_may_come() {
+    let metrics = metrics();
+    let standing = GuaranteeState::new(metrics.guarantee.clone(), 1, []);
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    standing.found(0, verdict.clone(), None, SECOND);
+    standing.moved(0, 100 * SECOND);
+    // What this process sends is told apart by its tokens all the same.
+    assert_eq!(standing.age_budget(0, 99 * SECOND), verdict.age_budget);
+    assert_eq!(standing.tell(101 * SECOND), Some(Reason::DestinationChanged));
+    assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
+}
+
+#[test]
 fn every_reason_has_a_label_of_its_own_and_a_sentence() {
     let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
     assert_eq!(labels.len(), Reason::ALL.len());

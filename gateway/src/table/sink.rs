@@ -18,6 +18,7 @@ use sluice_clickhouse::{
     tls::{Tls, TlsError, TlsFiles},
 };
 use sluice_gateway_config::{ClickHouse, SecretFileError, security::read_secret};
+use sluice_ranges::Destination;
 use std::{collections::BTreeMap, time::Duration};
 use twox_hash::XxHash3_64;
 
@@ -410,6 +411,20 @@ impl Sink {
     /// Its database and its table.
     pub fn names(&self) -> (&str, &str) {
         (&self.database, &self.table)
+    }
+
+    /// Where its blocks are sent, as plans and volumes say it: its first server stands for all of them.
+    pub fn destination(&self) -> Destination {
+        self.destinations().next().expect("the config names at least one endpoint")
+    }
+
+    /// Whether this is one of its servers, and its table.
+    pub fn is_at(&self, destination: Destination) -> bool {
+        self.destinations().any(|own| own == destination)
+    }
+
+    fn destinations(&self) -> impl Iterator<Item = Destination> {
+        self.endpoints.iter().map(|at| Destination::of(&self.database, &self.table, at.authority()))
     }
 
     /// The table that the config asks for.

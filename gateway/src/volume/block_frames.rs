@@ -24,7 +24,7 @@ use crate::{
 };
 use bytes::Bytes;
 use sluice_clickhouse::body::InsertBody;
-use sluice_ranges::OffsetRange;
+use sluice_ranges::{Destination, OffsetRange};
 use sluice_spool::{BlockHead, BlockId};
 use std::{
     fmt,
@@ -152,6 +152,7 @@ impl BlockFrames {
             first_sent_ms: None,
             // Set by the release of its range.
             routing_epoch: None,
+            destination: None,
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a spool_metadata has some hundred bytes"),
         };
@@ -174,10 +175,11 @@ impl BlockFrames {
         frames
     }
 
-    /// Records that its range may be sent, on the route of this epoch: every later owner makes the same range.
-    pub fn release(&self, routing_epoch: u32) {
+    /// Records that its range may be sent, on the route of this epoch to this destination: every later owner makes the same range.
+    pub fn release(&self, routing_epoch: u32, destination: Option<Destination>) {
         if let State::Memory(memory) = &mut *self.state() {
             memory.head.routing_epoch = Some(routing_epoch);
+            memory.head.destination = destination.map(Destination::number);
         }
         self.waits_for_release.store(false, Ordering::Release);
     }

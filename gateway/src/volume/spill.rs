@@ -290,7 +290,7 @@ mod tests {
 
     fn released(sealed: BlockWithFrames) -> Arc<BlockFrames> {
         sealed.block.account.settled();
-        sealed.frames.release(0);
+        sealed.frames.release(0, None);
         sealed.frames
     }
 
@@ -392,7 +392,7 @@ mod tests {
         spill.add(&unplanned.frames, 0, start);
         spill.look(|_| true, start + ENQUEUE_AFTER);
         assert!(!was_moved(&unplanned.frames));
-        unplanned.frames.release(0);
+        unplanned.frames.release(0, None);
         spill.look(|_| true, start + 2 * ENQUEUE_AFTER);
         assert!(was_moved(&unplanned.frames));
     }

@@ -131,6 +131,7 @@ impl Scene {
                 span_end_nanos_max: 0,
                 first_sent_ms: None,
                 routing_epoch: None,
+                destination: None,
                 columns,
                 metadata_bytes: u32::try_from(metadata.len()).unwrap(),
             };

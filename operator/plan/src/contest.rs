@@ -26,6 +26,19 @@ pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
     managers
 }
 
+/// Who set the number of gateways last, and when in seconds since 1970, as the API server notes it; `None` where it does not.
+pub(crate) fn scaled_last(workload: &StatefulSet) -> Option<(i64, String)> {
+    let entries = workload.metadata.managed_fields.iter().flatten();
+    let having = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    });
+    let times: Option<Vec<_>> = having
+        .map(|entry| Some((entry.time.as_ref()?.0.as_second(), entry.manager.clone().unwrap_or_default())))
+        .collect();
+    times?.into_iter().max()
+}
+
 /// What is said when the number of gateways is not changed, because these field managers have set it.
 pub fn contested(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();

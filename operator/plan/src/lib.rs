@@ -52,7 +52,7 @@ pub use observed::{
     StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };
 pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
-pub use rival::{asks_first, rival};
+pub use rival::{asks_first, group_of, rival};
 pub use schema::{
     SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep, schema_job_name,
 };

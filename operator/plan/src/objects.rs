@@ -142,7 +142,7 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
                 .then(|| network_policy::network_policy(&plan.identity, plan.operator_pods.as_ref())),
             disruption_budget: plan
                 .evicted_max
-                .map(|most| disruption_budget::disruption_budget(&plan.identity, most)),
+                .map(|most| disruption_budget::disruption_budget(&plan.identity, most, plan.stay_unready)),
             schema_config_map,
             schema_job: schema_job.filter(|_| plan.schema_step.has_job()),
             workload: plan.lets_workload_change().then(|| workload::workload(plan)),

@@ -95,6 +95,8 @@ pub struct Plan {
     pub(crate) holds_source: bool,
     /// Gateways that may be evicted at the same time; `None` without a budget.
     pub(crate) evicted_max: Option<u32>,
+    /// Gateways that stay unready, and take no place among those.
+    pub(crate) stay_unready: u32,
 }
 
 impl Plan {
@@ -230,6 +232,7 @@ pub fn plan(
                 has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
                 pod_monitoring,
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
+                stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),
             };
             let names = plan.identity.names.clone();
             let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(pipeline, &names, active));

@@ -32,6 +32,11 @@ pub fn asks_first<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a Tr
     others.peek().is_some() && !others.any(|other| own.has_it(&other))
 }
 
+/// The consumer group that a pipeline reads with; `None` for one without a usable name, which reads nothing.
+pub fn group_of(pipeline: &TracePipeline) -> Option<String> {
+    Names::of(pipeline).ok().map(|names| gateway_config::consumer_group(&names, &pipeline.spec))
+}
+
 /// What decides.
 struct Member<'a> {
     group: String,

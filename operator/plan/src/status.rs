@@ -42,7 +42,11 @@ pub fn status(
     let resized = resize::words(&memory_resizes);
     let said = (before.scaling.as_ref(), resized.as_deref());
     let scaling = scaling::scaling(pipeline.spec.scaling.mode, said, &observed.scaling);
-    let verdicts = verdicts(pipeline, observed, outcome, now, (scaling.as_ref(), resized.as_deref()));
+    let plan = outcome.ok().and_then(Planned::ready);
+    // A pipeline that is resumed is about to use the volumes of its gateways again.
+    let coming = plan.filter(|_| Intent::of(pipeline) == Intent::Run).map_or(0, Plan::replicas);
+    let words = Words { scaling: scaling.as_ref(), resized: resized.as_deref(), coming };
+    let verdicts = verdicts(pipeline, observed, outcome, now, &words);
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
@@ -52,7 +56,6 @@ pub fn status(
         })
         .collect();
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
-    let plan = outcome.ok().and_then(Planned::ready);
     let cache_since = reach::cache_since(pipeline, plan, loss.as_ref(), now);
     let is_job_made = plan.is_some_and(|plan| plan.schema_step().has_job());
     let job = observed.schema_job.as_deref();
@@ -66,7 +69,8 @@ pub fn status(
         schema: observed.schema.status(job, before.schema.clone()),
         schema_job: observed.schema.usable(job, before.schema_job.as_deref(), is_job_made),
         loss,
-        volumes: volumes::volumes(pipeline, observed).map(|seen| VolumesStatus { cache_since, ..seen }),
+        volumes: volumes::volumes(pipeline, observed, coming)
+            .map(|seen| VolumesStatus { cache_since, ..seen }),
         scaling,
         memory_resizes,
         suspension: suspension(pipeline, observed),
@@ -90,13 +94,22 @@ fn suspension(pipeline: &TracePipeline, observed: &Observed) -> Option<Suspensio
     Some(SuspensionStatus { has_committed: remembered.has_committed || is_seen, ..remembered })
 }
 
+/// What verdicts are made from beside the facts.
+struct Words<'a> {
+    scaling: Option<&'a ScalingStatus>,
+    /// What is said of memory that is given.
+    resized: Option<&'a str>,
+    /// How many gateways are about to be there.
+    coming: u32,
+}
+
 /// One verdict for each of [`condition::ALL`], in that order.
 fn verdicts(
     pipeline: &TracePipeline,
     observed: &Observed,
     outcome: Result<&Planned, &Violations>,
     now: &Time,
-    (scaling, resized): (Option<&ScalingStatus>, Option<&str>),
+    &Words { scaling, resized, coming }: &Words<'_>,
 ) -> [Verdict; condition::ALL.len()] {
     let progress = Progress::of(pipeline, observed, outcome, now);
     [
@@ -118,7 +131,7 @@ fn verdicts(
         Progress::suspended(pipeline, observed),
         verdict::reconciliation_paused(Intent::of(pipeline)),
         volumes::resized(pipeline, observed),
-        volumes::drained(pipeline, observed),
+        volumes::drained(pipeline, observed, coming),
     ]
 }
 

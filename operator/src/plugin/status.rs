@@ -33,8 +33,9 @@ const FOR_A_PERSON: [&str; 7] = [
 ];
 
 /// Conditions of queue volumes with the reasons that are for a person, too.
-const OF_VOLUMES: [(&str, &str); 3] = [
+const OF_VOLUMES: [(&str, &str); 4] = [
     (condition::VOLUMES_RESIZED, reason::STORAGE_CLASS_MISSING),
+    (condition::VOLUMES_DRAINED, reason::CLAIM_DELETED),
     (condition::VOLUMES_DRAINED, reason::DRAIN_FAILED),
     (condition::VOLUMES_DRAINED, reason::NOT_DELETED),
 ];

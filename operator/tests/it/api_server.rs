@@ -53,6 +53,8 @@ struct State {
     refusals: Vec<(String, u16, Value)>,
     /// Writes until whoever writes is cut off.
     writes_left: Option<u32>,
+    /// Fields of a status that its definition does not know.
+    dropped: Vec<&'static str>,
 }
 
 /// The server; it ends with the test.
@@ -105,6 +107,11 @@ impl ApiServer {
     /// Refuses nothing any more.
     pub fn relent(&self) {
         self.state.lock().unwrap().refusals.clear();
+    }
+
+    /// Keeps this field of no status: an older definition does not know it.
+    pub fn drop_from_status(&self, field: &'static str) {
+        self.state.lock().unwrap().dropped.push(field);
     }
 
     /// Puts an object there without counting it as a write.
@@ -316,8 +323,11 @@ impl State {
             .map_or_else(|| (200, self.patch(object, body, (manager, is_apply))), |conflict| (409, conflict))
     }
 
-    fn patch(&mut self, what: &str, patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {
+    fn patch(&mut self, what: &str, mut patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
+        if let Some(status) = patch.get_mut("status").and_then(Value::as_object_mut) {
+            status.retain(|field, _| !self.dropped.contains(&field.as_str()));
+        }
         // The status has one manager, and what it does not apply any more goes.
         if !patch["status"].is_null() {
             object["status"] = Value::Null;

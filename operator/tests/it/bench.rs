@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sluice_operator::{
     absence::Absences,
     api_error::ErrorClass,
-    cache::{AllPipelines, Cache},
+    cache::Cache,
     events::Events,
     memory::Memory,
     metrics::Metrics,
@@ -25,6 +25,7 @@ use sluice_operator::{
     sample::Sampler,
     scaling::Scaling,
     secrets::KnownSecrets,
+    server_time::ServerTime,
     told::Telling,
 };
 use sluice_plan::Defaults;
@@ -38,7 +39,7 @@ const ROUNDS_MAX: usize = 5;
 pub struct Bench {
     pub server: ApiServer,
     kafka: MockCluster<'static, DefaultProducerContext>,
-    shared: Arc<Shared>,
+    pub shared: Arc<Shared>,
 }
 
 impl Bench {
@@ -92,7 +93,12 @@ impl Bench {
 
     /// The operator, with copies of what there is now.
     pub fn world(&self) -> World {
-        World { shared: Arc::clone(&self.shared), cache: cache(&self.server) }
+        let cache = cache(&self.server);
+        self.shared.pipelines.only(cache.pipelines.clone());
+        for pipeline in cache.pipelines.state() {
+            self.shared.pipelines.note(&pipeline, false);
+        }
+        World { shared: Arc::clone(&self.shared), cache }
     }
 
     /// Reconciles until nothing is written any more, and returns what was.
@@ -169,7 +175,8 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         secrets: KnownSecrets::default(),
         telling: Telling::by(crate::scaling::clock),
         absences: Absences::by(crate::scaling::clock),
-        pipelines: AllPipelines::default(),
+        pipelines: Arc::default(),
+        server_time: ServerTime::default(),
     })
 }
 

@@ -272,6 +272,26 @@ async fn a_deleted_pipeline_is_held_no_longer_than_its_limit() {
     assert_eq!(scene.events(), ["DrainTimedOut"]);
 }
 
+/// The limit counts from a time that the API server has written, by the API server's clock.
+#[tokio::test]
+async fn a_clock_that_is_ahead_takes_no_time_from_the_drain_of_a_deletion() {
+    let mut scene = Scene::with(2, json!({"mode": "Fixed"})).await;
+    scene.pods.each(|gateway| gateway.blocks = 3);
+    scene.delete();
+    pass(LIMIT_SECONDS);
+    let ahead_ms = i64::try_from(LIMIT_SECONDS * 1_000).unwrap();
+    scene.bench.shared.server_time.set_ahead(-ahead_ms);
+    for _ in 0..3 {
+        scene.bench.reconcile("prod").await.unwrap();
+    }
+    assert!(!scene.is_gone(), "the gateways still hold blocks");
+    pass(LIMIT_SECONDS - 1);
+    scene.bench.reconcile("prod").await.unwrap();
+    assert!(!scene.is_gone());
+    pass(1);
+    assert_eq!(scene.by_many_operators(Scene::is_gone).await, 1);
+}
+
 #[tokio::test]
 async fn a_deleted_pipeline_without_gateways_goes_at_once() {
     for gone in [&["pods/prod-gateway-0", "statefulsets/prod-gateway"][..], &["pods/prod-gateway-0"]] {

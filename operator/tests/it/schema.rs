@@ -4,7 +4,8 @@ use crate::bench::{Bench, NAMESPACE};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::{controller::Action, reflector::ObjectRef};
 use serde_json::{Value, json};
-use std::{ops::RangeInclusive, time::Duration};
+use sluice_operator::reconcile::reconcile;
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// A pipeline that makes its table.
 fn create(bench: &Bench) {
@@ -130,6 +131,49 @@ async fn a_job_that_succeeded_may_go_and_nothing_waits_for_another() {
     bench.settle("prod").await;
     assert_eq!(self::job(&bench), job);
     assert_eq!(bench.condition("prod", "SchemaReady"), "Unknown JobRunning");
+}
+
+/// A person deletes the Job and takes it out of the status, as DAY2.md says, while a look is under way that has read the status before.
+#[tokio::test]
+async fn a_look_that_began_before_a_reset_does_not_undo_it() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    ends(&bench, &job, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    bench.server.remove(&format!("jobs/{job}"));
+    // There is something to say.
+    bench
+        .server
+        .change("statefulsets/prod-gateway", |workload| workload["status"]["readyReplicas"] = 0.into());
+    let world = bench.world();
+    let before = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+    bench.server.change("tracepipelines/prod", |pipeline| pipeline["status"]["schemaJob"] = Value::Null);
+    reconcile(before, Arc::new(world)).await.unwrap();
+    assert!(status(&bench)["schemaJob"].is_null());
+    bench.settle("prod").await;
+    assert_eq!(self::job(&bench), job, "it is run again");
+}
+
+/// Helm never changes a definition that is there: it may know fewer fields than the operator has.
+#[tokio::test]
+async fn a_field_that_an_older_definition_drops_is_not_written_at_each_look() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.server.drop_from_status("schemaJob");
+    bench.settle("prod").await;
+    ends(&bench, &job(&bench), "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    bench.server.take_writes();
+    for _ in 0..3 {
+        bench.reconcile("prod").await.unwrap();
+    }
+    assert_eq!(bench.server.take_writes(), []);
 }
 
 /// A mesh's proxy that somebody injects runs on when the container has ended, until the Job's deadline.

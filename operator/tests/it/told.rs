@@ -235,8 +235,15 @@ fn watching(
     let config = kube::Config::new(server.url.parse().unwrap());
     let (client, scope) = (kube::Client::try_from(config).unwrap(), Scope(Some(NAMESPACE.to_owned())));
     let state = Arc::new(WatchState::new(Arc::clone(&world.shared.metrics)));
-    let cache =
-        Watches { client: &client, scope: &scope, tasks, concerned, state: Arc::clone(&state) }.start();
+    let cache = Watches {
+        client: &client,
+        scope: &scope,
+        tasks,
+        concerned,
+        state: Arc::clone(&state),
+        all: Arc::default(),
+    }
+    .start();
     let listing = Listing { scope, cache: cache.clone(), state };
     (World { cache, ..world }, events, listing)
 }

@@ -62,6 +62,7 @@ pub async fn each_watch_sees_what_the_table_says_and_no_more() {
             tasks: &mut tasks,
             concerned,
             state: Arc::new(WatchState::new(Arc::clone(&bench.world().shared.metrics))),
+            all: Arc::default(),
         }
         .start();
         cache.ready().await.unwrap();
@@ -114,6 +115,7 @@ async fn a_watch_that_panics_lists_anew_and_is_said_to_fail_until_it_works() {
         tasks: &mut tasks,
         concerned,
         state: Arc::new(WatchState::new(metrics)),
+        all: Arc::default(),
     }
     .watch::<Service, _>(watcher::Config::default(), panics_once, move || {
         noted.lock().unwrap().extend(failing());

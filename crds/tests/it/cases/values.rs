@@ -129,6 +129,17 @@ pub const VALUES: &[Case] = &[
         message: "the endpoints of shards are all http or all https",
     },
     Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]}]}"#,
+        ],
+        refused: &[
+            r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "one", "endpoints": ["http://b:8123"]}]}"#,
+            r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}"#,
+        ],
+        message: "each of the shards has a name that no other has",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse/schema",
         taken: &[
             r#"{"maxDynamicPaths": 0}"#,

@@ -20,7 +20,8 @@ use crate::{
 };
 use sluice_gateway_config::InitialOffset;
 use sluice_ranges::{
-    Committed, Cutter, Found, Generation, OffsetRange, PartitionId, Ranges, Settings, SpooledRange,
+    Committed, Cutter, Destination, Found, Generation, OffsetRange, PartitionId, Ranges, Settings,
+    SpooledRange,
 };
 use std::{
     collections::BTreeSet,
@@ -94,6 +95,9 @@ pub struct Policy {
 /// cluster with this id. They wait for the generation that begins.
 pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
 
+/// Says where the ranges of a partition are sent by the routing of [`Policy::settings`].
+pub type DestinationOf = Box<dyn Fn(&PartitionId) -> Destination + Send>;
+
 /// Partitions whose start offset is not known or not used yet.
 pub struct Arrivals {
     policy: Policy,
@@ -110,6 +114,7 @@ pub struct Arrivals {
     /// Whether no more partitions may start.
     is_over: bool,
     kept_ranges: Option<KeptRanges>,
+    destination_of: Option<DestinationOf>,
 }
 
 impl Arrivals {
@@ -125,7 +130,13 @@ impl Arrivals {
             last_read: None,
             is_over: false,
             kept_ranges: None,
+            destination_of: None,
         }
+    }
+
+    /// Sets how plans find out where ranges are sent.
+    pub fn sends_to(&mut self, destination_of: DestinationOf) {
+        self.destination_of = Some(destination_of);
     }
 
     /// Sets which ranges of an earlier run are taken over.
@@ -233,7 +244,8 @@ impl Arrivals {
         self.generations += 1;
         let generation = Generation(self.generations);
         let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
-        let settings = Settings { topic_id: *topic_id, ..self.policy.settings };
+        let destination = self.destination_of.as_ref().map(|of| of(id));
+        let settings = Settings { topic_id: *topic_id, destination, ..self.policy.settings };
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {

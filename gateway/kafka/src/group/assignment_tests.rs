@@ -20,7 +20,7 @@ fn id(partition: i32) -> PartitionId {
 fn assignment() -> (Assignment, Sender<Report>, Shortage) {
     let (ownership, wake, shortage) = (bounded(1).0, bounded(1).0, Shortage::default());
     let (reports, reports_in) = bounded(16);
-    let settings = Settings { rule: RULE, routing_epoch: 0, topic_id: None, instance: 1 };
+    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
     let policy = Policy { settings, initial_offset: InitialOffset::Earliest, active_max: 8 };
     let inbox = Inbox { ownership, wake, shortage: shortage.clone() };
     (Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy), reports, shortage)
@@ -349,6 +349,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
         offset: 0,
         rule: RULE,
         routing_epoch: 0,
+        destination: None,
         horizon: 4,
         topic_id: None,
         instance: 2,

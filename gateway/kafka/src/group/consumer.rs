@@ -8,7 +8,7 @@
 use crate::{
     ground::settings::{Identity, consumer_settings},
     group::{
-        arrivals::{KeptRanges, Policy},
+        arrivals::{DestinationOf, KeptRanges, Policy},
         assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
         committer::{BeforeBegin, Committer},
         inspection::Inspection,
@@ -196,7 +196,8 @@ impl Consumer {
             settings: Settings {
                 rule: limits.rule,
                 routing_epoch: limits.routing_epoch,
-                // The topic id of each partition is read when the partition starts.
+                // The topic id and the destination of each partition are read when the partition starts.
+                destination: None,
                 topic_id: None,
                 instance: RandomState::new().hash_one(std::process::id()),
             },
@@ -233,6 +234,11 @@ impl Consumer {
     /// Sets which ranges an earlier run left on the queue volume. Must be called before [`run`](Self::run).
     pub fn keeps(&self, kept_ranges: KeptRanges) {
         self.client.context().assignment().arrivals.keeps(kept_ranges);
+    }
+
+    /// Sets where the ranges of a partition are sent. Must be called before [`run`](Self::run).
+    pub fn sends_to(&self, destination_of: DestinationOf) {
+        self.client.context().assignment().arrivals.sends_to(destination_of);
     }
 
     /// Sets the hook that is called before a partition starts. Must be called before [`run`](Self::run).

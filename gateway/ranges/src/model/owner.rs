@@ -83,7 +83,7 @@ pub fn settings(number: u64) -> Settings {
     let (bytes, messages) = if number % 4 < 2 { (12, 5) } else { (7, 3) };
     let rule = Rule { version, bytes, messages };
     let routing_epoch = u32::from(number >= SETTINGS / 2);
-    Settings { rule, routing_epoch, topic_id: Some([1; 16]), instance: number }
+    Settings { rule, routing_epoch, destination: None, topic_id: Some([1; 16]), instance: number }
 }
 
 /// The plan as read by an owner with this mistake.
@@ -281,7 +281,7 @@ impl Owner {
         }
         let before = self.ranges.in_force;
         self.ranges.committed(self.generation, outcome);
-        let (rule, _) = self.ranges.in_force;
+        let rule = self.ranges.in_force.rule;
         let is_switched = self.ranges.in_force != before;
         self.next_rule = is_switched.then_some(rule).or(self.next_rule);
         is_switched

@@ -194,7 +194,7 @@ impl World {
 
     fn hear(&mut self, owner: usize) {
         if let Some((block, first_sent)) = self.owners[owner].hear(self.seconds) {
-            let shard = self.owners[owner].ranges.in_force.1;
+            let shard = self.owners[owner].ranges.in_force.routing_epoch;
             self.deliver(owner, block, shard, first_sent);
         }
     }

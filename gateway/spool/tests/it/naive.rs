@@ -88,6 +88,7 @@ impl Naive {
             span_end_nanos_max: made * 5,
             first_sent_ms: sent_before.then_some(made),
             routing_epoch: made.is_multiple_of(2).then_some(partition.unsigned_abs()),
+            destination: made.is_multiple_of(3).then_some(1 + partition.unsigned_abs()),
             columns: 0xc0,
             metadata_bytes: 0,
         };

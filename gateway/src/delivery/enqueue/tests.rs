@@ -21,7 +21,8 @@ fn id() -> PartitionId {
 
 fn send(first: i64, is_inherited: bool) -> Order {
     let range = OffsetRange { first, next: first + 10 };
-    let release = Release { range, first_sent: 1, is_inherited, parts: None, routing_epoch: 0 };
+    let release =
+        Release { range, first_sent: 1, is_inherited, parts: None, routing_epoch: 0, destination: None };
     Order::Send { id: id(), generation: GENERATION, release }
 }
 

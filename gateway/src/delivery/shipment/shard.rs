@@ -136,14 +136,17 @@ impl Shard {
         self.returned.notify_waiters();
     }
 
-    /// Counts a block that an earlier owner may have sent to a shard that was removed.
-    pub fn count_moved(&self, block: &Block, shards: usize) {
+    /// Counts a block that an earlier owner may have sent elsewhere: to a shard that was removed, to other servers in this shard's place, or
+    /// into another table.
+    pub fn count_moved(&self, block: &Block) {
         self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
+        self.delivery.standing.moved(self.place, self.clock.now());
         tracing::warn!(
             partition = %block.id,
             rows = block.rows,
-            shards,
-            "a block may be on a shard that was removed and is sent to another shard: its rows may be duplicated"
+            servers = self.delivery.sink.servers_named(),
+            table = self.delivery.sink.table_name(),
+            "an earlier owner may have sent a block to other servers or into another table; it is sent to these now: its rows may be duplicated"
         );
     }
 

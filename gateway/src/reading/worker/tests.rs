@@ -48,11 +48,12 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
 /// A partition that replays up to 90, with a block of so many bytes.
 fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
     let generation = Generation(1);
-    let settings = Settings { rule: RULE, routing_epoch: 0, topic_id: None, instance: 1 };
+    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
     let plan = Plan {
         offset: 0,
         rule: RULE,
         routing_epoch: 0,
+        destination: None,
         horizon: 90,
         topic_id: None,
         instance: 2,

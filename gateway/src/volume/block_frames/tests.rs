@@ -264,7 +264,7 @@ async fn a_torn_record_may_be_an_only_copy_only_if_somebody_was_told_that_it_was
         let (volume, pool) = (Volume::new("torn"), Pool::new(4 << 20, 1, 1));
         let spool = volume.open_as(64 << 20, syncs);
         let frames = enqueued(&pool, 20);
-        frames.release(0);
+        frames.release(0, None);
         spool.spill(&frames);
         while !frames.is_on_volume() {
             tokio::task::yield_now().await;
@@ -453,7 +453,7 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     let spool = volume.open_as(64 << 20, true);
     let frames = enqueued(&pool, 10);
     assert!(frames.begin_spill(false).is_none(), "another owner may cut otherwise");
-    frames.release(0);
+    frames.release(0, None);
     assert!(frames.become_only_copy().is_none(), "it is in memory");
     spool.spill(&frames);
     let loaded = frames.load(Some(&spool), 5).await.unwrap();
@@ -464,7 +464,7 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     assert!(frames.become_only_copy().is_none());
 
     let frames = enqueued(&pool, 20);
-    frames.release(0);
+    frames.release(0, None);
     frames.begin_parts();
     spool.spill(&frames);
     frames.load(Some(&spool), 5).await.unwrap();
@@ -476,7 +476,7 @@ async fn a_record_that_is_not_durable_is_no_only_copy() {
     let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
     let frames = enqueued(&pool, 10);
-    frames.release(0);
+    frames.release(0, None);
     spool.spill(&frames);
     drop(frames.load(Some(&spool), 5).await.unwrap());
     assert!(frames.become_only_copy().is_none());
@@ -489,7 +489,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     let spool = volume.open(64 << 20);
     spilled(&pool, &spool, 20).await;
     let may_be_committed = enqueued(&pool, 30);
-    may_be_committed.release(0);
+    may_be_committed.release(0, None);
     spool.spill(&may_be_committed);
     drop(may_be_committed.load(Some(&spool), 5).await.unwrap());
     assert!(spool.close(std::time::Duration::from_mins(1)));

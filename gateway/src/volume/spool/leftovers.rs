@@ -24,7 +24,9 @@ use crate::{
         spool::{Ended, Missing, Spool},
     },
 };
-use sluice_ranges::{Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange, Token};
+use sluice_ranges::{
+    Destination, Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange, Token,
+};
 use sluice_spool::{
     BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
 };
@@ -445,6 +447,7 @@ impl LeftBlock {
             is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
+            destination: self.head.destination.and_then(Destination::of_number),
         };
         Ready { sealed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
     }

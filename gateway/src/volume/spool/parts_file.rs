@@ -62,6 +62,7 @@ impl PartsFile {
             offset: range.first,
             rule: Rule::of(&sluice_gateway_config::Insert::default()),
             routing_epoch: 0,
+            destination: None,
             horizon: range.next,
             topic_id: None,
             instance: 0,

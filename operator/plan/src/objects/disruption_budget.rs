@@ -7,11 +7,19 @@ use k8s_openapi::{
 };
 
 /// The PodDisruptionBudget: so many at a time, and a gateway that is not ready never holds up a node that is drained.
-pub(crate) fn disruption_budget(identity: &Identity, evicted_max: u32) -> PodDisruptionBudget {
+///
+/// Kubernetes counts one that is not ready as one that is evicted. `stay_unready` of them have not been ready for long: they are counted
+/// beside those that may be evicted, or else they would keep every other one from being. An evicted gateway keeps its volume.
+pub(crate) fn disruption_budget(
+    identity: &Identity,
+    evicted_max: u32,
+    stay_unready: u32,
+) -> PodDisruptionBudget {
+    let unavailable_max = evicted_max.saturating_add(stay_unready);
     PodDisruptionBudget {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
         spec: Some(PodDisruptionBudgetSpec {
-            max_unavailable: Some(IntOrString::Int(i32::try_from(evicted_max).unwrap_or(i32::MAX))),
+            max_unavailable: Some(IntOrString::Int(i32::try_from(unavailable_max).unwrap_or(i32::MAX))),
             selector: Some(LabelSelector {
                 match_labels: Some(identity.names.selector(GATEWAY)),
                 ..LabelSelector::default()

@@ -28,6 +28,8 @@ pub struct GatewaySeen {
     pub created: Option<Timestamp>,
     /// Since when it is ready; `None` while it is not.
     pub ready_since: Option<Timestamp>,
+    /// Since when it is not ready; `None` while it is.
+    pub unready_since: Option<Timestamp>,
     /// Whether it is told to end.
     pub is_leaving: bool,
     /// How often its container ended.
@@ -61,6 +63,7 @@ impl GatewaySeen {
             revision: metadata.labels.as_ref().and_then(|labels| labels.get(POD_REVISION)).cloned(),
             created: made,
             ready_since: if is_ready { since.or(Some(Timestamp::UNIX_EPOCH)) } else { None },
+            unready_since: since.filter(|_| !is_ready),
             is_leaving: metadata.deletion_timestamp.is_some(),
             ends: container.map_or(0, ends),
             exit_code: container.and_then(last_end).map(|end| end.exit_code),
@@ -112,7 +115,9 @@ mod tests {
         assert_eq!((well.ordinal, well.revision.as_deref()), (3, Some("a-gateway-b")));
         assert_eq!(well.ready_since.unwrap().to_string(), "2026-01-01T00:01:00Z");
         assert_eq!((well.ends, well.exit_code, well.trouble), (2, None, None));
-        assert_eq!(seen("False", &running, &json!({})).ready_since, None);
+        let ill = seen("False", &running, &json!({}));
+        assert_eq!((well.unready_since, ill.ready_since), (None, None));
+        assert_eq!(ill.unready_since.unwrap().to_string(), "2026-01-01T00:01:00Z");
     }
 
     #[test]

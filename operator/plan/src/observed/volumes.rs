@@ -2,6 +2,7 @@
 //! gateway uses.
 
 use crate::{
+    contest::scaled_last,
     names::{CLAIM_UID, DRAIN_CONTAINER, DRAINED, NOT_DELETED, WORKLOAD_VERSION},
     observed::{
         HolderSeen,
@@ -65,7 +66,8 @@ pub struct TemplateSeen {
     pub keeps_deleted: bool,
     /// Whether it is on its way out.
     pub is_going: bool,
-    /// Changes with every change of its spec, also of the number of replicas.
+    /// Changes whenever the number of replicas is set, and with the StatefulSet itself: while it is the same one, no gateway beyond that
+    /// number had a volume. Of a server that does not note who set the number, it changes with every change of the spec.
     pub version: String,
 }
 
@@ -101,6 +103,8 @@ pub struct ClaimSeen {
     pub not_deleted: Option<String>,
     /// Whether it is on its way out, or goes with a pod that is.
     pub is_going: bool,
+    /// Whether it was deleted, and is there only as long as a pod has it.
+    pub is_deleted: bool,
     /// Whether there is a pod of its gateway, in whatever state.
     pub has_gateway: bool,
     /// Whether the StatefulSet is among its owners: Kubernetes deletes it with that.
@@ -156,11 +160,7 @@ impl TemplateSeen {
             keeps_scaled: retention.when_scaled.as_deref() != Some("Delete"),
             keeps_deleted,
             is_going: metadata.deletion_timestamp.is_some(),
-            version: format!(
-                "{}.{}",
-                metadata.uid.as_deref().unwrap_or_default(),
-                metadata.generation.unwrap_or_default()
-            ),
+            version: version(workload),
         }
     }
 
@@ -204,6 +204,7 @@ impl ClaimSeen {
                 .any(|(key, value)| key == DRAINED && value == "true"),
             not_deleted: metadata.annotations.as_ref().and_then(|all| all.get(NOT_DELETED)).cloned(),
             is_going: metadata.deletion_timestamp.is_some() || goes_with_pod,
+            is_deleted: metadata.deletion_timestamp.is_some(),
             has_gateway: pods.iter().any(|other| other.metadata.name.as_ref() == Some(&pod)),
             goes_with_workload,
             name,
@@ -245,11 +246,34 @@ impl DrainJobSeen {
             ordinal: number_of(&name)?,
             name,
             claim_uid: annotation(CLAIM_UID)?,
-            workload_version: annotation(WORKLOAD_VERSION)?,
+            // The number may have been set again later in the second in which it was set, which the version does not tell: a Job that was
+            // made in that second proves nothing.
+            workload_version: annotation(WORKLOAD_VERSION)
+                .map(|version| if is_made_after(job, &version) { version } else { String::new() })?,
             state,
             going_for: metadata.deletion_timestamp.as_ref().map(|at| since(at.0)),
         })
     }
+}
+
+/// [`TemplateSeen::version`]. It ends with when the number was set, in seconds, or with the generation.
+fn version(workload: &StatefulSet) -> String {
+    let metadata = &workload.metadata;
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    match scaled_last(workload) {
+        Some((seconds, who)) => {
+            let replicas = workload.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
+            format!("{uid}.{replicas}.{who}.{seconds}")
+        }
+        None => format!("{uid}.{}", metadata.generation.unwrap_or_default()),
+    }
+}
+
+/// Whether a Job was made later than the second that a version ends with.
+fn is_made_after(job: &Job, version: &str) -> bool {
+    let seconds = version.rsplit('.').next().and_then(|seconds| seconds.parse().ok());
+    let made = job.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    made.zip(seconds).is_none_or(|(made, seconds): (i64, i64)| made > seconds)
 }
 
 /// Why a volume does not grow: a condition has the words of the storage driver; where there is none, the state has to do.
@@ -310,12 +334,43 @@ mod tests {
         }
     }
 
+    /// A rollout goes on in steps, each of which changes the spec: none of them gives a gateway a volume that has none.
+    #[test]
+    fn a_version_changes_with_the_number_of_gateways_and_with_nothing_else() {
+        let version = |generation: u32, set: Value| {
+            let workload = json!({"metadata": {"uid": "w", "generation": generation, "managedFields": set},
+                "spec": {"replicas": 1, "selector": {}, "template": {}}});
+            TemplateSeen::of(&serde_json::from_value(workload).unwrap()).version
+        };
+        let entry = |who: &str, field: &str, time: &str| json!({"manager": who, "time": time, "fieldsV1": {"f:spec": {field: {}}}});
+        let set = |time: &str| entry("scaler", "f:replicas", time);
+        let template = |time: &str| entry("sluice-operator", "f:template", time);
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        let before = version(1, json!([template(early), set(early)]));
+        assert_eq!(before, "w.1.scaler.1767225600");
+        assert_eq!(version(2, json!([template(late), set(early)])), before);
+        assert_ne!(version(2, json!([template(early), set(late)])), before);
+        assert_ne!(version(2, json!([set(early), entry("kubectl", "f:replicas", late)])), before);
+        // A server that does not say so.
+        assert_eq!([1, 2].map(|generation| version(generation, json!([]))), ["w.1", "w.2"]);
+
+        let proves = |made: &str| {
+            let job = json!({"metadata": {"name": "a-drain-1", "creationTimestamp": made,
+                "annotations": {CLAIM_UID: "u", WORKLOAD_VERSION: before}}});
+            let job = serde_json::from_value(job).unwrap();
+            DrainJobSeen::of(&job, &[], Timestamp::UNIX_EPOCH).unwrap().workload_version == before
+        };
+        assert!(proves(late) && !proves(early), "the number may have been set again in that second");
+    }
+
     #[test]
     fn what_becomes_of_a_claim_is_read_from_it() {
         let of = |change: Value| seen("queue-a-gateway-3", &change, &[]).unwrap();
-        assert!(of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})).is_going);
+        let deleted = of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        assert!(deleted.is_going && deleted.is_deleted);
         let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "a", "uid": "u"}]);
-        assert!(of(json!({"/metadata/ownerReferences": owner("Pod")})).is_going);
+        let with_pod = of(json!({"/metadata/ownerReferences": owner("Pod")}));
+        assert!(with_pod.is_going && !with_pod.is_deleted);
         let named =
             |kind: &str, name: &str| json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"}]);
         for (kind, name, expected) in [

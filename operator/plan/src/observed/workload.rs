@@ -15,6 +15,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
+/// A gateway that is not ready for so many seconds stays so until somebody acts, as far as evictions are concerned. Chosen: the longest start
+/// that the probes allow takes one minute, and a node that is drained a few.
+pub const STAYS_UNREADY_SECONDS: i64 = 600;
+
 /// The StatefulSet as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkloadSeen {
@@ -30,6 +34,8 @@ pub struct WorkloadSeen {
     pub replicas: u32,
     /// Pods that are ready.
     pub ready: u32,
+    /// Pods that have not been ready for [`STAYS_UNREADY_SECONDS`].
+    pub stay_unready: u32,
     /// Pods of the newest revision.
     pub updated: u32,
     /// The revision that all pods had at last.
@@ -159,6 +165,7 @@ impl WorkloadSeen {
             scaled_by: scaled_by_others(workload),
             replicas: count(Some(status.replicas)),
             ready: count(status.ready_replicas),
+            stay_unready: 0,
             updated: count(status.updated_replicas),
             current_revision: status.current_revision,
             update_revision: status.update_revision,
@@ -173,6 +180,13 @@ impl WorkloadSeen {
                 .and_then(|text| serde_json::from_str(text).ok()),
             partition: partition(workload),
         }
+    }
+
+    /// Takes down how many gateways stay unready, as of now.
+    pub fn count_unready(&mut self, now: Timestamp) {
+        let stays = |since: Timestamp| now.as_second() - since.as_second() >= STAYS_UNREADY_SECONDS;
+        let staying = self.gateways.iter().filter(|gateway| gateway.unready_since.is_some_and(stays)).count();
+        self.stay_unready = u32::try_from(staying).unwrap_or(u32::MAX);
     }
 
     /// What those that run and are not ready say of it, by their ordinals.
@@ -275,6 +289,18 @@ mod tests {
     fn container(state: &Value, last_state: &Value) -> Value {
         json!({"containerStatuses": [{"name": GATEWAY_CONTAINER, "image": "", "imageID": "", "ready": false,
             "restartCount": 1, "state": state, "lastState": last_state}]})
+    }
+
+    #[test]
+    fn a_gateway_stays_unready_after_ten_minutes() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let gateway = |since| GatewaySeen { unready_since: since, ..GatewaySeen::default() };
+        let gateways = vec![gateway(None), gateway(Some(at(1_000))), gateway(Some(at(1_300)))];
+        let mut seen = WorkloadSeen { gateways, ..WorkloadSeen::default() };
+        for (now, expected) in [(1_599, 0), (1_600, 1), (1_899, 1), (1_900, 2)] {
+            seen.count_unready(at(now));
+            assert_eq!(seen.stay_unready, expected, "{now}");
+        }
     }
 
     #[test]

@@ -15,9 +15,13 @@ use crate::{
     },
 };
 use sluice_crds::{Commit, OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
+use std::time::Duration;
 
-/// How many there are and how far they are; `None` when the spec wants none.
-pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
+/// A pod that has not ended for so long after its time is on a node that does not say so. Chosen, as for what is said of such a pod.
+const ENDS_LATE: Duration = Duration::from_mins(1);
+
+/// How many there are and how far they are; `None` when the spec wants none. `coming` is how many gateways are about to be there.
+pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed, coming: u32) -> Option<VolumesStatus> {
     let queue = &pipeline.spec.queue;
     if queue.mode == QueueMode::Disabled {
         return None;
@@ -33,7 +37,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         resized: number(claims().count() - small),
         pending: number(small),
         drained: number(drained),
-        orphaned: number(orphaned(pipeline, observed).count()),
+        orphaned: number(orphaned(pipeline, observed, coming).count()),
         replacing: observed.volumes.replacing.clone(),
         cache_since: None,
     })
@@ -42,7 +46,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
 /// Whether every volume has its size.
 pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     let size = &pipeline.spec.queue.size;
-    let Some(counted) = volumes(pipeline, observed) else {
+    let Some(counted) = volumes(pipeline, observed, 0) else {
         return Verdict::yes(reason::UP_TO_DATE, "there are no queue volumes: queue.mode is Disabled");
     };
     if let Some(message) = not_expandable(pipeline, observed) {
@@ -69,9 +73,12 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
     Verdict::no(reason::RESIZING, grown(&counted, observed))
 }
 
-/// Whether no volume without a gateway may hold something.
-pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
-    let left: Vec<&ClaimSeen> = orphaned(pipeline, observed).collect();
+/// Whether no volume without a gateway may hold something. `coming` is how many gateways are about to be there.
+pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32) -> Verdict {
+    if let Some(message) = deleted(pipeline, observed) {
+        return Verdict::no(reason::CLAIM_DELETED, message);
+    }
+    let left: Vec<&ClaimSeen> = orphaned(pipeline, observed, coming).collect();
     if left.is_empty() {
         if let Some(message) = not_deleted(pipeline, observed) {
             return Verdict::yes(reason::NOT_DELETED, message);
@@ -99,6 +106,42 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
             Verdict::no(reason::DRAINING, format!("{count} queue volumes that no gateway uses are drained"))
         }
     }
+}
+
+/// That claims were deleted which gateways have, by somebody else: Kubernetes keeps each until its pod has ended, which on a node that is gone is
+/// never. `None` where there is none.
+fn deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    let volumes = &observed.volumes;
+    let is_replaced = |claim: &ClaimSeen| {
+        volumes.replacing.as_ref().is_some_and(|replaced| replaced.gateway == claim.ordinal)
+    };
+    let is_lost = |claim: &&ClaimSeen| claim.is_deleted && claim.has_gateway && !is_replaced(claim);
+    let mut lost = volumes.claims.iter().filter(is_lost);
+    let claim = lost.next()?;
+    let others = match lost.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    let pod = volumes.holders.iter().find(|holder| holder.ordinal == claim.ordinal);
+    let is_late = pod.and_then(|pod| pod.late_for).is_some_and(|late| late >= ENDS_LATE);
+    let pod = pod.map_or("its gateway", |pod| &pod.name);
+    let volume = claim.volume.as_deref().unwrap_or("NAME");
+    let keep = match pipeline.spec.delivery.commit {
+        Commit::AfterInsert => "Kafka has what is on it".to_owned(),
+        Commit::AfterEnqueue => format!(
+            "it may be the only copy of rows: to keep it, first kubectl patch pv {volume} -p \
+             '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Retain\"}}}}'"
+        ),
+    };
+    let then = if is_late {
+        format!("{pod} had to end and has not: where its node is off and does not come back, delete the node")
+    } else {
+        format!("for a new volume, kubectl delete pod {pod}")
+    };
+    Some(format!(
+        "the claim {}{others} was deleted; it goes, with its volume, once {pod} has ended. {keep}; {then}",
+        claim.name
+    ))
 }
 
 /// That drained volumes stay which are to be deleted; `None` where there is none.
@@ -199,7 +242,7 @@ pub(super) fn growing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed
     if let Some(message) = replaced(pipeline, observed) {
         return Some(moving(reason::RESIZING_VOLUMES, message));
     }
-    let counted = volumes(pipeline, observed)?;
+    let counted = volumes(pipeline, observed, 0)?;
     let is_at_it = counted.pending > 0 || matches!(growth.state, GrowthState::Ask(_) | GrowthState::Later);
     is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted, observed)))
 }
@@ -268,12 +311,14 @@ fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<Strin
 fn orphaned<'a>(
     pipeline: &TracePipeline,
     observed: &'a Observed,
+    coming: u32,
 ) -> impl Iterator<Item = &'a ClaimSeen> + use<'a> {
     // Without a StatefulSet nobody knows who uses what.
     let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
     // Those of gateways that come back wait for them.
     let resting = lifecycle::suspension(pipeline, workload).map_or(0, |suspension| suspension.replicas);
-    workload.into_iter().flat_map(move |workload| left(workload.wanted.max(resting), &observed.volumes))
+    let waited_for = resting.max(coming);
+    workload.into_iter().flat_map(move |workload| left(workload.wanted.max(waited_for), &observed.volumes))
 }
 
 fn failure(job: &DrainJobSeen) -> Option<&str> {

@@ -12,7 +12,7 @@
 //! finds nothing takes a second.
 //!
 //! A Job proves something about the time after it began only while no gateway could use the volume, which is so while the StatefulSet's
-//! spec is the same one: [`crate::observed::TemplateSeen::version`].
+//! number of replicas was not set again: [`crate::observed::TemplateSeen::version`]. A rollout meanwhile changes nothing.
 
 use crate::{ClaimSeen, DrainJobSeen, DrainJobState, VolumesSeen, observed::TemplateSeen};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::{defaults, observed, planned, with};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Observed, Parts, build, plan, pod_monitor};
+use sluice_plan::{Observed, Parts, WorkloadSeen, build, plan, pod_monitor};
 
 /// The gateways' config of a pipeline with 12 partitions.
 fn config(pipeline: &TracePipeline) -> Value {
@@ -116,6 +116,19 @@ fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
         assert_eq!(parts.network_policy.is_some(), has_policy, "{field} {value}");
         assert_eq!(parts.workload, plain.workload, "{field} {value}");
         assert_eq!(parts.schema_job, plain.schema_job, "{field} {value}");
+    }
+}
+
+/// One that stays unready would take the only place there is, and no node with another gateway could be drained.
+#[test]
+fn gateways_that_stay_unready_keep_no_other_from_being_evicted() {
+    for (enabled, stay_unready, expected) in [(true, 0, Some(1)), (true, 2, Some(3)), (false, 2, None)] {
+        let pipeline = with("/spec/podDisruptionBudget", json!({"enabled": enabled}));
+        let mut seen = observed(&pipeline, 12);
+        seen.workload = Some(WorkloadSeen { stay_unready, ..seen.workload.unwrap_or_default() });
+        let budget = build(&planned(&pipeline, &seen)).into_parts().disruption_budget;
+        let most = budget.map(|budget| budget.spec.unwrap().max_unavailable.unwrap());
+        assert_eq!(most, expected.map(IntOrString::Int), "{enabled} {stay_unready}");
     }
 }
 

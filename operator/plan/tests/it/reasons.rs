@@ -22,10 +22,11 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 58] = [
+const REASONS: [&str; 59] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
+    "ClaimDeleted",
     "ColumnMismatch",
     "ConsumerGroupTaken",
     "DatabaseMissing",

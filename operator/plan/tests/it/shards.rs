@@ -34,6 +34,17 @@ fn shards_reach_the_gateways_in_their_order() {
     assert_eq!(config["source"]["kafka"]["groupProtocol"], "Consumer");
 }
 
+/// Names are for people and for the API server's rules: giving shards names restarts no gateway.
+#[test]
+fn names_of_shards_reach_no_config() {
+    let mut named = sharded(3);
+    for (number, shard) in named.spec.sink.clickhouse.shards.iter_mut().enumerate() {
+        shard.name = Some(format!("shard-{number}"));
+    }
+    assert_eq!(config_of(&named), config_of(&sharded(3)));
+    assert_eq!(schema_config(&named), schema_config(&sharded(3)));
+}
+
 #[test]
 fn every_server_of_every_shard_gets_its_table() {
     let (_, config) = schema_config(&sample("tracepipeline-sharded.yaml"));

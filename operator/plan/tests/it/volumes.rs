@@ -9,9 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use sluice_crds::{Commit, SuspensionStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
-    ClaimSeen, Observed, ProvedSeen, TemplateSeen, VolumesSeen, WorkloadSeen, build, drain_job,
+    ClaimSeen, HolderSeen, Observed, ProvedSeen, TemplateSeen, VolumesSeen, WorkloadSeen, build, drain_job,
     volumes::{Drain, GrowthState},
 };
+use std::time::Duration;
 
 mod model;
 mod only_copies;
@@ -200,7 +201,8 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
     for (suspend, came_back, orphaned, words) in [
         (true, 4, 0, "no queue volume that may hold blocks is without a gateway"),
         (true, 3, 1, "1 queue volumes that no gateway uses are drained once the pipeline is resumed"),
-        (false, 4, 4, "4 queue volumes that no gateway uses are drained"),
+        // Three of them come back at once, and use their volumes again.
+        (false, 4, 1, "1 queue volumes that no gateway uses are drained"),
     ] {
         pipeline.spec.suspend = suspend;
         let suspension = Some(SuspensionStatus { replicas: came_back, ..SuspensionStatus::default() });
@@ -209,6 +211,36 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
         assert_eq!(status.volumes.as_ref().unwrap().orphaned, orphaned, "{words}");
         assert_eq!(condition(&status, "VolumesDrained").message, words);
     }
+}
+
+/// Kubernetes keeps such a claim until its pod has ended, which nobody hears of on a node that is gone; then its volume is thrown away.
+#[test]
+fn a_claim_that_is_deleted_under_its_gateway_is_named_with_what_to_do() {
+    let (pipeline, mut facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1)]);
+    facts.volumes.claims[1].is_deleted = true;
+    facts.volumes.claims[1].is_going = true;
+    let enqueues = with("/spec/delivery/commit", json!("AfterEnqueue"));
+    let name = facts.volumes.claims[1].name.clone();
+    for (pipeline, late, words) in [
+        (&pipeline, None, "Kafka has what is on it; for a new volume, kubectl delete pod pod-1"),
+        (&pipeline, Some(59), "kubectl delete pod pod-1"),
+        (&pipeline, Some(60), "pod-1 had to end and has not: where its node is off"),
+        (&enqueues, None, "it may be the only copy of rows: to keep it, first kubectl patch pv "),
+    ] {
+        let late_for = late.map(Duration::from_secs);
+        let holder = HolderSeen { name: "pod-1".into(), ordinal: 1, late_for, ..HolderSeen::default() };
+        facts.volumes.holders = vec![holder];
+        let status = said(pipeline, &facts);
+        let drained = condition(&status, "VolumesDrained");
+        assert_eq!((&drained.status[..], &drained.reason[..]), ("False", "ClaimDeleted"));
+        let begins = format!("the claim {name} was deleted; it goes, with its volume, once pod-1 has ended.");
+        assert!(drained.message.starts_with(&begins), "{}", drained.message);
+        assert!(drained.message.contains(words), "{}", drained.message);
+    }
+    // The operator has done it, for another volume.
+    let replacing = json!({"gateway": 1, "state": "Draining", "since": "2026-01-01T00:00:00Z"});
+    facts.volumes.replacing = Some(serde_json::from_value(replacing).unwrap());
+    assert_eq!(condition(&said(&pipeline, &facts), "VolumesDrained").status, "True");
 }
 
 #[test]

@@ -38,7 +38,12 @@ pub(super) fn writes(pipeline: &TracePipeline) -> String {
     let servers = match clickhouse.shards.len() {
         0 => clickhouse.endpoints.join(", "),
         1 => format!("one shard, {}", clickhouse.shards[0].endpoints.join(", ")),
-        shards => format!("{shards} shards"),
+        shards => {
+            let names: Vec<&str> =
+                clickhouse.shards.iter().filter_map(|shard| shard.name.as_deref()).collect();
+            let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            format!("{shards} shards{names}")
+        }
     };
     format!("{}.{} at {servers}", clickhouse.database, clickhouse.table)
 }

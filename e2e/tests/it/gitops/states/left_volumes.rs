@@ -21,6 +21,9 @@ const QUOTA: &str = "one-pod";
 /// What the gateway that leaves has left.
 const LEFT: &str = "queue-traces-gateway-1";
 
+/// That of the gateway which stays.
+const USED: &str = "queue-traces-gateway-0";
+
 /// The Job that drains it.
 const JOB: &str = "traces-drain-1";
 
@@ -40,7 +43,8 @@ async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
             scene.namespace.cluster().delete(object).await?;
         }
         played?;
-        may_be_deleted(&scene.namespace, true).await
+        may_be_deleted(&scene.namespace, true).await?;
+        claim_deleted(scene).await
     })
     .await
 }
@@ -69,6 +73,18 @@ async fn not_deleted(scene: &Scene) -> Result<()> {
     jobs.delete(JOB, &DeleteParams::background()).await.context("delete the Job that failed")?;
     reached(&scene.pipeline, "volumes-not-deleted", REACHED, |status| {
         has(status, kind::VOLUMES_DRAINED, reason::NOT_DELETED) && has(status, kind::READY, reason::RUNNING)
+    })
+    .await
+}
+
+/// Kubernetes keeps a claim that was deleted until its pod has ended.
+async fn claim_deleted(scene: &Scene) -> Result<()> {
+    let claims = scene.namespace.api::<PersistentVolumeClaim>();
+    claims.delete(USED, &DeleteParams::background()).await.context("delete the claim of a gateway")?;
+    reached(&scene.pipeline, "claim-deleted", REACHED, |status| {
+        // Of the volume that was left nothing is said any more.
+        let orphaned = status.volumes.as_ref().map(|volumes| (volumes.orphaned, volumes.drained));
+        has(status, kind::VOLUMES_DRAINED, reason::CLAIM_DELETED) && orphaned == Some((0, 0))
     })
     .await
 }

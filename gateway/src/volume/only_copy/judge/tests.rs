@@ -39,6 +39,7 @@ fn plan(offset: i64) -> Plan {
         offset,
         rule: Rule::of(&Insert::default()),
         routing_epoch: 0,
+        destination: None,
         horizon: offset,
         topic_id: None,
         instance: 1,

@@ -110,6 +110,7 @@ impl Model {
             wanted: self.replicas,
             replicas: count(&|_| true),
             ready: count(&|pod| pod.ready_since.is_some()),
+            stay_unready: 0,
             updated: count(&|pod| pod.revision == self.update),
             current_revision: Some(self.current.clone()),
             update_revision: Some(self.update.clone()),

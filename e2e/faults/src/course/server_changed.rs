@@ -1,0 +1,50 @@
+//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another server in its config, which knows
+//! nothing of its token: what was in flight is stored on both. Its rows are counted as rows that may be doubled, and the guarantee says why.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use super::kill::{self, Step};
+use super::only_copy::MAY_BE_DOUBLED;
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::scene::{Expected, Scene};
+use crate::second_shard::ALL_SHARDS;
+
+/// The member that comes back.
+const MEMBER: &str = "gateway-0";
+
+/// The series of a gateway that is 1 while blocks may be elsewhere too.
+const AT_LEAST_ONCE: &str =
+    "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"destination_changed\"}";
+
+/// Plays it.
+///
+/// # Errors
+/// When the step was not seen, nothing was said, or a process could not be handled.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.open_second_shard().await?;
+    scene.start_gateway(Some(MEMBER))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let killed = kill::at(scene, Step::AfterServerCommit).await?;
+    scene.retire(0)?;
+    let other = scene.second_shard()?.front.url();
+    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [other]}}}))?;
+    let number = scene.start_gateway(Some(MEMBER))?;
+    let recovery = scene.recovered(killed).await?;
+    scene.wait_metric(number, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    let doubled = doubled(scene).await?;
+    ensure!(doubled > 0, "the INSERT that was stored is not in flight");
+    #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
+    scene.wait_metric(number, MAY_BE_DOUBLED, |told| told > doubled as f64 - 0.5).await?;
+    Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// Rows that are on both servers.
+async fn doubled(scene: &Scene<'_>) -> Result<u64> {
+    let table = format!("`{}`.{ALL_SHARDS}", scene.database.name());
+    let question = format!("SELECT count() - uniqExact(TraceId, toString(SpanAttributes)) FROM {table}");
+    let counted = scene.stage.servers.server.text(&question, "TSV").await?;
+    counted.trim().parse().with_context(|| format!("read {counted:?}"))
+}
