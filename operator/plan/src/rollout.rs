@@ -11,16 +11,19 @@
 //!
 //! The state stands in the status; everything else is read off the StatefulSet and its pods, so that whoever starts after a crash
 //! goes on. What is gone back to stands in the StatefulSet itself (`objects/proved.rs`). A step never brings a revision that is not
-//! proved to more than one gateway where another one could be kept on the old one. Pure: no clock and no client.
+//! proved to more than one gateway where another one could be kept on the old one. The others follow one after another, or as many at a
+//! time as may be away (`rollout/outdated.rs`). Pure: no clock and no client.
 
 mod judgement;
+mod outdated;
 mod stuck;
 mod terms;
 
 pub use crate::objects::proved::configs_of;
 pub use judgement::{Counted, Counts, Looks, trouble_of};
+pub use outdated::outdated;
 pub use stuck::stuck;
-pub use terms::Terms;
+pub use terms::{Terms, Unavailable};
 
 use crate::{Plan, WorkloadSeen, hash, objects};
 use judgement::{Judgement, judge, seconds_between};
@@ -96,10 +99,12 @@ pub fn plan_hash(plan: &Plan) -> String {
     objects::plan_hash(plan)
 }
 
-/// The spec by its hash. The number of replicas is left out: an autoscaler that writes it tries nothing again.
+/// The spec by its hash. The number of replicas is left out, since an autoscaler that writes it tries nothing again; and so is how many
+/// gateways may be away, since older operators knew no such field, and what they took back is not to be tried again for it.
 pub fn spec_hash(pipeline: &TracePipeline) -> String {
     let mut spec = pipeline.spec.clone();
     spec.replicas = None;
+    spec.rollout.max_unavailable = None;
     hash::of_object(&spec)
 }
 

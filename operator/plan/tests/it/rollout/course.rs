@@ -3,7 +3,7 @@
 use super::model::{CANARY_SECONDS, DEADLINE_SECONDS, Model};
 use proptest::prelude::*;
 use sluice_crds::{RolloutState, RolloutStrategy};
-use sluice_plan::rollout::Template;
+use sluice_plan::rollout::{Template, Unavailable};
 
 #[test]
 fn one_gateway_first_then_the_others() {
@@ -319,8 +319,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn never_more_than_one_gateway_has_a_revision_that_is_not_tried(replicas in 2u32..6, events in events()) {
+    fn never_more_than_one_gateway_has_a_revision_that_is_not_tried(
+        replicas in 2u32..6, most in 1u32..4, events in events(),
+    ) {
         let mut model = Model::running(replicas);
+        model.terms.unavailable = Unavailable::Number(most);
         for event in &events {
             happen(&mut model, event);
             prop_assert!(model.untried() <= 1, "{event:?}: {model:#?}");
@@ -340,8 +343,11 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happened_the_last_spec_is_everywhere_or_taken_back(replicas in 1u32..6, events in events()) {
+    fn whatever_happened_the_last_spec_is_everywhere_or_taken_back(
+        replicas in 1u32..6, most in 1u32..4, events in events(),
+    ) {
         let mut model = Model::running(replicas);
+        model.terms.unavailable = Unavailable::Number(most);
         for event in &events {
             happen(&mut model, event);
         }
