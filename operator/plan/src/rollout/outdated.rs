@@ -129,6 +129,7 @@ mod tests {
             healthy_since: None,
             message: String::new(),
             failed_spec: None,
+            held_since: None,
         }
     }
 

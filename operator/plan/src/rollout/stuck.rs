@@ -78,6 +78,7 @@ mod tests {
             healthy_since: None,
             message: String::new(),
             failed_spec: None,
+            held_since: None,
         };
         stuck(Timestamp::UNIX_EPOCH, &rollout, workload, is_draining).map(|gateway| gateway.ordinal)
     }

@@ -226,6 +226,7 @@ fn planned_beside(pipeline: &TracePipeline, partitions: u32, revisions: [Option<
             healthy_since: None,
             message: String::new(),
             failed_spec: None,
+            held_since: None,
         };
         TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() }
     });
