@@ -25,7 +25,7 @@ pub use status::{
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};
-pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
+pub use trace_pipeline::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,
     Engine, ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert,

@@ -341,7 +341,7 @@ pub mod reason {
     /// Gateways have rejected messages in the last 15 minutes: some of them while the condition is true, all while it is false; then also a
     /// reason of Ready.
     pub const MESSAGES_REJECTED: &str = "MessagesRejected";
-    /// ClickHouse refuses rows for what is in them: a tenth or more while the condition SinkReachable is true, all while it is false.
+    /// ClickHouse refuses rows for what is in them: many, from a tenth on, while the condition SinkReachable is true, all while it is false.
     pub const ROWS_REFUSED: &str = "RowsRefused";
     /// No message that gateways have read has a span; the condition is true, since OTLP allows it.
     pub const MESSAGES_WITHOUT_SPANS: &str = "MessagesWithoutSpans";

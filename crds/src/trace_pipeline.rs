@@ -27,7 +27,7 @@ pub use observability::{Observability, PodMonitoring};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
-pub use rollout::{Canary, Rollout, RolloutStrategy};
+pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{
     Durability, Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View,

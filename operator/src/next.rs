@@ -1,7 +1,7 @@
 //! When a pipeline is looked at again. Pure.
 
 use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, resize, rollout, scaling};
-use sluice_crds::{DrainState, ScalingMode, TracePipeline};
+use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
 use sluice_plan::{
     Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, lifecycle::there,
 };
@@ -16,6 +16,9 @@ pub const REFUSED_SECONDS: u64 = 60;
 pub const LEAVING_SECONDS: u64 = 2;
 /// The schema Job was deleted to be run again; by then it is gone.
 const AGAIN_SECONDS: u64 = 1;
+/// The status says that gateways are about to be started: they are after so many seconds. Chosen: by then other pipelines that said so before
+/// are seen, as the watches bring them within a second.
+const SAID_SECONDS: u64 = 2;
 
 /// How a reconcile ended that did not fail, and when the next one is due.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub fn next(
     let (result, after_seconds) = match planned {
         Ok(_) if Intent::of(pipeline) != Intent::Run => (ReconcileResult::Done, RUNNING_SECONDS),
         Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
+        Ok(Planned::Waiting(waiting)) if waiting.reason == reason::PROGRESSING => {
+            (ReconcileResult::Waiting, SAID_SECONDS)
+        }
         Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, wait_seconds()),
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
             SchemaStep::RunAgain | SchemaStep::LookAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
@@ -96,5 +102,31 @@ fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed, source_is_away
             scaling::POLL_SECONDS
         }
         ScalingMode::Auto | ScalingMode::Recommend | ScalingMode::Fixed | ScalingMode::External => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use sluice_plan::Waiting;
+
+    #[test]
+    fn what_waits_for_nothing_but_its_own_word_is_looked_at_soon() {
+        let pipeline: TracePipeline = serde_json::from_value(json!({
+            "apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline", "metadata": {"name": "a"},
+            "spec": {
+                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["spans"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+            },
+        }))
+        .unwrap();
+        let after = |reason| {
+            let planned = Ok(Planned::Waiting(Waiting { reason, message: String::new() }));
+            next(&pipeline, &planned, &Observed::default(), || 60)
+        };
+        let waits = |after_seconds| Next { result: ReconcileResult::Waiting, after_seconds };
+        assert_eq!(after(reason::TOPIC_MISSING), waits(60), "it may be away for long");
+        assert_eq!(after(reason::PROGRESSING), waits(SAID_SECONDS));
     }
 }

@@ -144,7 +144,7 @@ pub enum Error {
     /// While replacing queue volumes.
     #[error(transparent)]
     Replacement(#[from] replacement::Error),
-    /// While healing pods.
+    /// While replacing pods.
     #[error(transparent)]
     Rollout(#[from] rollout::Error),
     /// While giving gateways more memory.
@@ -414,7 +414,7 @@ async fn carry_out_spec(
     Ok(Box::pin(pod_monitor::tend(pipeline, plan, world)).await?)
 }
 
-/// Applies the objects with the workload as the next step of its rollout wants it, and heals pods that are stuck.
+/// Applies the objects with the workload as the next step of its rollout wants it, and deletes pods that are to come back with it.
 async fn roll(
     pipeline: &TracePipeline,
     (plan, replicas): (&Plan, u32),
@@ -433,7 +433,7 @@ async fn roll(
     // A step that could not be applied was not taken, and the status does not tell of it.
     facts.observed.rollout = step.map(|step| step.next);
     if let Some(next) = &facts.observed.rollout {
-        rollouts.heal(plan, next, facts, world).await?;
+        Box::pin(rollouts.replace(pipeline, next, facts, world)).await?;
     }
     Ok(applied)
 }

@@ -1,6 +1,6 @@
 //! Carries rollouts on: looks at what the first gateway says of itself beside the others, asks `sluice_plan::rollout` for the next
-//! step, and deletes pods that Kubernetes leaves broken. What is kept here is one number a gateway while one is tried; what must
-//! outlive the process stands in the status and in the StatefulSet.
+//! step, and deletes pods: those that Kubernetes leaves broken, and outdated ones where more than one may be away. What is kept here is
+//! one number a gateway while one is tried; what must outlive the process stands in the status and in the StatefulSet.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -11,16 +11,20 @@ use crate::{
     sample::exposition::lines,
     scaling,
 };
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::{
+    api::{apps::v1::StatefulSet, core::v1::Pod},
+    jiff::Timestamp,
+};
 use kube::{
     Api,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, ListParams, Preconditions},
 };
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
-    Plan,
+    GatewaySeen, Names, Plan, WorkloadSeen,
     rollout::{
-        Counted, Counts, Looks, Seen, Step, Terms, plan_hash, revision, spec_hash, step, stuck, trouble_of,
+        Counted, Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash,
+        step, stuck, trouble_of,
     },
     scale::Moment,
 };
@@ -28,7 +32,7 @@ use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use tracing::{info, warn};
+use tracing::info;
 
 /// While one gateway is tried, it is looked at again after so many seconds.
 const CANARY_SECONDS: u64 = 5;
@@ -49,8 +53,16 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not delete the pod.
-    #[error("cannot delete the pod {name}, which is stuck on a revision that nobody means any more")]
+    #[error("cannot delete the pod {name}, which has an older revision")]
     Delete {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The server did not say what there is.
+    #[error("cannot see the StatefulSet {name} and its pods")]
+    Look {
         /// Its name.
         name: String,
         /// What the API server said.
@@ -62,7 +74,7 @@ impl Error {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Delete { source, .. } => source.class(),
+            Self::Delete { source, .. } | Self::Look { source, .. } => source.class(),
         }
     }
 }
@@ -126,33 +138,36 @@ impl Rollouts {
         Some(step)
     }
 
-    /// Deletes a pod that is stuck, if there is one.
-    pub async fn heal(
+    /// Deletes pods that Kubernetes makes again with the newest revision: as many as may be away where that is more than one, and otherwise one
+    /// that is stuck.
+    pub async fn replace(
         &self,
-        plan: &Plan,
+        pipeline: &TracePipeline,
         next: &RolloutStatus,
         facts: &Facts,
         world: &World,
     ) -> Result<(), Error> {
         let observed = &facts.observed;
         let is_draining = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
-        let found =
-            observed.workload.as_ref().and_then(|workload| stuck(self.now(), next, workload, is_draining));
-        let Some(pod) = found else { return Ok(()) };
-        let Key { namespace, name: pipeline } = key(plan);
-        warn!(
-            %namespace, %pipeline, pod = %pod.name, revision = ?pod.revision, trouble = ?pod.trouble,
-            "a pod that is stuck on an older revision is deleted"
-        );
-        world.shared.metrics.wrote("Pod");
-        let api: Api<Pod> = Api::namespaced(world.shared.client.clone(), &namespace);
-        // The very pod that was looked at: another one may have its name by now.
-        let exactly = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
-        match api.delete(&pod.name, &DeleteParams::default().preconditions(exactly)).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(source) => Err(Error::Delete { name: pod.name.clone(), source: source.into() }),
+        let (Some(workload), Ok(names)) = (&observed.workload, Names::of(pipeline)) else { return Ok(()) };
+        let unavailable = Terms::of(&pipeline.spec).map_or(Unavailable::Number(1), |terms| terms.unavailable);
+        let Some(due) = outdated(next, unavailable, workload, is_draining) else {
+            if let Some(pod) = stuck(self.now(), next, workload, is_draining) {
+                delete(pod, &names, world).await?;
+            }
+            return Ok(());
+        };
+        if due.is_empty() {
+            return Ok(());
         }
+        let Some(now) = at_the_server(&names, world).await? else { return Ok(()) };
+        for pod in outdated(next, unavailable, &now, is_draining).unwrap_or_default() {
+            // Of one that is another by now, others have to be looked at again, too.
+            if !delete(pod, &names, world).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a pipeline that is gone, or that tries nothing.
@@ -213,6 +228,34 @@ fn tell(key: &Key, written: Option<&RolloutStatus>, next: &RolloutStatus) {
             namespace = %key.namespace, pipeline = %key.name, state = ?next.state, revision = %next.revision,
             message = %next.message, "rollout"
         );
+    }
+}
+
+/// The StatefulSet and its pods as the server has them: copies may be older than what an operator deleted at its last look, and more would be
+/// away than may be.
+async fn at_the_server(names: &Names, world: &World) -> Result<Option<WorkloadSeen>, Error> {
+    let failed = |source: kube::Error| Error::Look { name: names.gateway(), source: source.into() };
+    let client = &world.shared.client;
+    let workloads: Api<StatefulSet> = Api::namespaced(client.clone(), names.namespace());
+    let Some(workload) = workloads.get_opt(&names.gateway()).await.map_err(failed)? else { return Ok(None) };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), names.namespace());
+    let pods = pods.list(&ListParams::default().labels(&names.selector_text())).await.map_err(failed)?;
+    Ok(Some(WorkloadSeen::of(&workload, &pods.items)))
+}
+
+/// Deletes the very pod that was looked at, and says whether it was still the same.
+async fn delete(pod: &GatewaySeen, names: &Names, world: &World) -> Result<bool, Error> {
+    info!(
+        namespace = %names.namespace(), pipeline = %names.pipeline(), pod = %pod.name, revision = ?pod.revision,
+        trouble = ?pod.trouble, "a pod of an older revision is deleted"
+    );
+    world.shared.metrics.wrote("Pod");
+    let api: Api<Pod> = Api::namespaced(world.shared.client.clone(), names.namespace());
+    let exactly = Preconditions { uid: Some(pod.uid.clone()), resource_version: pod.version.clone() };
+    match api.delete(&pod.name, &DeleteParams::default().preconditions(exactly)).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(source) => Err(Error::Delete { name: pod.name.clone(), source: source.into() }),
     }
 }
 

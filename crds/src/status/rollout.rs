@@ -35,6 +35,10 @@ pub struct RolloutStatus {
     /// The spec that failed, by its hash without replicas: with another one the revision is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_spec: Option<String>,
+
+    /// Since when the next revision waits for gateways that leave; not set while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Time>,
 }
 
 /// How far gateways are on their way to the newest revision.

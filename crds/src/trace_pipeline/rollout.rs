@@ -1,7 +1,7 @@
 //! How gateways are replaced when their config, image or size changes.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// How gateways are replaced when their config, image or size changes.
@@ -16,6 +16,13 @@ pub struct Rollout {
     /// When the first gateway has proved itself.
     #[serde(default)]
     pub canary: Canary,
+
+    /// How many gateways a rollout may have away at the same time, once one gateway is ready with the change: a number from 1 to 1000, or a
+    /// share of all gateways from 1% to 100%, rounded down and at least 1. Gateways that are not ready for other reasons count, too. More
+    /// than one needs servers and nodes that bear so many gateways that start at once. Default 1: one after another.
+    #[serde(default = "max_unavailable", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "number_or_share")]
+    pub max_unavailable: Option<MaxUnavailable>,
 
     /// true (the default): a change that fails is taken back by itself, and tried again when the spec is edited. false: it stays
     /// as far as it got.
@@ -37,10 +44,37 @@ impl Default for Rollout {
         Self {
             strategy: RolloutStrategy::default(),
             canary: Canary::default(),
+            max_unavailable: max_unavailable(),
             auto_rollback: auto_rollback(),
             progress_deadline: progress_deadline(),
         }
     }
+}
+
+/// A number of gateways, or a share of them such as 10%.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MaxUnavailable {
+    /// So many.
+    Number(u32),
+    /// So many of a hundred, as text with a percent sign.
+    Share(String),
+}
+
+/// The range and the pattern each bound the one of the two types that they fit.
+fn number_or_share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "minimum": 1,
+        "maximum": 1000,
+        "maxLength": 4,
+        "pattern": "^([1-9][0-9]?|100)%$",
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn max_unavailable() -> Option<MaxUnavailable> {
+    Some(MaxUnavailable::Number(1))
 }
 
 fn auto_rollback() -> bool {

@@ -200,7 +200,7 @@ const PROTOCOLS: [Scenario; 2] = [
     ),
 ];
 
-const BROKERS: [Scenario; 14] = [
+const BROKERS: [Scenario; 13] = [
     scenario("broker-kill", Fault::Broker(Broker::Kill), MANY, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
@@ -285,7 +285,7 @@ const BROKERS: [Scenario; 14] = [
     ),
 ];
 
-const SERVERS: [Scenario; 12] = [
+const SERVERS: [Scenario; 13] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),

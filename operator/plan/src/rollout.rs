@@ -11,24 +11,25 @@
 //!
 //! The state stands in the status; everything else is read off the StatefulSet and its pods, so that whoever starts after a crash
 //! goes on. What is gone back to stands in the StatefulSet itself (`objects/proved.rs`). A step never brings a revision that is not
-//! proved to more than one gateway where another one could be kept on the old one. Pure: no clock and no client.
+//! proved to more than one gateway where another one could be kept on the old one. The others follow one after another, or as many at a
+//! time as may be away (`rollout/outdated.rs`). Pure: no clock and no client.
 
+mod hold;
 mod judgement;
+mod outdated;
 mod stuck;
 mod terms;
 
 pub use crate::objects::proved::configs_of;
 pub use judgement::{Counted, Counts, Looks, trouble_of};
+pub use outdated::outdated;
 pub use stuck::stuck;
-pub use terms::Terms;
+pub use terms::{Terms, Unavailable};
 
 use crate::{Plan, WorkloadSeen, hash, objects};
 use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{DrainState, DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
-
-/// Seconds that a rollout waits for gateways that leave. Chosen: one that can insert is empty within seconds.
-const LEAVING_SECONDS_MAX: i64 = 60;
+use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
 
 /// What is planned, and what there is.
 #[derive(Debug, Clone)]
@@ -96,10 +97,12 @@ pub fn plan_hash(plan: &Plan) -> String {
     objects::plan_hash(plan)
 }
 
-/// The spec by its hash. The number of replicas is left out: an autoscaler that writes it tries nothing again.
+/// The spec by its hash. The number of replicas is left out, since an autoscaler that writes it tries nothing again; and so is how many
+/// gateways may be away, since older operators knew no such field, and what they took back is not to be tried again for it.
 pub fn spec_hash(pipeline: &TracePipeline) -> String {
     let mut spec = pipeline.spec.clone();
     spec.replicas = None;
+    spec.rollout.max_unavailable = None;
     hash::of_object(&spec)
 }
 
@@ -117,11 +120,18 @@ pub(crate) fn is_over(workload: &WorkloadSeen, plan: &Plan) -> bool {
 pub fn step(now: Timestamp, terms: &Terms, written: Option<&RolloutStatus>, seen: &Seen<'_>) -> Step {
     let turn = Turn { now, terms, written, seen };
     let Some(workload) = seen.workload else { return turn.first() };
-    turn.gone_back(workload).unwrap_or_else(|| match written {
+    let step = turn.gone_back(workload).unwrap_or_else(|| match written {
         Some(written) if turn.is_under_way(workload, written) => turn.go_on(workload, written),
-        Some(written) if turn.waits_for_leaving(workload) => turn.stay(workload, written),
+        Some(written) if turn.waits_for_leaving(workload, written) => turn.stay(workload, written),
         _ => turn.begin(workload),
-    })
+    });
+    match step.template {
+        Template::Live => step,
+        // It waits no more.
+        Template::Planned | Template::Proved => {
+            Step { next: RolloutStatus { held_since: None, ..step.next }, ..step }
+        }
+    }
 }
 
 struct Turn<'a> {
@@ -192,27 +202,6 @@ impl<'a> Turn<'a> {
     fn is_under_way(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
         let is_given = self.live(workload) == Some(self.seen.revision);
         is_given && self.is_of(written) && written.state != RolloutState::RolledBack
-    }
-
-    /// Whether nothing is begun yet because gateways leave: the first to be tried would be one of them, whose end takes its partitions from
-    /// everybody until its session is over. In time, for what keeps them from leaving may be what is to be changed.
-    fn waits_for_leaving(&self, workload: &WorkloadSeen) -> bool {
-        let leaving = self.seen.leaving.filter(|drain| drain.state == DrainState::Draining);
-        let is_given = self.live(workload) == Some(self.seen.revision);
-        !is_given
-            && leaving
-                .is_some_and(|drain| seconds_between(drain.since.0, self.now).abs() < LEAVING_SECONDS_MAX)
-    }
-
-    /// Everything is as it is, but for gateways that leave.
-    fn stay(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> Step {
-        Step {
-            next: written.clone(),
-            template: Template::Live,
-            partition: workload.partition,
-            memory: if workload.proved.is_some() { Memory::Kept } else { Memory::Nothing },
-            replicas: self.seen.replicas.min(workload.wanted),
-        }
     }
 
     /// The revision that the StatefulSet has, by our own account.
@@ -465,6 +454,7 @@ impl<'a> Turn<'a> {
             healthy_since: None,
             message: words.to_owned(),
             failed_spec: None,
+            held_since: None,
         }
     }
 }

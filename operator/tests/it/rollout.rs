@@ -13,6 +13,7 @@ const GATEWAYS: u64 = 3;
 
 struct Scene {
     bench: Bench,
+    gateways: u64,
     /// Templates that were seen; a revision is called by the place in here.
     templates: Vec<Value>,
     pods: u32,
@@ -21,13 +22,17 @@ struct Scene {
 impl Scene {
     /// Gateways that run, with volumes of 1Gi.
     async fn running() -> Self {
+        Self::running_with(GATEWAYS).await
+    }
+
+    async fn running_with(gateways: u64) -> Self {
         let bench = Bench::start().await;
         let mut pipeline = bench.pipeline("prod");
-        pipeline["spec"]["replicas"] = GATEWAYS.into();
+        pipeline["spec"]["replicas"] = gateways.into();
         pipeline["spec"]["queue"] = json!({"size": "1Gi"});
         bench.server.put("tracepipelines/prod", pipeline);
         bench.settle("prod").await;
-        let mut scene = Self { bench, templates: Vec::new(), pods: 0 };
+        let mut scene = Self { bench, gateways, templates: Vec::new(), pods: 0 };
         scene.control(&[]);
         scene.bench.settle("prod").await;
         assert_eq!(
@@ -58,7 +63,7 @@ impl Scene {
                 self.start(ordinal, &revision, bad_images);
             }
         }
-        for ordinal in replicas..GATEWAYS {
+        for ordinal in replicas..self.gateways {
             self.bench.server.remove(&format!("pods/prod-gateway-{ordinal}"));
         }
         let outdated = (partition..replicas).rev().find(|ordinal| !self.has(*ordinal, &update));
@@ -129,7 +134,7 @@ impl Scene {
     }
 
     fn uids(&self) -> Vec<Value> {
-        (0..GATEWAYS)
+        (0..self.gateways)
             .filter_map(|ordinal| self.pod(ordinal))
             .map(|pod| pod["metadata"]["uid"].clone())
             .collect()
@@ -166,6 +171,20 @@ impl Scene {
 
     fn ready(&self) -> String {
         self.bench.condition("prod", "Ready")
+    }
+
+    /// Pods that one look deletes.
+    async fn deleted(&self) -> Vec<String> {
+        self.bench.server.take_writes();
+        self.bench.reconcile("prod").await.unwrap();
+        self.deletions()
+    }
+
+    /// Pods that were to be deleted since the last call.
+    fn deletions(&self) -> Vec<String> {
+        let writes = self.bench.server.take_writes().into_iter();
+        let pods = writes.filter(|write| write.method == "DELETE").map(|write| write.what);
+        pods.filter_map(|what| what.strip_prefix("pods/prod-gateway-").map(str::to_owned)).collect()
     }
 
     /// Looks until it rests, with time and the controller in between.
@@ -278,19 +297,75 @@ async fn a_pod_that_is_stuck_is_deleted_one_at_a_time() {
     scene.bench.reconcile("prod").await.unwrap();
     scene.turn(&["bad:1"]);
     for left in [1, 0] {
-        scene.bench.server.take_writes();
-        scene.bench.reconcile("prod").await.unwrap();
-        let writes = scene.bench.server.take_writes();
-        let deleted: Vec<&Write> = writes
-            .iter()
-            .filter(|write| write.method == "DELETE" && write.what.starts_with("pods/"))
-            .collect();
-        assert_eq!(deleted.len(), 1, "{writes:?}");
-        assert_eq!(deleted[0].what, format!("pods/prod-gateway-{left}"));
+        assert_eq!(scene.deleted().await, [left.to_string()]);
         scene.turn(&["bad:1"]);
     }
     scene.settle(&["bad:1"]).await;
     assert_eq!((scene.rollout()["state"].clone(), scene.ready()), ("Complete".into(), "True Running".into()));
+}
+
+/// Eight gateways, of which four may be away, and the first one has proved a change; the controller has not seen that yet.
+async fn four_at_a_time() -> Scene {
+    let mut scene = Scene::running_with(8).await;
+    scene.edit(|spec| spec["rollout"] = json!({"maxUnavailable": "50%"}));
+    scene.edit(image("good:1"));
+    scene.bench.reconcile("prod").await.unwrap();
+    scene.control(&[]);
+    scene.bench.reconcile("prod").await.unwrap();
+    pass(60);
+    assert_eq!(scene.deleted().await, [""; 0], "the first one is alone until it has proved itself");
+    assert_eq!((scene.partition(), scene.rollout()["state"].clone()), (0, "Rolling".into()));
+    scene
+}
+
+#[tokio::test]
+async fn as_many_pods_are_deleted_as_may_be_away() {
+    let mut scene = four_at_a_time().await;
+    let before = scene.uids();
+    // The controller takes 6, which it has not done yet.
+    assert_eq!(scene.deleted().await, ["5", "4", "3"]);
+    assert_eq!(scene.deleted().await, [""; 0], "three are away, and one is about to be");
+    scene.turn(&[]);
+    assert_eq!(scene.pod(6), None, "that was the controller");
+    assert_eq!(scene.deleted().await, ["2", "1", "0"], "the others are ready again");
+    scene.settle(&[]).await;
+    assert_eq!((scene.rollout()["state"].clone(), scene.ready()), ("Complete".into(), "True Running".into()));
+    assert!(scene.uids()[..7].iter().all(|uid| !before[..7].contains(uid)));
+    assert_eq!(scene.uids()[7], before[7], "it had the change already");
+    scene.bench.server.take_writes();
+    scene.bench.restart();
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!(scene.bench.server.take_writes(), []);
+}
+
+#[tokio::test]
+async fn an_operator_that_dies_between_two_deletions_deletes_no_more_than_may_be_away() {
+    let mut scene = four_at_a_time().await;
+    scene.bench.server.cut_off_after(2);
+    scene.bench.server.take_writes();
+    scene.bench.fail("prod").await;
+    assert_eq!(scene.deletions()[..2], ["5", "4"]);
+    scene.bench.server.go_on();
+    scene.bench.restart();
+    assert_eq!(scene.deleted().await, ["3"]);
+    assert_eq!(scene.deleted().await, [""; 0]);
+    scene.settle(&[]).await;
+    assert_eq!((scene.rollout()["state"].clone(), scene.ready()), ("Complete".into(), "True Running".into()));
+}
+
+#[tokio::test]
+async fn once_a_pod_is_another_than_was_looked_at_the_others_are_looked_at_again() {
+    let scene = four_at_a_time().await;
+    scene.bench.server.refuse("pods/prod-gateway-5 DELETE", 409);
+    assert_eq!(scene.deleted().await, ["5"]);
+    scene.bench.server.relent();
+    assert_eq!(scene.deleted().await, ["5", "4", "3"]);
+    // Of a server that does not say what there is nothing is deleted.
+    let scene = four_at_a_time().await;
+    scene.bench.server.take_writes();
+    scene.bench.server.refuse("statefulsets/prod-gateway GET", 500);
+    scene.bench.fail("prod").await;
+    assert_eq!(scene.deletions(), [""; 0]);
 }
 
 #[tokio::test]

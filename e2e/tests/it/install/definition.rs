@@ -26,6 +26,12 @@ const MANAGER: &str = "sluice-e2e-dry-run";
 const DEFINITION: &str = include_str!("../../../../crds/tracepipelines.yaml");
 const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
 
+/// A number or a share, bounded without a rule: what is taken, and what is refused.
+const UNAVAILABLE: [&[&str]; 2] = [
+    &["1", "1000", r#""1%""#, r#""10%""#, r#""100%""#],
+    &["0", "1001", r#""0%""#, r#""101%""#, r#""10""#, "1.5", "true"],
+];
+
 async fn cluster() -> Result<Cluster> {
     Cluster::connect(&TargetArgs::from_environment().target()?.resolve()?.kubeconfig).await
 }
@@ -100,6 +106,12 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
         for (value, message) in taken.chain(refused) {
             let answer = create(&cluster, &with(case.pointer, value)?).await?;
             judge(&mut wrong, &format!("{} {value}", case.pointer), &answer, message);
+        }
+    }
+    for (values, message) in UNAVAILABLE.iter().zip(["", "spec.rollout.maxUnavailable"]) {
+        for value in *values {
+            let answer = create(&cluster, &with("/spec/rollout/maxUnavailable", value)?).await?;
+            judge(&mut wrong, &format!("maxUnavailable {value}"), &answer, message);
         }
     }
     for (replicas, mode, message) in REPLICAS {

@@ -1,13 +1,13 @@
-//! A change of gateways goes to one of them first, goes back by itself when it fails, and is tried again when the spec is edited;
-//! numbered spans flow through all of it.
+//! A change of gateways goes to one of them first, goes back by itself when it fails, and is tried again when the spec is edited, then by
+//! two gateways at a time behind the first; numbered spans flow through all of it.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use k8s_openapi::api::events::v1::Event;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::status::{condition, reason};
 use sluice_crds::{RolloutState, TracePipelineStatus};
@@ -66,12 +66,13 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         .await?;
         ensure!(others(&back) == others(&good), "others were touched: {good:?}, then {back:?}");
 
-        let mended = json!({"logLevel": "debug"});
-        scene
-            .pipeline
-            .apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}, "gateway": mended})))
-            .await?;
+        let mended = json!({
+            "sink": {"clickhouse": {"schema": unmanaged}}, "gateway": {"logLevel": "debug"},
+            "rollout": {"maxUnavailable": 2},
+        });
+        scene.pipeline.apply(&spec(&mended)).await?;
         let healed = wait_complete(scene).await?;
+        ensure_others_went_together(scene).await?;
         ensure!(
             healed.values().all(|uid| !good.values().any(|old| old == uid)),
             "not all were replaced: {healed:?}"
@@ -135,6 +136,19 @@ async fn wait_complete(scene: &Scene) -> Result<Uids> {
         .await?;
     scene.pipeline.wait_ready(READY).await?;
     uids(scene).await
+}
+
+/// One was made before the other was ready: Kubernetes replaced the one and the operator the other.
+async fn ensure_others_went_together(scene: &Scene) -> Result<()> {
+    let pods = scene.pipeline.gateways().list().await?;
+    let of =
+        |name: &str| pods.iter().find(|pod| pod.name_any() == name).with_context(|| format!("no {name}"));
+    let conditions = of("traces-gateway-1")?.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+    let ready = ready.and_then(|condition| condition.last_transition_time.clone()).context("never ready")?;
+    let made = of("traces-gateway-0")?.creation_timestamp().context("never made")?;
+    ensure!(made.0 < ready.0, "the last was made at {}, and the one before was ready at {}", made.0, ready.0);
+    Ok(())
 }
 
 /// What `kubectl describe` shows.

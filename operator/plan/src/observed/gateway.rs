@@ -20,6 +20,8 @@ pub struct GatewaySeen {
     pub name: String,
     /// Which of the pods that have had this name.
     pub uid: String,
+    /// Its version at the API server, which any change of it raises.
+    pub version: Option<String>,
     /// The number in its name.
     pub ordinal: u32,
     /// The StatefulSet's revision that it was made from.
@@ -59,6 +61,7 @@ impl GatewaySeen {
         Some(Self {
             name: metadata.name.clone()?,
             uid: metadata.uid.clone().unwrap_or_default(),
+            version: metadata.resource_version.clone(),
             ordinal: ordinal(pod)?,
             revision: metadata.labels.as_ref().and_then(|labels| labels.get(POD_REVISION)).cloned(),
             created: made,

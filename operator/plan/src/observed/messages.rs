@@ -13,6 +13,8 @@ const REFUSED_MIN: u64 = 3;
 
 /// One of so many is refused, or more: that is often. Chosen: a tenth is no accident of a producer among many.
 const OFTEN: u64 = 10;
+/// What was often is so until fewer than one of so many is refused: a share around a tenth is not another one with each look. Chosen.
+const NO_MORE_OFTEN: u64 = 20;
 
 /// What gateways have counted lately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub enum Share {
     NotKnown,
     /// Some.
     Some,
-    /// A tenth or more.
+    /// A tenth or more; once that was so, a twentieth or more.
     Often,
     /// Some, and nothing is taken.
     All,
@@ -71,19 +73,19 @@ impl MessagesSeen {
         }
     }
 
-    /// What is wrong with them at this time.
-    pub fn unreadable(&self, now: Timestamp) -> Option<Unreadable> {
+    /// What is wrong with them at this time. `was_often` tells that messages were rejected often at the last look.
+    pub fn unreadable(&self, now: Timestamp, was_often: bool) -> Option<Unreadable> {
         let earliest = now.as_second().saturating_sub(REJECTED_SECONDS);
         let with_spans = self.read.saturating_sub(self.without_spans);
         if self.rejected_at.is_some_and(|at| at >= earliest) {
-            return Some(Unreadable::Rejected(Share::of(self.rejected, with_spans)));
+            return Some(Unreadable::Rejected(Share::of((self.rejected, with_spans), was_often)));
         }
         (self.read > 0 && with_spans == 0).then_some(Unreadable::WithoutSpans)
     }
 
-    /// How many of the rows ClickHouse refuses. It holds until others come.
-    pub fn rows_refused(&self) -> Share {
-        Share::of(self.rows_refused, self.rows_inserted)
+    /// How many of the rows ClickHouse refuses. It holds until others come. `was_often` tells that it refused them often at the last look.
+    pub fn rows_refused(&self, was_often: bool) -> Share {
+        Share::of((self.rows_refused, self.rows_inserted), was_often)
     }
 
     /// Whether no message came lately.
@@ -93,14 +95,15 @@ impl MessagesSeen {
 }
 
 impl Share {
-    fn of(refused: u64, taken: u64) -> Self {
+    fn of((refused, taken): (u64, u64), was_often: bool) -> Self {
         if refused == 0 && taken == 0 {
             return Self::NotKnown;
         }
         if taken == 0 && refused >= REFUSED_MIN {
             return Self::All;
         }
-        let is_often = refused >= REFUSED_MIN && refused >= refused.saturating_add(taken) / OFTEN;
+        let one_of = if was_often { NO_MORE_OFTEN } else { OFTEN };
+        let is_often = refused >= REFUSED_MIN && refused >= refused.saturating_add(taken) / one_of;
         if is_often { Self::Often } else { Self::Some }
     }
 }
@@ -132,7 +135,7 @@ mod tests {
             (5, 0, 9, Some(now - REJECTED_SECONDS - 1), None),
         ] {
             let seen = MessagesSeen { read, without_spans, rejected, rejected_at, ..MessagesSeen::default() };
-            let found = seen.unreadable(Timestamp::from_second(now).unwrap());
+            let found = seen.unreadable(Timestamp::from_second(now).unwrap(), false);
             assert_eq!(found, expected, "{seen:?}");
         }
     }
@@ -149,8 +152,30 @@ mod tests {
             (9, 1, Share::Some),
         ] {
             let seen = MessagesSeen { rows_inserted, rows_refused, ..MessagesSeen::default() };
-            assert_eq!(seen.rows_refused(), expected, "{seen:?}");
+            assert_eq!(seen.rows_refused(false), expected, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn a_share_around_a_tenth_does_not_change_with_each_look() {
+        let mut was_often = false;
+        for (refused, taken, expected) in [
+            (9, 991, Share::Some),
+            (99, 901, Share::Some),
+            (100, 900, Share::Often),
+            (60, 940, Share::Often),
+            (99, 901, Share::Often),
+            (50, 950, Share::Often),
+            (49, 951, Share::Some),
+            (60, 940, Share::Some),
+        ] {
+            let seen =
+                MessagesSeen { rows_inserted: taken, rows_refused: refused, ..MessagesSeen::default() };
+            let found = seen.rows_refused(was_often);
+            assert_eq!(found, expected, "{refused} of {taken} more, {was_often}");
+            was_often = found == Share::Often;
+        }
+        assert_eq!(Share::of((2, 20), true), Share::Some, "too few");
     }
 
     #[test]

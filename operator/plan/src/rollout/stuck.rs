@@ -17,14 +17,17 @@ pub fn stuck<'a>(
     workload: &'a WorkloadSeen,
     is_draining: bool,
 ) -> Option<&'a GatewaySeen> {
-    // Which revision is the newest is known once the controller has seen the template, and the status tells of it.
-    let is_known = workload.is_observed && workload.update_revision.is_some();
-    let is_told = workload.revision.as_deref() == Some(rollout.revision.as_str())
-        || workload.revision == rollout.proved;
-    if !is_known || !is_told || is_draining || workload.gateways.iter().any(|one| one.is_leaving) {
+    if !is_known(rollout, workload) || is_draining || workload.gateways.iter().any(|one| one.is_leaving) {
         return None;
     }
     workload.gateways.iter().rev().find(|gateway| is_stuck(now, workload, gateway))
+}
+
+/// Whether it is known which revision is the newest: the controller has seen the template, and the status tells of it.
+pub(super) fn is_known(rollout: &RolloutStatus, workload: &WorkloadSeen) -> bool {
+    let is_told = workload.revision.as_deref() == Some(rollout.revision.as_str())
+        || workload.revision == rollout.proved;
+    workload.is_observed && workload.update_revision.is_some() && is_told
 }
 
 fn is_stuck(now: Timestamp, workload: &WorkloadSeen, gateway: &GatewaySeen) -> bool {
@@ -75,6 +78,7 @@ mod tests {
             healthy_since: None,
             message: String::new(),
             failed_spec: None,
+            held_since: None,
         };
         stuck(Timestamp::UNIX_EPOCH, &rollout, workload, is_draining).map(|gateway| gateway.ordinal)
     }

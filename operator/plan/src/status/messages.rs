@@ -22,7 +22,9 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     let Some(messages) = &observed.messages else {
         return before(&[reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS]);
     };
-    let unreadable = messages.unreadable(now.0);
+    let often = rejected(pipeline, messages, Share::Often);
+    let was_often = before(&[reason::MESSAGES_REJECTED]).is_some_and(|said| said == often);
+    let unreadable = messages.unreadable(now.0, was_often);
     let held = match unreadable {
         Some(Unreadable::Rejected(Share::NotKnown)) => before(&[reason::MESSAGES_REJECTED]),
         None if messages.is_idle() => before(&[reason::MESSAGES_WITHOUT_SPANS]),
@@ -37,9 +39,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
             "no message that the gateways have read has a span; does the producer write traces to these topics?",
         ),
         Unreadable::Rejected(share @ (Share::NotKnown | Share::Some | Share::Often)) => {
-            let many = if share == Share::Often { "a tenth or more" } else { "some" };
-            let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
-            Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
+            rejected(pipeline, messages, share)
         }
         Unreadable::Rejected(Share::All) => {
             let format = match pipeline.spec.source.kafka.format {
@@ -55,15 +55,22 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     })
 }
 
+/// Gateways reject some of the messages, or many, and read others.
+fn rejected(pipeline: &TracePipeline, messages: &MessagesSeen, share: Share) -> Verdict {
+    let many = if share == Share::Often { "many" } else { "some" };
+    let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
+    Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
+}
+
 /// `None` while ClickHouse takes the rows that gateways make, or most of them. What was said before holds as it does for messages.
 pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
-    let share = observed.messages.as_ref().map_or(Share::NotKnown, MessagesSeen::rows_refused);
+    let before = said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
+    let messages = observed.messages.as_ref();
+    let share = messages.map_or(Share::NotKnown, |messages| messages.rows_refused(before.is_some()));
     let found = match share {
-        Share::NotKnown => {
-            return said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
-        }
+        Share::NotKnown => return before,
         Share::Some => return None,
-        Share::Often => "a tenth or more",
+        Share::Often => "many",
         Share::All => "all",
     };
     let verdict = if share == Share::All { Verdict::no } else { Verdict::yes };

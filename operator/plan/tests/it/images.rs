@@ -41,7 +41,16 @@ fn images(said: &TracePipelineStatus) -> [Option<&str>; 3] {
 fn rolled(state: RolloutState, proved: Option<&str>) -> RolloutStatus {
     let proved = proved.map(Into::into);
     let (revision, message) = ("a".into(), String::new());
-    RolloutStatus { state, revision, proved, since: now(), healthy_since: None, message, failed_spec: None }
+    RolloutStatus {
+        state,
+        revision,
+        proved,
+        since: now(),
+        healthy_since: None,
+        message,
+        failed_spec: None,
+        held_since: None,
+    }
 }
 
 #[test]

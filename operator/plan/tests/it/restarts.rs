@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 86] = [
+const CHANGES: [(&str, &str); 87] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -81,6 +81,7 @@ const CHANGES: [(&str, &str); 86] = [
     ("gateway.podTemplate.runtimeClassName", r#""another""#),
     ("rollout.strategy", r#""RollingUpdate""#),
     ("rollout.canary.duration", r#""2m""#),
+    ("rollout.maxUnavailable", "3"),
     ("rollout.autoRollback", "false"),
     ("rollout.progressDeadline", r#""20m""#),
     ("queue.mode", r#""Disabled""#),
@@ -225,6 +226,7 @@ fn planned_beside(pipeline: &TracePipeline, partitions: u32, revisions: [Option<
             healthy_since: None,
             message: String::new(),
             failed_spec: None,
+            held_since: None,
         };
         TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() }
     });

@@ -2,4 +2,5 @@
 
 mod course;
 mod model;
+mod pace;
 mod steps;

@@ -1,9 +1,10 @@
 //! Whole courses.
 
 use super::model::{CANARY_SECONDS, DEADLINE_SECONDS, Model};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
-use sluice_crds::{RolloutState, RolloutStrategy};
-use sluice_plan::rollout::Template;
+use sluice_crds::{RolloutState, RolloutStatus, RolloutStrategy};
+use sluice_plan::rollout::{Template, Unavailable};
 
 #[test]
 fn one_gateway_first_then_the_others() {
@@ -181,7 +182,8 @@ fn nothing_is_tried_while_gateways_leave_for_a_minute_at_the_most() {
     let mut model = Model::running(4);
     model.leave(2);
     model.edit("good-1");
-    let status = model.status.clone();
+    let status =
+        model.status.clone().map(|status| RolloutStatus { held_since: Some(Time(model.now)), ..status });
     let step = model.look(true, true);
     assert_eq!((step.template, step.replicas, &model.status), (Template::Live, 4, &status));
     model.wanted.2 = 2;
@@ -192,16 +194,45 @@ fn nothing_is_tried_while_gateways_leave_for_a_minute_at_the_most() {
     model.leaving = None;
     model.look(true, true);
     assert_eq!((model.state(), model.partition), (Some(RolloutState::Canary), 1), "of those that stay");
+    assert_eq!(model.status.as_ref().unwrap().held_since, None);
     model.settle();
     assert_eq!((model.state(), model.revisions()), (Some(RolloutState::Complete), vec!["good-1"; 2]));
     // What is to be changed may be what keeps them from leaving.
     model.leave(1);
     model.edit("good-2");
+    model.look(true, true);
     model.pass(60);
     assert_eq!(model.look(true, true).next.state, RolloutState::Canary);
     // One that is under way goes on.
     model.leave(1);
     assert_eq!(model.look(true, true).template, Template::Planned);
+}
+
+#[test]
+fn the_minute_begins_with_the_change_and_not_again_with_each_gateway_that_leaves() {
+    let mut model = Model::running(5);
+    // They leave for long already.
+    model.leave(4);
+    model.pass(1_000);
+    model.edit("good-1");
+    assert_eq!(model.look(true, true).template, Template::Live);
+    for target in [3, 2] {
+        model.pass(29);
+        model.leave(target);
+        assert_eq!(model.look(true, true).template, Template::Live);
+    }
+    model.pass(2);
+    model.leave(1);
+    assert_eq!(model.look(true, true).next.state, RolloutState::Canary);
+    // A change that is taken back before it has begun leaves nothing behind.
+    let mut model = Model::running(3);
+    model.leave(2);
+    model.edit("good-1");
+    model.look(true, true);
+    model.edit("good-0");
+    model.look(true, true);
+    let status = model.status.clone().unwrap();
+    assert_eq!((status.state, status.held_since), (RolloutState::Complete, None));
 }
 
 #[test]
@@ -319,8 +350,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn never_more_than_one_gateway_has_a_revision_that_is_not_tried(replicas in 2u32..6, events in events()) {
+    fn never_more_than_one_gateway_has_a_revision_that_is_not_tried(
+        replicas in 2u32..6, most in 1u32..4, events in events(),
+    ) {
         let mut model = Model::running(replicas);
+        model.terms.unavailable = Unavailable::Number(most);
         for event in &events {
             happen(&mut model, event);
             prop_assert!(model.untried() <= 1, "{event:?}: {model:#?}");
@@ -340,8 +374,11 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happened_the_last_spec_is_everywhere_or_taken_back(replicas in 1u32..6, events in events()) {
+    fn whatever_happened_the_last_spec_is_everywhere_or_taken_back(
+        replicas in 1u32..6, most in 1u32..4, events in events(),
+    ) {
         let mut model = Model::running(replicas);
+        model.terms.unavailable = Unavailable::Number(most);
         for event in &events {
             happen(&mut model, event);
         }

@@ -8,7 +8,7 @@ use k8s_openapi::{
 use sluice_crds::{DrainState, DrainStatus, RolloutState, RolloutStatus, RolloutStrategy};
 use sluice_plan::{
     FailedSeen, GatewaySeen, ProvedSeen, WorkloadSeen,
-    rollout::{Memory, Seen, Step, Template, Terms, step, stuck},
+    rollout::{Memory, Seen, Step, Template, Terms, Unavailable, outdated, step, stuck},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +19,7 @@ pub fn terms() -> Terms {
     Terms {
         strategy: RolloutStrategy::Canary,
         canary_seconds: CANARY_SECONDS,
+        unavailable: Unavailable::Number(1),
         auto_rollback: true,
         deadline_seconds: DEADLINE_SECONDS,
     }
@@ -131,6 +132,11 @@ impl Model {
 
     /// One reconcile: what is decided is applied and written, unless the operator dies before.
     pub fn look(&mut self, applies: bool, writes: bool) -> Step {
+        self.look_until(applies, usize::MAX, writes)
+    }
+
+    /// The same of an operator that dies after so many deletions of pods.
+    pub fn look_until(&mut self, applies: bool, deletions: usize, writes: bool) -> Step {
         let (workload, (revision, edit, replicas)) = (self.seen(), self.wanted.clone());
         let spec = edit.to_string();
         let seen = Seen {
@@ -151,13 +157,25 @@ impl Model {
                 self.passed.insert(step.next.revision.clone());
             }
             self.apply(&step, &revision);
-            let deleted = stuck(self.now, &step.next, &workload, false).map(|pod| pod.ordinal);
-            deleted.map(|ordinal| self.pods.remove(&ordinal));
+            for ordinal in self.to_delete(&step.next, &workload).into_iter().take(deletions) {
+                self.pods.remove(&ordinal);
+            }
         }
         if applies && writes {
             self.status = Some(step.next.clone());
         }
         step
+    }
+
+    /// Pods that the operator deletes, by what it has looked at, and the server itself where more than one may be away.
+    fn to_delete(&self, next: &RolloutStatus, workload: &WorkloadSeen) -> Vec<u32> {
+        let (unavailable, is_draining) = (self.terms.unavailable, self.leaving.is_some());
+        if outdated(next, unavailable, workload, is_draining).is_none() {
+            return stuck(self.now, next, workload, false).map(|pod| pod.ordinal).into_iter().collect();
+        }
+        let now = self.seen();
+        let found = outdated(next, unavailable, &now, is_draining).unwrap_or_default();
+        found.into_iter().map(|pod| pod.ordinal).collect()
     }
 
     fn apply(&mut self, step: &Step, planned: &str) {
@@ -229,6 +247,33 @@ impl Model {
     pub fn start_pods(&mut self) {
         for pod in self.pods.values_mut().filter(|pod| !pod.revision.starts_with("bad")) {
             pod.ready_since = pod.ready_since.or(Some(self.now));
+        }
+    }
+
+    /// The kubelet starts one of them.
+    pub fn start_pod(&mut self, ordinal: u32) {
+        let now = self.now;
+        if let Some(pod) = self.pods.get_mut(&ordinal).filter(|pod| !pod.revision.starts_with("bad")) {
+            pod.ready_since = pod.ready_since.or(Some(now));
+        }
+    }
+
+    /// Gateways that a rollout has replaced and that are not ready again.
+    pub fn taken(&self) -> u32 {
+        let stays = |pod: &&Pod| pod.revision != self.update || pod.ready_since.is_some();
+        self.replicas - u32::try_from(self.pods.values().filter(stays).count()).unwrap()
+    }
+
+    /// Gateways that are not ready, for whatever reason.
+    pub fn away(&self) -> u32 {
+        let ready = self.pods.values().filter(|pod| pod.ready_since.is_some()).count();
+        self.replicas - u32::try_from(ready).unwrap()
+    }
+
+    /// A gateway of an older revision is not ready any more, as those that have an old password.
+    pub fn fail_outdated(&mut self, ordinal: u32) {
+        if self.pods.get(&ordinal).is_some_and(|pod| pod.revision != self.update) {
+            self.fail(ordinal);
         }
     }
 

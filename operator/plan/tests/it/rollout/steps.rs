@@ -31,6 +31,7 @@ fn written(state: RolloutState, seconds_ago: i64) -> RolloutStatus {
         healthy_since: None,
         message: String::new(),
         failed_spec: None,
+        held_since: None,
     }
 }
 
