@@ -88,12 +88,12 @@ impl Metrics {
             Ok::<_, prometheus::Error>(metric)
         };
         let reconcile_total =
-            counter("sluice_operator_reconcile_total", "Reconciles by how they ended.", &["result"])?;
+            counter("sluice_operator_reconcile_total", "Reconciles by result.", &["result"])?;
         let errors_total =
-            counter("sluice_operator_errors_total", "Failed reconciles by class of the error.", &["reason"])?;
+            counter("sluice_operator_errors_total", "Failed reconciles by error class.", &["reason"])?;
         let writes_total = counter(
             "sluice_operator_writes_total",
-            "Requests that may change something in the cluster, by what they are about; the Lease is not counted.",
+            "Write requests to the API server by object; writes of the Lease are not counted.",
             &["object"],
         )?;
         for result in ReconcileResult::ALL {
@@ -106,7 +106,7 @@ impl Metrics {
         Ok(Self {
             reconcile_seconds: reconcile_seconds(&registry)?,
             leader: gauge("sluice_operator_leader", "1 while this process holds the Lease.")?,
-            pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
+            pipelines: gauge("sluice_operator_pipelines", "TracePipelines that the operator manages.")?,
             lag: lag(&registry)?,
             failures: failures(&registry)?,
             watch_failing: watch_failing(&registry)?,
@@ -220,7 +220,7 @@ impl Metrics {
 }
 
 fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error> {
-    let options = HistogramOpts::new("sluice_operator_reconcile_seconds", "How long reconciles took.")
+    let options = HistogramOpts::new("sluice_operator_reconcile_seconds", "Duration of a reconcile.")
         .buckets(RECONCILE_SECONDS.to_vec());
     let family = HistogramVec::new(options, &[])?;
     registry.register(Box::new(family.clone()))?;
@@ -228,7 +228,7 @@ fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error
 }
 
 fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
-    let options = Opts::new("sluice_operator_pipeline_lag_messages", "Messages that a pipeline is behind.");
+    let options = Opts::new("sluice_operator_pipeline_lag_messages", "Lag of a pipeline in messages.");
     let metric = GaugeVec::new(options, &["namespace", "name"])?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
@@ -237,7 +237,7 @@ fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
 fn failures(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
     let options = Opts::new(
         "sluice_operator_pipeline_failed_reconciles",
-        "Reconciles of a pipeline that failed in a row; 0 when the last one did not.",
+        "Consecutive failed reconciles of a pipeline; 0 after a success.",
     );
     let metric = IntGaugeVec::new(options, &["namespace", "name"])?;
     registry.register(Box::new(metric.clone()))?;
@@ -245,15 +245,17 @@ fn failures(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
 }
 
 fn watch_failing(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
-    let options =
-        Opts::new("sluice_operator_watch_failing", "Watches that fail, by the kind of what they watch.");
+    let options = Opts::new("sluice_operator_watch_failing", "Failing watches by kind of object.");
     let metric = IntGaugeVec::new(options, &["kind"])?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }
 
 fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Error> {
-    let metric = IntGaugeVec::new(Opts::new("sluice_operator_build_info", "Always 1."), &["version"])?;
+    let metric = IntGaugeVec::new(
+        Opts::new("sluice_operator_build_info", "Always 1; the label is the operator's version."),
+        &["version"],
+    )?;
     registry.register(Box::new(metric.clone()))?;
     metric.with_label_values(&[version]).set(1);
     Ok(())

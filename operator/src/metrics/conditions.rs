@@ -22,7 +22,7 @@ impl ConditionMetrics {
     pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
             "sluice_operator_pipeline_condition",
-            "1 for every condition of a pipeline, with its status and reason.",
+            "1 for each condition of a pipeline, with its current status and reason.",
         );
         let gauge = GaugeVec::new(options, &["namespace", "name", "type", "status", "reason"])?;
         registry.register(Box::new(gauge.clone()))?;

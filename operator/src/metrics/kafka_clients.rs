@@ -30,15 +30,15 @@ impl KafkaClientMetrics {
         Ok(Self {
             open: IntGauge::new(
                 "sluice_operator_kafka_clients",
-                "Clients with which the operator asks Kafka: one for each cluster and each way to connect to it.",
+                "Open Kafka clients of the operator: one for each Kafka cluster and way to connect to it.",
             )?,
             most: IntGauge::new(
                 "sluice_operator_kafka_clients_max",
-                "Kafka clients that there may be at the same time: --kafka-clients-max.",
+                "Limit of open Kafka clients: --kafka-clients-max.",
             )?,
             replaced: IntCounter::new(
                 "sluice_operator_kafka_clients_replaced_total",
-                "Kafka clients that were closed to make room for another one.",
+                "Kafka clients that were closed for another one because of the limit.",
             )?,
         })
     }

@@ -22,7 +22,7 @@ pub(super) struct ResizeMetrics {
 impl ResizeMetrics {
     pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let name = "sluice_operator_pipeline_memory_resizes_total";
-        let help = "Gateways that were killed for their memory, by whether they were given more in place.";
+        let help = "OOM-killed gateways by result of the memory increase in place.";
         let resizes = IntCounterVec::new(Opts::new(name, help), &["namespace", "name", "result"])?;
         registry.register(Box::new(resizes.clone()))?;
         Ok(Self { resizes })

@@ -13,29 +13,31 @@ type Read = fn(&TracePipelineStatus) -> Option<f64>;
 
 /// Names, help and numbers of the gauges that have no label but the pipeline.
 const GAUGES: [(&str, &str, Read); 8] = [
-    ("ready_replicas", "Gateways that are ready.", |status| status.ready_replicas.map(f64::from)),
-    ("desired_replicas", "Gateways that are wanted.", |status| status.desired_replicas.map(f64::from)),
-    ("recommended_replicas", "Gateways that the load takes, whether or not that is acted upon.", |status| {
-        scaling(status)?.recommended_replicas.map(f64::from)
-    }),
-    ("leaving_replicas", "Gateways that were told to leave and are waited for.", |status| {
+    ("ready_replicas", "Ready gateways.", |status| status.ready_replicas.map(f64::from)),
+    ("desired_replicas", "Desired gateways.", |status| status.desired_replicas.map(f64::from)),
+    (
+        "recommended_replicas",
+        "Gateways that the load needs, also in the modes that do not scale.",
+        |status| scaling(status)?.recommended_replicas.map(f64::from),
+    ),
+    ("leaving_replicas", "Gateways that drain before they are removed.", |status| {
         let drain = scaling(status).and_then(|scaling| scaling.drain.as_ref());
         Some(drain.map_or(0.0, |drain| f64::from(drain.from.saturating_sub(drain.target))))
     }),
     (
         "arrival_messages_per_second",
-        "Messages that arrive in a pipeline's topics, two significant digits.",
+        "Messages per second that arrive in a pipeline's topics, two significant digits.",
         |status| scaling(status)?.arrival_rate.map(float),
     ),
     (
         "capacity_messages_per_second",
-        "Messages that one gateway reads at most, learned, two significant digits.",
+        "Learned capacity of one gateway in messages per second, two significant digits.",
         |status| scaling(status)?.capacity_per_replica.map(float),
     ),
-    ("lag_seconds", "Time of arrivals that wait in Kafka, two significant digits.", |status| {
+    ("lag_seconds", "Lag in seconds of arrivals, two significant digits.", |status| {
         scaling(status)?.lag_seconds.map(float)
     }),
-    ("orphaned_volumes", "Queue volumes that no gateway uses and that may hold blocks.", |status| {
+    ("orphaned_volumes", "Queue volumes without a gateway that may hold blocks.", |status| {
         Some(f64::from(status.volumes.as_ref()?.orphaned))
     }),
 ];
@@ -57,7 +59,10 @@ impl ScalingMetrics {
             Ok::<_, prometheus::Error>(metric)
         };
         let rescales = IntCounterVec::new(
-            Opts::new("sluice_operator_pipeline_rescales_total", "Changes of the wanted number of gateways."),
+            Opts::new(
+                "sluice_operator_pipeline_rescales_total",
+                "Changes of the desired number of gateways.",
+            ),
             &["namespace", "name", "direction"],
         )?;
         registry.register(Box::new(rescales.clone()))?;
@@ -69,12 +74,12 @@ impl ScalingMetrics {
             gauges,
             cause: gauge(
                 "scaling_cause",
-                "1 for why there is lag or would be, 0 for the other causes.",
+                "1 for the cause of present or expected lag, 0 for the other causes.",
                 &["namespace", "name", "cause"],
             )?,
             held: gauge(
                 "scaling_held",
-                "1 for what holds the number of gateways, 0 for what does not.",
+                "1 for the reason that keeps the number of gateways, 0 for the other reasons.",
                 &["namespace", "name", "reason"],
             )?,
             rescales,
