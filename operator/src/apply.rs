@@ -50,7 +50,7 @@ enum Whose {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not say whose object of that name there is.
-    #[error("cannot see whether there is a {kind} {name}")]
+    #[error("cannot read whether there is a {kind} {name}")]
     Look {
         /// Kind of the object.
         kind: &'static str,
@@ -60,7 +60,9 @@ pub enum Error {
         source: ApiError,
     },
     /// There is an object of that name that is not the pipeline's.
-    #[error("there is a {kind} {name} that does not belong to this pipeline; it is left alone")]
+    #[error(
+        "there is a {kind} {name} that does not belong to this pipeline: delete it, or give the pipeline another name"
+    )]
     Foreign {
         /// Kind of the object.
         kind: &'static str,

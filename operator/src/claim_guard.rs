@@ -37,13 +37,15 @@ pub async fn guard(pipeline: &TracePipeline, world: &World) {
     for (ClaimSeen { name, uid, .. }, options) in lacking.take(WRITTEN_MAX) {
         world.shared.metrics.wrote("PersistentVolumeClaim");
         match patch(&api, (&name, &uid), OPTIONS, &json!({"metadata": {"annotations": options}})).await {
-            Ok(_) => info!(claim = %name, "Argo CD is told to leave the queue volume alone"),
+            Ok(_) => {
+                info!(claim = %name, "annotated the queue volume's claim, so that Argo CD does not delete it")
+            }
             // It went, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => {
                 warn!(
                     namespace = names.namespace(), claim = %name, %error,
-                    "Argo CD that tracks by label is not told to leave the queue volume alone; it is tried again"
+                    "cannot annotate a queue volume's claim: Argo CD that tracks by label may delete it; the operator tries again"
                 );
                 return;
             }

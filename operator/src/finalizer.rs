@@ -21,19 +21,19 @@ pub const FINALIZERS: &str = "sluice-operator/finalizer";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not take the finalizer.
-    #[error("cannot hold the pipeline by the finalizer {FINALIZER}")]
+    #[error("cannot add the finalizer {FINALIZER} to the pipeline")]
     Hold {
         /// What the API server said.
         source: ApiError,
     },
     /// The server did not say which finalizers there are.
-    #[error("cannot see by which finalizers the pipeline is held")]
+    #[error("cannot read the finalizers of the pipeline")]
     Look {
         /// What the API server said.
         source: ApiError,
     },
     /// The server did not take the finalizer away.
-    #[error("cannot take the finalizer {FINALIZER} away")]
+    #[error("cannot remove the finalizer {FINALIZER} from the pipeline")]
     LetGo {
         /// What the API server said.
         source: ApiError,
@@ -77,7 +77,7 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
     let how = PatchParams { field_manager: Some(FINALIZERS.to_owned()), ..PatchParams::default() };
     match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, &left))).await {
         Ok(_) => {
-            info!(namespace = ?pipeline.namespace(), pipeline = name, "let go");
+            info!(namespace = ?pipeline.namespace(), pipeline = name, "removed the finalizer: the pipeline can go");
             Ok(())
         }
         // Gone already.

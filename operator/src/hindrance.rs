@@ -73,7 +73,7 @@ fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
 }
 
 fn as_told(error: &Error, stays: bool) -> Hindrance {
-    let message = format!("{}; it is tried again every five minutes or sooner", shortened(&described(error)));
+    let message = format!("{}; the operator tries again within five minutes", shortened(&described(error)));
     Hindrance { reason: reason::APPLY_FAILED, message, stays }
 }
 
@@ -122,7 +122,7 @@ pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: 
         Ok(Some(now)) if now.uid() == pipeline.uid() => now,
         Ok(_) => return true,
         Err(error) => {
-            debug!(%error, pipeline = %key.name, "cannot look at the status");
+            debug!(%error, pipeline = %key.name, "cannot read the status");
             return false;
         }
     };

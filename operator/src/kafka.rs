@@ -38,7 +38,7 @@ const REFUSED_SECONDS_MAX: u64 = 60;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// librdkafka refused its settings.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create {
         /// The brokers.
         brokers: String,
@@ -72,7 +72,7 @@ pub enum Error {
         code: RDKafkaErrorCode,
     },
     /// No answer about committed offsets.
-    #[error("cannot read the offsets that group {group} committed: {source}")]
+    #[error("cannot read the committed offsets of group {group}: {source}")]
     Committed {
         /// The group.
         group: String,
@@ -80,7 +80,7 @@ pub enum Error {
         source: committed::Error,
     },
     /// No answer about the ends of partitions.
-    #[error("cannot read the offsets at which partitions begin and end: {source}")]
+    #[error("cannot read the first and last offsets of the partitions: {source}")]
     Ends {
         /// What librdkafka said.
         source: KafkaError,

@@ -24,12 +24,12 @@ pub struct KafkaSecurity {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// One is missing or lacks a key; which one is said of the Secret.
-    #[error("Kafka is not asked before its Secrets are complete")]
+    #[error("the operator does not ask Kafka before its Secrets are complete")]
     Incomplete,
     /// A value is there, and is no text.
     #[error(
-        "Kafka is not asked: {key} of the Secret {secret} is no text in UTF-8; certificates and keys must be PEM (a file that begins \
-         with -----BEGIN), not DER or PKCS #12"
+        "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
+         that begins with -----BEGIN), not DER or PKCS #12"
     )]
     NoText {
         /// The Secret's name.

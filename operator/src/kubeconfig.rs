@@ -14,7 +14,7 @@ pub fn what_is_wrong(error: &InferConfigError) -> String {
 /// Why a kubeconfig does not help.
 pub fn what_is_wrong_with(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".to_owned(),
+        KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
         cause => cause.to_string(),
     }
 }
@@ -28,6 +28,6 @@ mod tests {
     fn what_a_kubeconfig_holds_is_not_told() {
         let broken = "users:\n- name: a\n  user:\n    token: s3cr3t\n   oops: x\n";
         let error = Kubeconfig::from_yaml(broken).unwrap_err();
-        assert_eq!(what_is_wrong_with(&error), "it is not the YAML of a kubeconfig");
+        assert_eq!(what_is_wrong_with(&error), "it is not a kubeconfig in YAML");
     }
 }

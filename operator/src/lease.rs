@@ -108,7 +108,7 @@ impl Lease {
             };
             if !is_said {
                 let LeaseName { namespace, name, .. } = &self.name;
-                warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; trying again");
+                warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; the operator tries again");
                 is_said = true;
             }
         }
@@ -135,9 +135,13 @@ impl Lease {
     /// Gives the Lease back, so that a standby takes it when it next looks and need not wait until it expires.
     pub async fn release(&mut self) {
         match timeout(Duration::from_secs(RELEASE_SECONDS), self.give_back()).await {
-            Ok(Ok(())) => info!("gave the Lease back"),
-            Ok(Err(error)) => warn!(%error, "could not give the Lease back; it expires by itself"),
-            Err(_) => warn!("the API server did not take the Lease back in time; it expires by itself"),
+            Ok(Ok(())) => info!("released the Lease"),
+            Ok(Err(error)) => {
+                warn!(%error, "cannot release the Lease; another operator takes it once it expires")
+            }
+            Err(_) => warn!(
+                "no answer in time while releasing the Lease; another operator takes it once it expires"
+            ),
         }
     }
 

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(Ending::Asked) => ExitCode::SUCCESS,
         Ok(Ending::LeaseLost(reason)) => {
-            error!(%reason, "no longer leading: ending, so that only one operator works");
+            error!(%reason, "lost the Lease: the operator exits, so that only one leads");
             ExitCode::FAILURE
         }
         Err(error) => {

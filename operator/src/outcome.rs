@@ -58,7 +58,7 @@ async fn look(pipeline: &Pipeline, key: &Key, world: &World) -> Result<(Reconcil
                 Ok(()) if is_told => Action::await_change(),
                 Ok(()) => Action::requeue(Duration::from_secs(REFUSED_SECONDS)),
                 Err(error) => {
-                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods are still held");
+                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods still have the operator's finalizer");
                     Action::requeue(Duration::from_secs(REFUSED_SECONDS))
                 }
             };
@@ -73,7 +73,7 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
     let failure = world.shared.memory.failed(key, &what);
     world.shared.metrics.set_failures((&key.namespace, &key.name), failure.count);
     if failure.is_news {
-        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; trying again");
+        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; the operator tries again");
     }
     // What passes by itself is no news to a person; what stays until somebody acts is.
     let is_for_a_person = matches!(
@@ -97,8 +97,8 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
 /// another spec.
 async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> bool {
     let message = format!(
-        "this operator cannot read the object, and changes nothing of what runs: {}; the definition in the cluster \
-         (kubectl get crd tracepipelines.sluice.dev) is not that of this operator's version",
+        "the operator cannot read this object and changes nothing of what runs: {}; apply the CRD of the operator's version \
+         (kubectl get crd tracepipelines.sluice.dev shows the one in the cluster)",
         report::shortened(why)
     );
     let hindrance = Hindrance { reason: reason::MALFORMED, message, stays: true };
@@ -111,5 +111,5 @@ async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> 
 /// What a panic said.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it says nothing".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

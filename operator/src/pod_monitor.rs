@@ -26,7 +26,7 @@ const KIND: &str = <PodMonitor as k8s_openapi::Resource>::KIND;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not say whether there is one.
-    #[error("cannot look for the PodMonitor {name}")]
+    #[error("cannot read the PodMonitor {name}")]
     Look {
         /// Its name.
         name: String,
@@ -73,7 +73,7 @@ pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Resul
     let found = match look(names.namespace(), &name, world).await {
         // Nobody asked for one, and who may not look has made none.
         Err(error) if desired.is_none() && ErrorClass::of(&error) == ErrorClass::Forbidden => {
-            debug!(%error, pod_monitor = %name, "may not look for one that is not wanted");
+            debug!(%error, pod_monitor = %name, "no right to read a PodMonitor that the pipeline does not ask for");
             Found::Object(None)
         }
         found => found.map_err(|source| Error::Look { name, source: source.into() })?,
@@ -115,8 +115,8 @@ async fn switch_off(pipeline: &TracePipeline, live: &PodMonitor, world: &World) 
 
 async fn tell_of_no_kind(pipeline: &TracePipeline, world: &World) {
     let note = format!(
-        "spec.observability.podMonitor is enabled, and the cluster has no definition of {KIND}: the Prometheus operator brings it. It is \
-         looked for again every {MONITOR_SECONDS} s; until then nobody is told to read the gateways' metrics"
+        "spec.observability.podMonitor is enabled, but the cluster has no CRD for {KIND}: install the Prometheus operator. Sluice looks for \
+         it every {MONITOR_SECONDS} s, and creates no {KIND} until then"
     );
     report::tell(pipeline, "NoPodMonitors", &note, &world.shared).await;
 }

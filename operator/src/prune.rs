@@ -102,7 +102,7 @@ pub async fn end_left_alone(facts: &Facts, world: &World) -> Result<(), Error> {
         return Ok(());
     }
     for pod in facts.pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-        info!(pod = %pod.name_any(), "a gateway without a StatefulSet is told to end");
+        info!(pod = %pod.name_any(), "deleting a gateway's pod that has no StatefulSet");
         delete(pod, DeleteParams::default(), world).await?;
     }
     Ok(())

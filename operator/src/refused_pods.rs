@@ -41,7 +41,7 @@ pub async fn look(
     let found = match events.list(&ListParams::default().fields(&selected).limit(EVENTS_MAX)).await {
         Ok(found) => found,
         Err(error) => {
-            debug!(%error, workload = %name, "cannot ask why pods are missing");
+            debug!(%error, workload = %name, "cannot read the events about missing pods");
             return None;
         }
     };

@@ -22,7 +22,7 @@ pub const OWNERS: &str = "sluice-operator/owners";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not show the claim.
-    #[error("cannot look at the owners of the PersistentVolumeClaim {name}")]
+    #[error("cannot read the owner references of the PersistentVolumeClaim {name}")]
     Look {
         /// Its name.
         name: String,
@@ -30,7 +30,7 @@ pub enum Error {
         source: ApiError,
     },
     /// The server did not take the owner away.
-    #[error("cannot have the PersistentVolumeClaim {name} outlive its StatefulSet")]
+    #[error("cannot remove the StatefulSet from the owner references of the PersistentVolumeClaim {name}")]
     Release {
         /// Its name.
         name: String,
@@ -94,7 +94,7 @@ async fn one(names: &Names, claim: &ClaimSeen, world: &World) -> Result<bool, Er
     world.shared.metrics.wrote("PersistentVolumeClaim");
     match api.patch_metadata(name, &how, &Patch::Merge(patch)).await {
         Ok(_) => {
-            info!(claim = %name, "a queue volume does not go with its StatefulSet any more");
+            info!(claim = %name, "removed the StatefulSet from the claim's owner references: the queue volume outlives it");
             Ok(true)
         }
         // It went, or somebody has changed it since, such as the StatefulSet controller who does the same.

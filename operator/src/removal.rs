@@ -70,7 +70,7 @@ pub enum Error {
     #[error(transparent)]
     Unbound(#[from] unbound::Error),
     /// The server did not say what there is.
-    #[error("cannot list what of kind {kind} the pipeline owns")]
+    #[error("cannot list the objects of kind {kind} that the pipeline owns")]
     List {
         /// Kind of the objects.
         kind: &'static str,
@@ -78,7 +78,7 @@ pub enum Error {
         source: ApiError,
     },
     /// The server did not take an owner away.
-    #[error("cannot leave the {kind} {name} to itself")]
+    #[error("cannot remove the pipeline from the owner references of the {kind} {name}")]
     Orphan {
         /// Kind of the object.
         kind: &'static str,
@@ -200,7 +200,7 @@ async fn retain(
         }
         Err(error) if waits => Err(error.into()),
         Err(error) => {
-            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "cannot keep the queue volumes: Kubernetes deletes them with their StatefulSet");
             Ok(false)
         }
     }
@@ -224,7 +224,7 @@ async fn release_claims(
     match ended {
         Err(error) if waits => Err(error),
         Err(error) => {
-            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "cannot keep the queue volumes: Kubernetes deletes them with their StatefulSet");
             Ok(false)
         }
         Ok(()) => Ok(is_held && waits),
@@ -261,11 +261,14 @@ async fn let_go(
         }
         (why, _) => why,
     };
-    let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);
+    let state = written(pipeline).map_or("no gateway was asked to drain", |drain| &drain.reason);
     match end(why, facts, world).await {
         Err(error) if !is_late(why) => return Err(error.into()),
         Err(error) => {
-            warn!(error = described(&error), "gateways without a StatefulSet outlive their pipeline");
+            warn!(
+                error = described(&error),
+                "cannot delete gateways without a StatefulSet; they outlive their pipeline"
+            );
         }
         Ok(()) => {}
     }
@@ -317,13 +320,13 @@ async fn throw_away(
         let named = (namespace.as_str(), claim.name.as_str());
         match prune::delete_named::<PersistentVolumeClaim>(named, how, world).await {
             Ok(()) => {
-                info!(claim = %claim.name, "an empty queue volume is deleted with its pipeline");
+                info!(claim = %claim.name, "deleted the claim of an empty queue volume with its pipeline");
                 gone.push(claim.name.clone());
             }
             Err(error)
                 if is_late(why) || matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) =>
             {
-                warn!(claim = %claim.name, error = described(&error), "an empty queue volume is kept");
+                warn!(claim = %claim.name, error = described(&error), "cannot delete the claim of an empty queue volume; it stays");
             }
             Err(error) => return Err(error),
         }

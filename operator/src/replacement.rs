@@ -49,7 +49,7 @@ const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not say what it has.
-    #[error("cannot look at {name} before its queue volume is replaced")]
+    #[error("cannot read {name} before its queue volume is replaced")]
     Look {
         /// Name of the pod or claim.
         name: String,
@@ -191,7 +191,8 @@ pub async fn let_gone_go(gone: ObjectRef<Pipeline>, world: Arc<World>) {
     }
     error!(
         %namespace, pipeline = %name, error = last,
-        "pods of a pipeline that is gone are still held; kubectl patch pod NAME -p '{{\"metadata\":{{\"finalizers\":null}}}}' lets them end"
+        "pods of a deleted pipeline still have the operator's finalizer; kubectl patch pod NAME -p '{{\"metadata\":{{\"finalizers\":null}}}}' \
+         removes it"
     );
 }
 
@@ -205,7 +206,7 @@ pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -
             namespace = names.namespace(),
             pipeline = names.pipeline(),
             gateway = written.gateway,
-            "a gateway that is left to itself was told to drain, and does not answer: POST /resume has it take part again"
+            "a gateway that outlives its pipeline was asked to drain, and does not answer; kubectl sluice drain POD --resume ends the drain"
         );
     }
     Ok(())
@@ -225,7 +226,7 @@ pub async fn discard(
     for (name, uid) in never_bound(&pipeline.spec.queue, &observed.volumes).take(DISCARDED_MAX) {
         // In this version it has no volume.
         if held.delete_version((name, uid), |claim| !is_bound(claim)).await? {
-            info!(claim = %name, "a claim that never had a volume is made anew");
+            info!(claim = %name, "deleted a claim that never had a volume; Kubernetes makes it again");
         }
     }
     let now = world.shared.scaling.now();
@@ -248,8 +249,8 @@ pub async fn discard(
         if deleted? {
             let volume = claim.volume.as_deref().unwrap_or_default();
             let note = format!(
-                "no node takes {} that reaches its volume {volume}: the volume is made anew (queue.onZoneLoss), and what is not \
-                 inserted is read from Kafka again",
+                "no node takes {} that reaches its volume {volume}: the operator replaces the volume (queue.onZoneLoss), and the gateway \
+                 reads what is not inserted from Kafka again",
                 pod.name
             );
             warn!(claim = %claim.name, "{note}");
@@ -279,18 +280,20 @@ impl Held<'_> {
         match fate(&now, written(pipeline)) {
             Fate::Wait => return Ok(()),
             Fate::LetGo => {
-                warn!(pod = %now.name, "a gateway keeps its queue volume: it is not known that nothing was put there");
+                warn!(pod = %now.name, "the gateway keeps its queue volume: nothing proves that the volume is empty");
             }
             Fate::Replace { claim_uid } => {
                 match self.delete_claim(&claim_of(&now.name), claim_uid, false).await {
                     Ok(()) => {
-                        let note =
-                            format!("gateway {} was empty: its queue volume is made anew", now.ordinal);
+                        let note = format!(
+                            "gateway {} was empty: the operator replaces its queue volume",
+                            now.ordinal
+                        );
                         info!(pod = %now.name, "{note}");
                         report::replaced(pipeline, &note, &self.world.shared).await;
                     }
                     Err(error) if error.is_refusal() => {
-                        warn!(pod = %now.name, error = described(&error), "a gateway keeps its queue volume");
+                        warn!(pod = %now.name, error = described(&error), "the gateway keeps its queue volume: the API server refuses to delete the claim");
                     }
                     Err(error) => return Err(error),
                 }
@@ -335,7 +338,7 @@ impl Held<'_> {
         if !is_held && !hold(self.names.namespace(), pod, held, self.world).await? {
             return Ok(());
         }
-        info!(pod = %take.pod, "an empty gateway is told to end, for another queue volume");
+        info!(pod = %take.pod, "deleting the pod of an empty gateway, to replace its queue volume");
         let exactly = Preconditions { uid: Some(take.pod_uid.clone()), resource_version: None };
         let (how, named) =
             (DeleteParams::default().preconditions(exactly), (self.names.namespace(), take.pod.as_str()));

@@ -230,8 +230,8 @@ fn promised(delivery: &DeliveryStatus) -> Event {
     }
     let reason = delivery.reason.as_deref().unwrap_or("unknown");
     let note = format!(
-        "delivery is {} ({reason}): after a failure rows may be in the table twice, none is lost; sluice-gateway check says \
-         what would help",
+        "delivery is {} ({reason}): after a failure, rows may be in the table twice; none is lost. `sluice-gateway check` says \
+         what to change",
         delivery.guarantee
     );
     happened("AtLeastOnce", EventType::Warning, &note, "Deliver")

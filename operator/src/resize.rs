@@ -32,7 +32,7 @@ const ANSWER_CHARS_MAX: usize = 400;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server gave no answer that decides anything.
-    #[error("cannot give the pod {pod} {memory} of memory in place")]
+    #[error("cannot resize the memory of the pod {pod} to {memory} in place")]
     Ask {
         /// Its name.
         pod: String,
@@ -87,13 +87,13 @@ async fn ask(api: &Api<Pod>, ask: &Ask, world: &World) -> Result<Answer, Error> 
     world.shared.metrics.wrote("Pod");
     match api.patch_resize(pod, &PatchParams::apply(MEMORY).force(), &Patch::Apply(&part)).await {
         Ok(now) => {
-            info!(%pod, %memory, "a gateway that was killed for its memory is given more in place");
+            info!(%pod, %memory, "an OOM-killed gateway gets more memory in place");
             Ok(GatewaySeen::of(&now).map_or(Answer::Unclear, |now| Answer::Taken(Box::new(now))))
         }
         Err(kube::Error::Api(status)) if is_decided(status.code) => {
             let answer = refused(&status, pod);
             if let Answer::Refused(why) = &answer {
-                warn!(%pod, %memory, %why, "a gateway is not given more memory in place");
+                warn!(%pod, %memory, %why, "the API server refuses to give a gateway more memory in place");
             }
             Ok(answer)
         }
@@ -113,7 +113,7 @@ fn refused(status: &Status, pod: &str) -> Answer {
     match status.code {
         404 if names_pod => Answer::Unclear,
         404 | 405 => Answer::Refused(
-            "this Kubernetes does not resize pods in place, which takes 1.33 or later; set gateway.resources.memory instead"
+            "this Kubernetes does not resize pods in place (1.33 or later does); increase gateway.resources.memory instead"
                 .to_owned(),
         ),
         _ => Answer::Refused(status.message.chars().take(ANSWER_CHARS_MAX).collect()),

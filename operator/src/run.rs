@@ -86,10 +86,10 @@ pub enum Ending {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a pod's service account nor a kubeconfig.
-    #[error("this is no pod with a service account, and the kubeconfig does not help: {0}")]
+    #[error("there is neither a pod's service account nor a usable kubeconfig: {0}")]
     Config(String),
     /// The configuration cannot be used.
-    #[error("cannot make a client for the API server")]
+    #[error("cannot create a client for the API server")]
     Client(#[source] ApiError),
     /// The probes cannot be served.
     #[error("cannot serve probes and metrics")]
@@ -174,9 +174,9 @@ async fn lead(
     let refused = Duration::from_secs(REFUSED_SECONDS);
     let stopped = async {
         stop.clone().await;
-        info!("stopping: reconciles under way are finished");
+        info!("stopping; waiting for the reconciles that run");
         sleep(Duration::from_secs(STOP_SECONDS_MAX)).await;
-        warn!("a reconcile is still under way; leaving without it");
+        warn!("stopping although a reconcile still runs");
     };
     let ending = tokio::select! {
         lost = lease.lost() => Ending::LeaseLost(lost),
@@ -210,7 +210,7 @@ impl Listing {
             _ = self.cache.ready() => {}
             () = self.state.sees_nothing(refused) => {
                 let namespace = self.scope.0.as_deref();
-                warn!(namespace, "the API server lets the operator see nothing here: it is ready without");
+                warn!(namespace, "the API server refuses every watch of this namespace; the operator gets ready without it");
             }
         }
     }
@@ -334,7 +334,7 @@ async fn reach(client: &Client) {
             Err(_) => "no answer in time".to_owned(),
         };
         if !is_away {
-            warn!(%error, "the API server does not answer; trying again");
+            warn!(%error, "the API server does not answer; the operator tries again");
             is_away = true;
         }
         sleep(Duration::from_secs(wait)).await;

@@ -80,7 +80,7 @@ impl WatchState {
             (Change::Fails, Failure::Refused(code)) => {
                 warn!(kind, code, answer = answer.map(|answer| answer.message.as_str()), "cannot watch");
             }
-            (Change::Fails, _) => warn!(%error, "cannot watch: the API server is away"),
+            (Change::Fails, _) => warn!(%error, "cannot watch: the API server is unreachable"),
             (Change::None | Change::Works, _) => {}
         }
     }
@@ -91,7 +91,7 @@ impl WatchState {
             error!(
                 kind,
                 panic = words,
-                "a watch panicked and lists anew: a defect of the operator, please report it"
+                "a watch panicked and starts again; this is a bug of the operator, please report it"
             );
         }
     }

@@ -199,8 +199,8 @@ impl Clients {
         if !self.is_shortage_logged.swap(true, Ordering::Relaxed) {
             warn!(
                 kafka_clients_max = self.most,
-                "pipelines have more Kafka clusters and credentials than there may be clients: a client is closed for each new one; increase \
-                 --kafka-clients-max (the chart's kafkaClientsMax)"
+                "the pipelines need more Kafka clients than --kafka-clients-max allows: the operator closes one for each new one; increase \
+                 --kafka-clients-max (chart value kafkaClientsMax)"
             );
         }
     }

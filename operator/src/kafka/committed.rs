@@ -45,7 +45,7 @@ pub type Offsets = HashMap<(String, i32), i64>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The group's name holds a zero.
-    #[error("no group has such a name")]
+    #[error("the group name contains a NUL byte")]
     Name,
     /// No answer in time; the question is still there.
     #[error("no answer in time")]

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not show the claim.
-    #[error("cannot see whether the PersistentVolumeClaim {name} has a volume")]
+    #[error("cannot read whether the PersistentVolumeClaim {name} has a volume")]
     Look {
         /// Its name.
         name: String,
@@ -74,7 +74,7 @@ pub async fn throw_away(
                 Err(error) => {
                     warn!(
                         error = described(&error),
-                        "gateways that wait for a volume are left to Kubernetes"
+                        "cannot delete gateways that wait for a volume; Kubernetes deletes them after the pipeline"
                     );
                 }
                 Ok(()) => {}
@@ -88,7 +88,7 @@ pub async fn throw_away(
         match one(namespace, claim, world).await {
             Ok(()) => {}
             Err(error) if !waits || matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) => {
-                warn!(claim = %claim.name, error = described(&error), "a claim that never had a volume is kept");
+                warn!(claim = %claim.name, error = described(&error), "cannot delete a claim that never had a volume; it stays");
                 left.push(claim.name.clone());
             }
             Err(error) => return Err(error),
@@ -101,7 +101,7 @@ pub async fn throw_away(
 async fn end(facts: &Facts, world: &World) -> Result<(), prune::Error> {
     match facts.stateful_set.as_deref() {
         Some(workload) if workload.meta().deletion_timestamp.is_none() => {
-            info!(workload = %workload.name_any(), "deleted, so that no claim is made again for gateways that wait for a volume");
+            info!(workload = %workload.name_any(), "deleting the StatefulSet, which would make claims again for gateways that wait for a volume");
             prune::delete(workload, DeleteParams::background(), world).await
         }
         Some(_) => Ok(()),
@@ -123,6 +123,6 @@ async fn one(namespace: &str, claim: &ClaimSeen, world: &World) -> Result<(), Er
     // In this version it has no volume.
     let exactly = Preconditions { uid: found.uid(), resource_version: found.resource_version() };
     prune::delete(&found, DeleteParams::background().preconditions(exactly), world).await?;
-    info!(claim = %name, "a claim that never had a volume is deleted with its pipeline");
+    info!(claim = %name, "deleted a claim that never had a volume, with its pipeline");
     Ok(())
 }
