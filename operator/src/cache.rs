@@ -1,7 +1,7 @@
-//! What the operator knows of the cluster without asking: copies of its own objects, kept up to date by watches.
+//! Copies of the operator's objects, kept up to date by watches.
 //!
-//! One [`Cache`] for each scope that is watched, which is the whole cluster or one namespace. Reads never leave the
-//! process. A copy may be a moment old; what is decided by an old one is at worst written twice, to no effect.
+//! There is one [`Cache`] for each watched scope: all namespaces or one. Reads never leave the process. A copy may be a moment old; a
+//! decision from an old copy at worst repeats a write without effect.
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -22,13 +22,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A `TracePipeline` that may not be readable: one that is not must not stop the others.
+/// A `TracePipeline` that may be unreadable. An unreadable one must not stop the others.
 pub type Pipeline = DeserializeGuard<TracePipeline>;
 
 /// Copies of all objects of one scope.
 #[derive(Clone)]
 pub struct Cache {
-    /// The pipelines themselves.
+    /// The pipelines.
     pub pipelines: Store<Pipeline>,
     /// Workloads of gateways.
     pub stateful_sets: Store<StatefulSet>,
@@ -52,17 +52,17 @@ pub struct Cache {
     pub secrets: Store<PartialObjectMeta<Secret>>,
 }
 
-/// The pipelines of all scopes: two that read with one consumer group may be in namespaces that are watched apart.
+/// The pipelines of all scopes. Two pipelines with one consumer group may be in namespaces of different scopes.
 #[derive(Default)]
 pub struct AllPipelines(Mutex<Vec<Store<Pipeline>>>);
 
 impl AllPipelines {
-    /// Adds those of a scope.
+    /// Adds the pipelines of a scope.
     pub fn add(&self, scope: Store<Pipeline>) {
         self.scopes().push(scope);
     }
 
-    /// All of them, as far as they are known.
+    /// All known pipelines.
     pub fn state(&self) -> Vec<Arc<Pipeline>> {
         self.scopes().iter().flat_map(Store::state).collect()
     }
@@ -73,7 +73,7 @@ impl AllPipelines {
 }
 
 impl Cache {
-    /// Waits until every watch has listed what there is.
+    /// Waits until every watch has listed.
     pub async fn ready(&self) -> Result<(), WriterDropped> {
         self.pipelines.wait_until_ready().await?;
         self.stateful_sets.wait_until_ready().await?;
