@@ -1,8 +1,8 @@
-//! Clients with which the operator asks Kafka.
+//! Metrics of the operator's Kafka clients.
 
 use prometheus::{IntCounter, IntGauge, Registry};
 
-/// Handles of what is told of Kafka clients.
+/// Metric handles of the Kafka clients.
 #[derive(Debug, Clone)]
 pub struct KafkaClientMetrics {
     open: IntGauge,
@@ -11,7 +11,7 @@ pub struct KafkaClientMetrics {
 }
 
 impl Default for KafkaClientMetrics {
-    /// Such that are exported nowhere.
+    /// Handles that are not registered.
     fn default() -> Self {
         Self::make().expect("the names are constants and valid")
     }
@@ -43,22 +43,22 @@ impl KafkaClientMetrics {
         })
     }
 
-    /// Says how many there may be.
+    /// Sets the limit of open clients.
     pub(crate) fn set_most(&self, most: u16) {
         self.most.set(most.into());
     }
 
-    /// Says how many there are.
+    /// Sets the number of open clients.
     pub(crate) fn set_open(&self, count: usize) {
         self.open.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// One was closed that another one may have room.
+    /// Counts a client that was closed to make room for another.
     pub(crate) fn replaced(&self) {
         self.replaced.inc();
     }
 
-    /// Clients that there are, and that were replaced.
+    /// Open and replaced clients.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (i64, u64) {
         (self.open.get(), self.replaced.get())

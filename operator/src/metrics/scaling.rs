@@ -1,4 +1,4 @@
-//! How many gateways each pipeline has, and why, and volumes without one: the numbers of its status, as Prometheus wants them.
+//! Metrics from a pipeline's status: the number of gateways and its cause, and volumes without a gateway.
 
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 use sluice_crds::{ScalingStatus, TracePipelineStatus};
@@ -11,7 +11,7 @@ const DOWN: &str = "down";
 /// A number of a status.
 type Read = fn(&TracePipelineStatus) -> Option<f64>;
 
-/// Names, help and numbers of the gauges that have no label but the pipeline.
+/// Names, help and values of the gauges that have only the pipeline as labels.
 const GAUGES: [(&str, &str, Read); 8] = [
     ("ready_replicas", "Ready gateways.", |status| status.ready_replicas.map(f64::from)),
     ("desired_replicas", "Desired gateways.", |status| status.desired_replicas.map(f64::from)),
@@ -42,7 +42,7 @@ const GAUGES: [(&str, &str, Read); 8] = [
     }),
 ];
 
-/// What is told of one pipeline; every series is forgotten with it.
+/// The metrics. The series of a pipeline are removed with it.
 #[derive(Debug)]
 pub(super) struct ScalingMetrics {
     gauges: Vec<(GaugeVec, Read)>,
@@ -86,7 +86,7 @@ impl ScalingMetrics {
         })
     }
 
-    /// Takes over what the status says now; `before` is what it said before. A number that is not known has no series.
+    /// Sets the metrics from the status `after`, and counts rescales since the status `before`. An unknown number has no series.
     pub(super) fn set(&self, of: [&str; 2], before: &TracePipelineStatus, after: &TracePipelineStatus) {
         for (gauge, read) in &self.gauges {
             match read(after) {
@@ -132,7 +132,7 @@ fn scaling(status: &TracePipelineStatus) -> Option<&ScalingStatus> {
     status.scaling.as_ref()
 }
 
-/// 1 for the word that is said, 0 for the others.
+/// Sets the series of one word to 1 and those of the others to 0.
 fn choose(gauge: &GaugeVec, [namespace, name]: [&str; 2], said: Option<&str>, words: &[&str]) {
     for word in words {
         let is_said = said == Some(*word);
@@ -140,7 +140,7 @@ fn choose(gauge: &GaugeVec, [namespace, name]: [&str; 2], said: Option<&str>, wo
     }
 }
 
-/// An error of a removal says that there was nothing to remove.
+/// Ignores the error of a removal, which means that there was no such series.
 fn absent(_removed: Result<(), prometheus::Error>) {}
 
 /// A number of a status as a float.
