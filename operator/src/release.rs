@@ -1,5 +1,5 @@
-//! Removes the StatefulSet from the owner references of claims that must outlive it. `sluice_plan::volumes::release` chooses the claims. The patch
-//! replaces the whole list of owner references, names the version that was read, and changes nothing else.
+//! Removes the StatefulSet from the owner references of claims that must outlive it. `sluice_plan::volumes::release` chooses the claims. The
+//! patch replaces the whole list of owner references, names the version that was read, and changes nothing else.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
