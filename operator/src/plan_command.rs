@@ -38,7 +38,7 @@ pub struct Assumed {
     pub namespace: String,
 }
 
-/// A plan as it is printed.
+/// The printed plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
