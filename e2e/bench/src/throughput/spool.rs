@@ -23,9 +23,9 @@ use super::report::{RunReport, ratio, rounded};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spool {
-    /// What spilling costs the live path: at least 0.9 of the live spans a CPU-second
+    /// The cost of spilling: at least 0.9 of the live run's spans per CPU-second
     Spill,
-    /// How fast the volume is emptied: at least 5 times the live spans a CPU-second
+    /// The speed of draining: at least 5 times the live run's spans per CPU-second
     Drain,
 }
 

@@ -73,7 +73,7 @@ pub fn check() -> anyhow::Result<()> {
     for Rule { package, without } in &RULES {
         let tree = tree(package)?;
         broken.extend(without.iter().filter(|name| tree.contains(**name)).map(|name| {
-            format!("{package} must not depend on {name}; `cargo tree -p {package} -i {name}` says through what it does")
+            format!("{package} must not depend on {name}; `cargo tree -p {package} -i {name}` shows the path")
         }));
     }
     let alone = tree(ALONE)?;

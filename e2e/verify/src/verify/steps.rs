@@ -220,7 +220,7 @@ fn end_when_asked(child: &Child, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         if interrupt::requested() {
             if let Err(error) = kill_process_group(Pid::from_child(child), Signal::TERM) {
-                say::error(&format!("the tests could not be ended: {error}"));
+                say::error(&format!("cannot end the tests: {error}"));
             }
             return;
         }
