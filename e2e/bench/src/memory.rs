@@ -110,7 +110,7 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    ensure!(!chosen.is_empty(), "no scenario has such a name; --list shows all");
     interrupt::watch()?;
     let program = match &args.gateway {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
@@ -138,7 +138,7 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
     Scenario::all().into_iter().filter(wanted).collect()
 }
 
-/// With what the scenarios run.
+/// The programs, servers and load of the scenarios.
 #[derive(Debug)]
 pub struct Plan {
     /// The gateway, in release form.
@@ -149,7 +149,7 @@ pub struct Plan {
     pub queue: QueueMode,
     /// Spans of backlog.
     pub spans: u64,
-    /// How long the sink is gone.
+    /// How long the sink is slow or unreachable.
     pub outage: Duration,
 }
 

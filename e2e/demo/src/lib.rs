@@ -76,7 +76,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let ran_before = if target.needs_stack() { e2e_stack::up()?.ran_before } else { true };
     let outcome = target.resolve().and_then(|resolved| on(args, &resolved));
     if !ran_before {
-        say::progress("demo", "stopping the stack; its data stays for the next time");
+        say::progress("demo", "stopping the stack; its data stays");
         e2e_stack::down(false)?;
     }
     let verdict = outcome?;

@@ -1,4 +1,4 @@
-//! What came of the scenarios: a table for people, JSON for programs.
+//! The results of the scenarios: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,10 +79,10 @@ impl Round {
         let recovery = self.recovery_s.map_or(String::new(), |s| format!(", inserts again after {s:.1} s"));
         let ends = match (&self.ends[..], self.ends_expected) {
             (ends, expected) if !expected.allows(ends) => {
-                format!(", ended by itself with {ends:?}, {expected:?} expected")
+                format!(", gateways ended with {ends:?}, {expected:?} expected")
             }
             ([], _) => String::new(),
-            (ends, _) => format!(", ended by itself with {ends:?}"),
+            (ends, _) => format!(", gateways ended with {ends:?}"),
         };
         let measures = self
             .measures
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(outcome.failures.is_empty(), holds, "{:?}", outcome.failures);
         }
         let words = round(&[1], Ends::With(&[69])).words();
-        assert!(words.contains("ended by itself with [1], With([69]) expected"), "{words}");
+        assert!(words.contains("gateways ended with [1], With([69]) expected"), "{words}");
     }
 
     #[test]

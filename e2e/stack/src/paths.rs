@@ -46,7 +46,7 @@ impl Paths {
         let cache = match given(CACHE_VARIABLE) {
             Some(cache) => cache,
             None => given("HOME")
-                .context("neither SLUICE_CACHE nor HOME says where built parts go")?
+                .context("set SLUICE_CACHE or HOME: the folder for built parts is unknown")?
                 .join(".cache/sluice"),
         };
         let state = given(STATE_VARIABLE).unwrap_or_else(|| PathBuf::from(STATE_DEFAULT));
@@ -220,7 +220,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     }
-    let waits = format!("somebody else makes {}; waiting for it", folder.display());
+    let waits = format!("another command makes {}; waiting for it", folder.display());
     let _held = lock(&folder.with_added_extension("lock"), &waits, interrupt::check)?;
     if folder.is_dir() {
         return Ok(());

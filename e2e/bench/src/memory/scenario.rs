@@ -142,21 +142,21 @@ impl Scenario {
     pub fn describe(&self) -> String {
         match self {
             Scenario::Backlog(size, outage) => {
-                let kind = if size.filling.padded { " that compress to nothing" } else { "" };
+                let kind = if size.filling.padded { " that compress to almost nothing" } else { "" };
                 let sink = match outage.behaviour {
-                    None | Some(Behaviour::Normal) => "a sink that is always well",
+                    None | Some(Behaviour::Normal) => "a sink that always works",
                     Some(Behaviour::Slow) => "a sink that answers after 20 s for a while",
                     Some(Behaviour::Refused) => "a sink that refuses connections for a while",
                     Some(Behaviour::Silent) => "a sink that never answers for a while",
                 };
                 let since = if outage.from_start { ", from the first span on" } else { "" };
                 format!(
-                    "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}{since}",
+                    "{} MiB, {} of {} partitions active, batches up to {} MiB{kind}; {sink}{since}",
                     size.limit_mib, size.active, size.partitions, size.record_batch_mib
                 )
             }
             Scenario::Oversized(codec) => format!(
-                "{} MiB; one batch, compressed by {codec}, is of {} MiB: its partition stops, the others go on",
+                "{} MiB; one batch, compressed by {codec}, has {} MiB: its partition stops, the others continue",
                 SIZES[0].limit_mib,
                 oversized_mib(codec)
             ),

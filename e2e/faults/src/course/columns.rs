@@ -47,17 +47,17 @@ impl Columns {
         (
             Columns::Renamed,
             "volume-column-renamed",
-            "commit: AfterEnqueue; a column's type has another name by the time that blocks on the volume are inserted",
+            "commit: AfterEnqueue; a column's type has another name when blocks on the volume are inserted",
         ),
         (
             Columns::Replaced,
             "volume-column-replaced",
-            "the same with another type: they wait, new rows do not, and they go in once the column is as it was",
+            "the same with another type: they wait, new rows do not, and they are inserted once the column is restored",
         ),
         (
             Columns::Forgotten,
             "volume-column-replaced-retention-passes",
-            "blocks that Kafka has forgotten wait for a column; offsets behind them are committed, and they outlive restarts and a `drain`",
+            "blocks whose messages Kafka has deleted wait for a column; later offsets are committed, and the blocks survive restarts and a `drain`",
         ),
     ];
 

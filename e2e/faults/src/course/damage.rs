@@ -45,7 +45,7 @@ impl Damage {
         (
             Damage::Torn,
             "volume-torn",
-            "SIGKILL, and the last record on the volume is cut off or zeros from its middle on",
+            "SIGKILL, and the second half of the last record on the volume is missing or zero",
         ),
         (
             Damage::Truncated,

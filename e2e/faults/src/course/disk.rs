@@ -33,7 +33,7 @@ pub const ALL: [(Disk, &str, &str); 4] = [
     (
         Disk { fails: Call::Sync, enqueues: false },
         "volume-sync-fails",
-        "EIO of every fsync on the volume while blocks are there: the gateway ends, and the next start goes on",
+        "EIO for every fsync on the volume while it holds blocks: the gateway exits, and continues after a restart",
     ),
     (
         Disk { fails: Call::Sync, enqueues: true },
@@ -43,12 +43,12 @@ pub const ALL: [(Disk, &str, &str); 4] = [
     (
         Disk { fails: Call::Read, enqueues: false },
         "volume-read-fails",
-        "EIO of every read of the volume while blocks are there: the gateway ends, and the next start goes on",
+        "EIO for every read of the volume while it holds blocks: the gateway exits, and continues after a restart",
     ),
     (
         Disk { fails: Call::Read, enqueues: true },
         "volume-read-fails-after-enqueue",
-        "the same with commit: AfterEnqueue: no only copy is taken for damaged",
+        "the same with commit: AfterEnqueue: no only copy is treated as damaged",
     ),
 ];
 

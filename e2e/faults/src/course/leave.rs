@@ -65,24 +65,28 @@ impl Leave {
         (
             Leave::Drain,
             "drain-and-resume",
-            "one of two static members is told to drain, and to resume, also in the middle of it",
+            "one of two static members gets a drain and a resume request, also in the middle of the drain",
         ),
         (
             Leave::DrainDeadSink,
             "drain-dead-sink",
-            "one of two is told to drain while connections to the sink are refused",
+            "one of two gets a drain request while connections to the sink are refused",
         ),
         (
             Leave::TermSlowSink,
             "term-slow-sink",
-            "SIGTERM while answers are 400 ms late: all that was read goes in by the deadline",
+            "SIGTERM while answers are 400 ms late: everything that was read is inserted by the deadline",
         ),
         (
             Leave::TermSlowSinkVolume,
             "term-slow-sink-volume",
-            "the same with a queue volume and a short deadline: what does not go in by then is on the volume",
+            "the same with a queue volume and a short deadline: what is not inserted by then is on the volume",
         ),
-        (Leave::TermSilentBroker, "term-silent-broker", "SIGTERM while nothing passes to or from the broker"),
+        (
+            Leave::TermSilentBroker,
+            "term-silent-broker",
+            "SIGTERM while there is no traffic to or from the broker",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.

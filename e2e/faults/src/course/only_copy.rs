@@ -62,7 +62,7 @@ impl OnlyCopy {
             OnlyCopy::Moved { enqueues: false },
             "pod-moved",
             3,
-            "SIGKILL while blocks wait on the volume; it comes back when another gateway has its partitions",
+            "SIGKILL while blocks wait on the volume; the gateway comes back when another one has its partitions",
         ),
         (
             OnlyCopy::Moved { enqueues: true },
@@ -74,7 +74,7 @@ impl OnlyCopy {
             OnlyCopy::ScaledIn { enqueues: false },
             "scale-in-full-spool",
             3,
-            "one of two gateways is told to drain while the sink is away, and taken away; `drain` empties its volume",
+            "one of two gateways drains while the sink is unreachable, and is removed; `drain` empties its volume",
         ),
         (
             OnlyCopy::ScaledIn { enqueues: true },

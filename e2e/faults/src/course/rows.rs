@@ -77,7 +77,7 @@ impl Rows {
             Rows::Refused,
             "refused-rows",
             FEW,
-            "a constraint refuses one span of 6,007: those are dead letters, all others are in",
+            "a constraint refuses one span of 6,007: these become dead letters, all others are inserted",
         ),
         (
             Rows::RefusedKill,
@@ -89,13 +89,13 @@ impl Rows {
             Rows::Skipped,
             "refused-rows-skipped",
             FEW,
-            "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
+            "the same rows without a dead-letter topic, onMissing: Skip: they are skipped and counted",
         ),
         (
             Rows::Stops,
             "refused-rows-stop",
             FEW,
-            "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
+            "refused rows of one partition without a dead-letter topic, onMissing: Stop: only it waits, also across a SIGKILL, and continues",
         ),
         (
             Rows::TooLarge,

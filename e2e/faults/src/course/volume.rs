@@ -92,7 +92,7 @@ impl Volume {
             Volume::LostAfterEnqueue,
             "volume-lost-after-enqueue",
             3,
-            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed and not inserted",
+            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed but not inserted",
         ),
         (
             Volume::KillAfterEnqueue,
@@ -104,7 +104,7 @@ impl Volume {
             Volume::TermAway,
             "volume-term-away",
             3,
-            "SIGTERM with the usual time to leave while ClickHouse is away: exit code 0, and all that was read is on the volume",
+            "SIGTERM with the usual grace period while ClickHouse is unreachable: exit code 0, and everything that was read is on the volume",
         ),
     ];
 

@@ -60,7 +60,7 @@ pub fn watch() -> anyhow::Result<()> {
                     std::process::exit(EXIT_CODE.into());
                 }
                 request();
-                crate::say::error("stopping; once more to leave at once, with things half done");
+                crate::say::error("stopping; press Ctrl-C again to exit at once, without cleaning up");
             }
         });
     };

@@ -337,13 +337,13 @@ pub fn ensure_found(left_out: &[(String, String)]) -> anyhow::Result<()> {
         let finders: Vec<&str> = ALL.iter().filter(|group| group.has(test)).map(|group| group.name).collect();
         ensure!(
             finders == [named],
-            "{test} is left out with the reason {reason:?}, and the groups that find it are {finders:?}: see e2e/verify/src/verify/group.rs"
+            "{test} is ignored with the reason {reason:?}, but the groups that select it are {finders:?}: see e2e/verify/src/verify/group.rs"
         );
     }
     for filter in ALL.iter().flat_map(Group::filters) {
         ensure!(
             left_out.iter().any(|(test, _)| test.contains(filter)),
-            "no end-to-end test that is left out has {filter} in its name: see e2e/verify/src/verify/group.rs"
+            "no ignored end-to-end test has {filter} in its name: see e2e/verify/src/verify/group.rs"
         );
     }
     Ok(())
