@@ -206,7 +206,7 @@ async fn run_all(
         interrupt::check()?;
         let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
         let said = match outcome.failures.as_slice() {
-            [] => format!("everything held, {:.1} MiB at the most", outcome.peak_rss_mib),
+            [] => format!("all limits held, at most {:.1} MiB", outcome.peak_rss_mib),
             failures => format!("FAILED: {}", failures.join("; ")),
         };
         say::progress(&name, &said);

@@ -170,7 +170,7 @@ async fn alone(cluster: &Cluster) -> Result<()> {
     let pods = operator.pods().list().await?.len();
     ensure!(
         pods == 0,
-        "an operator is installed and would look after the same pipelines: helm uninstall sluice -n sluice-system"
+        "an installed operator would reconcile the same pipelines; remove it: helm uninstall sluice -n sluice-system"
     );
     Ok(())
 }
@@ -194,7 +194,7 @@ struct Ground {
 impl Ground {
     /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
     async fn remove(self, with_files: bool) -> Result<()> {
-        say::progress("scale", "removing what was made");
+        say::progress("scale", "removing the objects of the run");
         // The node last: it lets its pods go.
         let mut removed = self.namespace.delete().await;
         if let Some(node) = self.node {
@@ -211,7 +211,7 @@ impl Ground {
         } else {
             say::progress("scale", &format!("the operator's log is kept in {}", self.folder.display()));
         }
-        removed.context("remove what the run made")
+        removed.context("remove the objects of the run")
     }
 }
 
@@ -308,7 +308,7 @@ async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant
         .try_collect::<Vec<()>>()
         .await?;
     let seconds = began.elapsed().as_secs_f64();
-    say::progress("scale", "all are made");
+    say::progress("scale", "all are created");
     Ok(seconds)
 }
 

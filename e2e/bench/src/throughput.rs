@@ -257,11 +257,11 @@ impl ThroughputArgs {
 pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
-        "--format native needs --sink clickhouse: the null sink reads rows alone"
+        "--format native needs --sink clickhouse: the null sink reads only rows"
     );
     anyhow::ensure!(
         args.spool.is_none() || args.layouts.len() == 1,
-        "--spool compares the runs of one layout; give --layout once"
+        "--spool compares the runs of one layout: use --layout once"
     );
     interrupt::watch()?;
     let gateway = match &args.gateway {

@@ -147,7 +147,7 @@ impl Gateway {
         if let Some(status) = self.child.try_wait().context("look for the gateway")? {
             let kills = self.group.kills().unwrap_or_default();
             bail!(
-                "it ended by itself ({status}, {kills} memory kills, {} MiB resident at the most){}",
+                "the gateway exited ({status}, {kills} OOM kills, at most {} MiB resident){}",
                 self.peaks.resident.load(Ordering::Relaxed) >> 20,
                 log_tail(&self.log)
             );
@@ -185,7 +185,7 @@ impl Gateway {
             }
             ensure!(
                 asked.elapsed() < END_PATIENCE,
-                "it did not end within {END_PATIENCE:?} of SIGTERM{}",
+                "the gateway did not exit within {END_PATIENCE:?} of SIGTERM{}",
                 log_tail(&self.log)
             );
             std::thread::sleep(LOOK_AGAIN);

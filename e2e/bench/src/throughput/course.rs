@@ -261,7 +261,7 @@ impl Course {
         // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
         let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
         if !ended_well {
-            say::error(&format!("{name} had committed everything and ended with code {}", usage.exit_code));
+            say::error(&format!("{name} had committed everything, but exited with code {}", usage.exit_code));
         }
         Ok(Raced { wall, usage, threads: threads.by_name(), metrics, ended_well })
     }

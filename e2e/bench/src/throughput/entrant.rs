@@ -72,7 +72,7 @@ impl FromStr for Peer {
             Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
                 Ok(Peer { name: name.to_owned(), command: command.to_owned() })
             }
-            _ => Err("it is NAME=COMMAND".to_owned()),
+            _ => Err("is not of the form NAME=COMMAND".to_owned()),
         }
     }
 }

@@ -229,7 +229,7 @@ impl<'a> Scene<'a> {
         let told = self.wait_metric(number, metric, |_| true).await?;
         #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
         let differs = (told - doubled as f64).abs() > 0.5;
-        ensure!(!differs, "{doubled} rows are doubled, and {told} are said to be");
+        ensure!(!differs, "{doubled} rows are doubled, but the gateway counts {told}");
         Ok(())
     }
 
