@@ -61,7 +61,7 @@ impl Columns {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self != Columns::Forgotten)
     }

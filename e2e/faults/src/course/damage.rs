@@ -70,7 +70,7 @@ impl Damage {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self == Damage::FlippedAfterEnqueue)
     }

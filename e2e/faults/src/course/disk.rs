@@ -53,7 +53,7 @@ pub const ALL: [(Disk, &str, &str); 4] = [
 ];
 
 impl Disk {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self.enqueues)
     }

@@ -20,7 +20,7 @@ const FORMATS: [&str; 2] = ["Native", "RowBinary"];
 /// The member that comes back.
 const MEMBER: &str = "gateway-0";
 
-/// What a gateway is told otherwise than usual.
+/// Changes of a gateway's usual config.
 fn change(format: &str) -> Value {
     json!({"sink": {"clickhouse": {"insert": {"format": format}}}, "memory": {"limit": MEMORY}})
 }

@@ -64,7 +64,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         match self {
             Input::BadSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),

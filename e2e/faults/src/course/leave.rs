@@ -89,7 +89,7 @@ impl Leave {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let deadline = match self {
             Leave::TermSlowSink => SHUTDOWN_DEADLINE_SLOW,

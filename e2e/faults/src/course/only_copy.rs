@@ -91,7 +91,7 @@ impl OnlyCopy {
         }
     }
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let commit = if self.enqueues() { "AfterEnqueue" } else { "AfterInsert" };
         let own = json!({"delivery": {"commit": commit}, "shutdown": {"deadline": LEAVE_SOON}});

@@ -24,7 +24,7 @@ const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_d
 /// How long a gateway may take to say once more what it has read.
 const SAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What gateways are told otherwise than usual: blocks of two seconds, so that those of ten minutes fit the volume's index.
+/// Changes of the usual config of the gateways: blocks of two seconds, so that those of ten minutes fit the volume's index.
 pub fn change() -> Value {
     json!({
         "queue": {"mode": "Spill", "maxBytes": "4GiB"},

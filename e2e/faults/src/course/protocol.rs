@@ -23,7 +23,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change() -> Value {
         json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})
     }

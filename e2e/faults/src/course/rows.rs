@@ -105,7 +105,7 @@ impl Rows {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         match self {
             Rows::Skipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),

@@ -77,7 +77,7 @@ pub enum RuleChange {
 }
 
 impl RuleChange {
-    /// What a gateway is told otherwise than usual, by its number.
+    /// Changes of the usual config of one gateway, by its number.
     pub fn change(self, number: usize) -> Value {
         let Rule { bytes, messages, .. } = self.rule(number);
         json!({"sink": {"clickhouse": {"insert": {

@@ -54,7 +54,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let timeout = match self {
             // Answers are kept back for so long as they take, or as the server takes to forget.

@@ -62,7 +62,7 @@ impl Lost {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         if self == Lost::InMemory {
             return json!({});

@@ -110,7 +110,7 @@ impl Spooled {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let mut change = volume::change(false);
         match self {

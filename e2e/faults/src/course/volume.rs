@@ -108,7 +108,7 @@ impl Volume {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
         if self == Volume::DrainCommand {
