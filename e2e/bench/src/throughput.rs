@@ -136,8 +136,8 @@ same spans, each a process of its own, in turn:
   live        the sink accepts everything: read, encode, insert
   spill       the sink refuses every INSERT: read, encode, append to the volume. The process is ended once every span is
               read, and writes the blocks in memory to the volume while it shuts down
-  drain       the sink accepts everything again, and the same group continues with that volume; Kafka has nothing that is
-              not on it, except blocks that the shutdown closed
+  drain       the sink accepts everything again, and the same group continues with that volume; all that Kafka has is
+              on it, too, except blocks that the shutdown closed
 CPU time is that of the whole process, as in all other runs: with the start, refused inserts and the shutdown, without
 the kernel's own writes to the disk. Rows are counted after drain: none may be lost or doubled.
 Required, relative to the live run's spans per CPU-second: spill at least 0.9, drain at least 5.

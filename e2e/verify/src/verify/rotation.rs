@@ -103,7 +103,7 @@ impl Rotation {
         self.ran.get(group.name)
     }
 
-    /// Whether a group's files differ from its last run or, if it never ran here, from those [`LANDING_COMMITS`] ago. In an open turn every group
+    /// Whether a group's files changed since its last run or, if it never ran here, within [`LANDING_COMMITS`]. In an open turn every group
     /// counts as changed.
     fn has_changed(&self, group: &Group, commits: usize) -> bool {
         if is_open(commits) {
