@@ -172,8 +172,8 @@ impl Outline {
             writeln!(text, "# {words}").ok();
         }
         text.push_str(
-            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send blocks that \
-             are whole already.\n",
+            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send \
+             complete blocks.\n",
         );
         text
     }
