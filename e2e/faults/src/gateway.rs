@@ -1,4 +1,4 @@
-//! A gateway of a scenario: the real program as a process that is killed, stopped and asked.
+//! A gateway of a scenario: the real program as a process, which scenarios kill, stop and query.
 //!
 //! Job: one process, addressed by its id. Place in the flow: between the fronts. Owner: the scene; killed when dropped. Limits: none
 //! of its own.

@@ -1,4 +1,4 @@
-//! `cargo faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
+//! `cargo faults`: injects faults into gateways, brokers, servers, clocks and disks under load, then counts spans by their numbers.
 //!
 //! ```text
 //! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts
@@ -6,11 +6,15 @@
 //!                         '---------'-- scenario ----------'
 //! ```
 //!
-//! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
-//! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
-//! but those that a scenario predicts exactly; no gateway ends by itself but where a scenario says so, and with that code, and none panics;
-//! and at its end every gateway that it leaves alive says that no row is missing in its account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
-//! kept then.
+//! Each run has its own servers ([`servers`]), so that faults affect nothing else. Scenarios observe the gateway's steps from outside, by
+//! what passes the fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this.
+//!
+//! What must hold in each round:
+//! - No span is lost or doubled, except exactly those that a scenario predicts.
+//! - A gateway exits only where a scenario expects it, with the expected code, and none panics.
+//! - At the end, every living gateway reports that its account misses no row and that no range is in doubt.
+//!
+//! Servers, processes and data are removed at the end of the run, also after a failure or Ctrl-C; then configs and logs are kept.
 
 mod admin;
 mod course;

@@ -1,5 +1,4 @@
-//! What one round of a scenario plays with: a topic, a table and a group of its own, a load, and gateways that are started again when
-//! they end, as Kubernetes does.
+//! The environment of one round: its own topic, table and group, a load, and gateways that are restarted when they end, as in Kubernetes.
 //!
 //! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
 //! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.

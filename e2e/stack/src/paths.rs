@@ -1,5 +1,4 @@
-//! Where the stack keeps things: built parts in a cache that survives everything, state and data of the one running stack in a
-//! folder that `down --purge` removes.
+//! The stack's folders: a cache for built parts, which no command removes, and a folder for state and data, which `down --purge` removes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,5 @@
-//! What compiling and the local stack need from the machine, checked before any work begins, so that everything missing is named at once.
-//! Debian packages are installed; compilers and package managers are only named, since how to have them is the user's choice.
+//! Checks what compiling and the local stack need from the machine before any work begins, and reports everything missing at once.
+//! It installs Debian packages. It only names compilers and package managers, since users choose how to install these.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};

@@ -51,6 +51,7 @@ pub enum Command {
     /// Show one pipeline, or all of the namespace: what runs, the lag, why this many gateways, what it is doing, what you must do
     Status {
         /// The pipeline; default: all of the namespace
+        name: Option<String>,
         /// Print a JSON list
         #[arg(long)]
         json: bool,

@@ -1,7 +1,7 @@
 //! One scenario from its start to its end.
 //!
 //! ```text
-//! gateway reads -> a quarter is read, a second of inserts seen: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
+//! gateway reads -> after a quarter and a second of inserts: sink outage -> time passes -> sink is back -> all committed -> SIGTERM -> counts
 //! ```
 
 use std::fs;

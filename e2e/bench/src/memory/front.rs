@@ -1,11 +1,11 @@
-//! A front for the null sink that can be slow, or gone.
+//! A front for the null sink that can be slow or unreachable.
 //!
 //! ```text
 //! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts)
 //! ```
 //!
-//! Job: what ClickHouse does to a gateway on a bad day, at a chosen moment. Like a MergeTree table it drops an INSERT whose
-//! deduplication token it has taken already, so that a retry of one in doubt is no double row. Owner: one thread of its own.
+//! Job: act like a failing ClickHouse, at a chosen moment. Like a MergeTree table it drops an INSERT whose deduplication token it already
+//! has, so that a retry of an INSERT in doubt doubles no row. Owner: one thread of its own.
 //! Limits: holds the bodies of the requests in flight, which are as many as the gateway's inserts.
 
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! The gateway as a process in a memory group: started, watched, asked and ended.
+//! The gateway as a process in a memory cgroup: starts, watches, queries and ends it.
 //!
 //! Job: one process of the real program, whose memory the kernel bounds. Place in the flow: between load and front. Owner: the run;
 //! a thread of its own looks at the memory. Limits: the process is killed when this is dropped.

@@ -1,4 +1,4 @@
-//! What is run: sizes that the budget must hold in, and what happens to the sink meanwhile.
+//! The scenarios: limits within which the gateway must stay, and faults of the sink meanwhile.
 
 use super::front::Behaviour;
 use super::load::Filling;

@@ -1,4 +1,4 @@
-//! Who is measured: the gateway or a peer, as a command that reads a topic and writes to a sink.
+//! A measured program: the gateway or a peer, as a command that reads a topic and writes to a sink.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

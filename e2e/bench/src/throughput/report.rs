@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use e2e_stack::say::aligned;
 use serde::Serialize;

@@ -9,10 +9,10 @@
 //! | `spill` | refuses every INSERT | reads, encodes, appends to the volume | every span was read; what is in memory then goes to the volume while it leaves |
 //! | `drain` | takes everything | inserts from the volume of `spill`, as the same group | as `live` |
 //!
-//! CPU time is the whole process' from its start to its end, so that leaving, and what is sent in vain while the sink refuses, is
-//! in `spill`, and what a start costs is in all three. The kernel's writing of pages to the disk is nobody's. Nothing is produced
-//! meanwhile: what `drain` still [reads](Counts::read) from Kafka are blocks that were closed by leaving, whose ends no plan knows,
-//! and it counts against it. Rows are counted once, over `spill` and `drain` together.
+//! CPU time is that of the whole process from start to end. So `spill` includes the shutdown and refused inserts, and all three include a
+//! start. The kernel's writes of pages to the disk count for none. Nothing is produced meanwhile: the messages that `drain` still
+//! [reads](Counts::read) from Kafka are those of blocks that the shutdown closed, whose ends no plan has, and they count against it. Rows are
+//! counted once, over `spill` and `drain` together.
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What brokers do to a gateway: die, move, fall silent, lose answers, forget messages.
+//! Faults of brokers: they die, move the group, stop answering, lose answers, or delete messages.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

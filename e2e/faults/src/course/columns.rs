@@ -1,4 +1,4 @@
-//! The table's columns change while the queue volume has the only copy of blocks that were encoded for those of before.
+//! The table's columns change while the queue volume has the only copy of blocks that were encoded for the former columns.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Blocks on the queue volume are not what was written: torn, cut off, with a flipped bit.
+//! Damaged blocks on the queue volume: torn, cut off, or with a flipped bit.
 //!
 //! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down. Under `AfterInsert` Kafka has
 //! their messages, so that none is lost; under `AfterEnqueue` exactly those of the only copies are.

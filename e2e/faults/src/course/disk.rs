@@ -1,5 +1,5 @@
-//! The disk of a queue volume fails to make durable what is on it, or to read it, while blocks wait there: the gateway must not go on with
-//! it, and not take what it cannot read for damaged.
+//! The disk of a queue volume fails to sync or to read while blocks wait there. The gateway must stop using it, and must not treat unreadable
+//! blocks as damaged.
 
 use std::time::Instant;
 

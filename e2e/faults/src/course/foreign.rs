@@ -1,7 +1,7 @@
-//! Between two lives of a gateway somebody else commits the offsets of its group, with metadata that is no plan: each such partition
-//! begins anew at the committed offset, which is said and counted, and goes on under a plan of its own.
+//! While a gateway is down, another client commits the offsets of its group, with metadata that is no plan. The gateway must start each such
+//! partition at the committed offset with a new plan, and log and count that.
 //!
-//! Nothing was in flight, so that nothing is doubled; what is produced meanwhile stands behind the offsets, so that nothing is lost.
+//! Nothing was in flight, so that no row is doubled. New messages have later offsets, so that none is lost.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

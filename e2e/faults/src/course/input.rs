@@ -1,4 +1,4 @@
-//! Bad input: messages that nobody can read among good ones, the wrong encoding, a table that changes under a running gateway.
+//! Bad input: malformed messages among valid ones, the wrong encoding, or a table that changes under a running gateway.
 
 mod letter_answers;
 

@@ -5,8 +5,8 @@
 //!   ^ before   after ^            ^ before   ^ in the middle  after ^        ^ before     after ^
 //! ```
 //!
-//! What was caught never goes on: a request that was not forwarded died with its sender. Every fourth round another member takes over,
-//! once the group has given the dead one up.
+//! A caught request is never forwarded: it died with its sender. In every fourth round another member takes over, once the group has removed
+//! the dead one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

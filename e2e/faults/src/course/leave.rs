@@ -1,4 +1,4 @@
-//! Gateways leave: told to over HTTP, and told to end, with the sink and the brokers well, slow and gone.
+//! Gateways leave, by a drain request or SIGTERM, while sink and brokers work, are slow, or are unreachable.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Queue volumes with blocks on them whose gateway dies, loses its partitions or is taken away, while ClickHouse is away; with both
-//! `delivery.commit`, so that the volume is a cache or the only copy.
+//! A gateway with blocks on its queue volume dies, loses its partitions or is removed while ClickHouse is unreachable. With
+//! `delivery.commit: AfterInsert` the volume is a cache, with `AfterEnqueue` it is the only copy.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! ClickHouse is away for minutes under full load; then the backlog leaves the volume beside what goes on coming.
+//! ClickHouse is unreachable for minutes under full load; then the backlog is inserted from the volume while new spans arrive.
 
 use std::time::{Duration, Instant};
 

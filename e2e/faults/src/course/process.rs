@@ -1,4 +1,4 @@
-//! Gateways are stopped, ended, joined and doubled while they work.
+//! Gateways are stopped, ended or added under load, or two have the same name.
 
 use std::time::{Duration, Instant};
 

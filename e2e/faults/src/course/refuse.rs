@@ -1,7 +1,7 @@
-//! The server refuses inserts, or seems to: an answer is replaced, before the server has seen the rows or after it has stored them.
+//! The server refuses inserts, or seems to: a front replaces its answer, before the server gets the rows or after it has stored them.
 //!
-//! What a gateway does about it is looked at where it is more than to send again: where someone must act it says who, for as long as it
-//! lasts; and a server that has too much to do is asked far less often.
+//! The gateway must send the rows again. If a person must act, it must also report who, while the fault lasts. It must send far less often to
+//! an overloaded server.
 
 use std::time::Instant;
 

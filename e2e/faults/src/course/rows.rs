@@ -1,6 +1,6 @@
-//! The server does not take a block whole: rows of it break a constraint of the table, or it is too large.
+//! The server refuses a block because some rows violate a constraint of the table, or because the block is too large.
 //!
-//! Rows that are refused must be in the dead-letter topic, each of them and no other, and all others in the table once.
+//! Exactly the refused rows must be in the dead-letter topic, and all others once in the table.
 
 mod without_letters;
 

@@ -1,4 +1,4 @@
-//! What ClickHouse does to a gateway: dies, is slow, falls silent, forgets tokens.
+//! Faults of ClickHouse: it dies, is slow, stops answering, or forgets tokens.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! `cargo run -p e2e-verify -- images`: the images as files in the docker-archive format, which `kind load image-archive`, `ctr images import`, `docker load`
-//! and `skopeo copy docker-archive:` read.
+//! `cargo run -p e2e-verify -- images`: writes the images as files in the docker-archive format, which `kind load image-archive`,
+//! `ctr images import`, `docker load` and `skopeo copy docker-archive:` read.
 
 use std::fs;
 use std::path::{Path, PathBuf};

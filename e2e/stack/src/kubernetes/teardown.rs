@@ -1,6 +1,6 @@
 //! Ends Kubernetes and takes away what it left in the kernel: only recorded processes, the containers of its own containerd,
 //! mounts below its own folder, pod control groups, its bridge and its nftables tables. May be called in any state, more than
-//! once. Goes on when a step fails, and tells all failures at the end.
+//! once. Continues when a step fails, and reports all failures at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM as a wish that long work looks at: [`Job`](super::Job) and [`wait::until`](super::wait::until) end early
-//! with an error, and whoever started processes stops them on the way out. A second signal ends this process at once.
+//! Ctrl-C and SIGTERM set a flag that long work checks: [`Job`](super::Job) and [`wait::until`](super::wait::until) end early with an error, and
+//! commands stop the processes that they started before they exit. A second signal ends this process at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! A command that may take minutes and that we wait for: its output goes to a log file, progress is said every few seconds, and
-//! a wish to stop ends it together with the processes it started (they share a process group of their own).
+//! A command that may take minutes. Its output goes to a log file, and progress is printed every few seconds. Ctrl-C ends it together with the
+//! processes that it started, which share its process group.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
