@@ -17,7 +17,7 @@ const GAUGES: [(&str, &str, Read); 8] = [
     ("desired_replicas", "Desired gateways.", |status| status.desired_replicas.map(f64::from)),
     (
         "recommended_replicas",
-        "Gateways that the load needs, also in the modes that do not scale.",
+        "Gateways that the load needs, whether or not the operator scales to it.",
         |status| scaling(status)?.recommended_replicas.map(f64::from),
     ),
     ("leaving_replicas", "Gateways that drain before they are removed.", |status| {
@@ -37,7 +37,7 @@ const GAUGES: [(&str, &str, Read); 8] = [
     ("lag_seconds", "Lag in seconds of arrivals, two significant digits.", |status| {
         scaling(status)?.lag_seconds.map(float)
     }),
-    ("orphaned_volumes", "Queue volumes without a gateway that may hold blocks.", |status| {
+    ("orphaned_volumes", "Queue volumes that no gateway uses and that may hold blocks.", |status| {
         Some(f64::from(status.volumes.as_ref()?.orphaned))
     }),
 ];

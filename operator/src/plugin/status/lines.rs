@@ -8,7 +8,7 @@ pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> St
     let of = |count: Option<u32>| count.unwrap_or(0);
     let image = status.image.as_deref().unwrap_or("image unknown");
     let other = status.operator_image.as_ref().map_or_else(String::new, |other| {
-        format!(" (the operator's image is {other}; gateway.upgradeStrategy: Automatic rolls it out)")
+        format!(" (the operator's gateway image is {other}; gateway.upgradeStrategy: Automatic rolls it out)")
     });
     let updated = match of(status.updated_replicas) {
         updated if updated == wanted => String::new(),
