@@ -395,7 +395,7 @@ mod tests {
         kafka.broker_up(2).unwrap();
         let positions = client.positions("one", &spans(1), soon()).unwrap();
         assert_eq!(positions.len(), 1);
-        // And a client ends with questions that nobody has answered.
+        // And a client closes with requests that got no answer.
         kafka.broker_down(2).unwrap();
         let again = Client::new(&cluster(&servers, &[]), "one").unwrap();
         again.positions("one", &spans(1), in_a_moment()).unwrap_err();

@@ -157,7 +157,7 @@ impl Plan {
     /// Runs the scenarios with exactly these names.
     ///
     /// # Errors
-    /// When a scenario could not be run, or its gateway ended by itself.
+    /// When a scenario could not be run, or its gateway exited early.
     pub async fn check(self, names: &[&str]) -> Result<Report> {
         let all = Scenario::all().into_iter();
         let chosen: Vec<Scenario> =

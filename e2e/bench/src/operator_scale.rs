@@ -58,7 +58,7 @@ const PIPELINES_A_SECOND_MIN: f64 = 1.0;
 /// Longest time for few of them.
 const PATIENCE_MIN: Duration = Duration::from_mins(3);
 
-/// How often somebody's wish to stop is looked for.
+/// Interval of the check for Ctrl-C.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Number of pipelines, and the cluster.
@@ -192,7 +192,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
+    /// Removes everything, but files only if they are not needed. Continues after a failure and returns the first.
     async fn remove(self, with_files: bool) -> Result<()> {
         say::progress("scale", "removing the objects of the run");
         // The node last: it lets its pods go.

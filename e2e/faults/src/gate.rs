@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use e2e_stack::process::interrupt;
 
-/// How often a wait looks whether someone asked to stop.
+/// Interval of the check for Ctrl-C during a wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Traps and rules of one front. `P` is what passes, `V` what can become of it; the default verdict lets it pass.
@@ -59,7 +59,7 @@ impl<P, V> Trap<P, V> {
     /// Waits until something is caught.
     ///
     /// # Errors
-    /// When nothing was within `patience`, or someone asked to stop.
+    /// If nothing was caught within `patience`, or after Ctrl-C.
     pub async fn caught(mut self, patience: Duration) -> Result<Caught<P, V>> {
         let waited = async {
             loop {

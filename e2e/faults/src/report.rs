@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use e2e_stack::say::aligned;
 
-/// With which codes gateways end by themselves, one after another.
+/// Expected exit codes of gateways that no scenario ends, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// With these.
@@ -49,7 +49,7 @@ pub struct Round {
     pub recovery_s: Option<f64>,
     /// What else was measured.
     pub measures: Vec<(&'static str, f64)>,
-    /// Codes of gateways that ended by themselves and were started again.
+    /// Exit codes of gateways that no scenario ended, and that were restarted.
     pub ends: Vec<i32>,
     /// How they must.
     pub ends_expected: Ends,

@@ -19,7 +19,7 @@ use archive::{AUTHORITIES, Archive, Entry};
 
 pub use save::{ImagesArgs, run};
 
-/// First part of every image's name; not a registry, so nobody tries to pull.
+/// First part of every image's name; not a registry, so that nothing tries to pull it.
 pub const REGISTRY: &str = "sluice.local";
 
 /// User and group of the programs in images.

@@ -48,7 +48,7 @@ pub struct Images {
 /// The images to run: those that were named, or those that are built from this checkout and given to the cluster.
 ///
 /// # Errors
-/// When the cluster can neither be given images nor was told which to pull, or the build fails.
+/// If images can neither be loaded into the cluster nor were named, or the build fails.
 pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
     if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });

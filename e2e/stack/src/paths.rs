@@ -143,7 +143,7 @@ fn try_lock(file: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("open {}", file.display()))?;
     flock(&held, FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("lock {}", file.display()))?;
-    // A purge may have removed the file between our opening and locking it; then the lock is on a file nobody else sees.
+    // A purge may have removed the file between our opening and locking it; then the locked file is no longer the one that others lock.
     let ours = held.metadata().with_context(|| format!("look at {}", file.display()))?;
     let named = fs::metadata(file).with_context(|| format!("look at {}", file.display()))?;
     anyhow::ensure!(
@@ -211,7 +211,7 @@ pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
 /// A folder that exists is left alone; one that another thread or command makes is waited for.
 ///
 /// # Errors
-/// What `fill` says, or when folders cannot be made or renamed, or somebody else takes too long.
+/// What `fill` says, or when folders cannot be made or renamed, or another command takes too long.
 pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());

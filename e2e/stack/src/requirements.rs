@@ -85,7 +85,7 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     }
     missing.extend(disk_missing(&paths.state));
     missing.extend(disk_missing(&paths.cache));
-    // Who may not read what runs is told of the missing right.
+    // Without root the status may fail; the missing right is in the list already.
     missing.extend(crate::status().map(|parts| ports_taken(&parts)).unwrap_or_default());
     missing.dedup();
     install_or_name(paths, "the local stack cannot start on this machine", &packages, missing)
@@ -165,7 +165,7 @@ fn headers_missing() -> Option<&'static str> {
 const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
      bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
 
-/// Words for too little free disk space where `folder` is, or will be. A file system that does not tell is taken as it is.
+/// Words for too little free disk space where `folder` is, or will be. A file system that reports no size counts as sufficient.
 fn disk_missing(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
     let disk = rustix::fs::statvfs(there).ok()?;
@@ -222,7 +222,7 @@ fn tools_missing(paths: &Paths) -> Vec<String> {
     need(
         go_for,
         go_suffices(),
-        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 where the release has it",
+        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 if the release has it",
     );
     need(
         Some("the Kafka broker".into()),

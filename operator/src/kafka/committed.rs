@@ -111,7 +111,7 @@ impl Question {
 
     fn ask<C: ClientContext>(&self, client: &Client<C>, millis: i32) -> Result<Answer, Error> {
         let mut groups = [self.group];
-        // SAFETY: what is handed over is owned by `self`, and read before the calls return; so many groups are told as there are. The event
+        // SAFETY: what is handed over is owned by `self`, and read before the calls return; the number of groups is that of the array. The event
         // is ours, and destroyed once.
         let event = unsafe {
             rd::rd_kafka_ListConsumerGroupOffsets(
@@ -165,7 +165,7 @@ impl Answer {
         if list.is_null() {
             return Ok(Offsets::new());
         }
-        // SAFETY: the list is not null, and nobody writes to it any more.
+        // SAFETY: the list is not null, and no code writes to it any more.
         let (first, count) = unsafe { ((*list).elems, usize::try_from((*list).cnt).unwrap_or(0)) };
         // SAFETY: the list has `count` partitions one after another.
         Ok((0..count).filter_map(|at| Self::offset(unsafe { first.add(at) })).collect())

@@ -164,7 +164,7 @@ impl Course {
             queue: self.queue,
             topic: load.topic.name().to_owned(),
             group: group.clone(),
-            // Printing the table's statement asks nobody.
+            // Printing the table's statement needs no server.
             sink: "http://127.0.0.1:1".to_owned(),
         };
         let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);

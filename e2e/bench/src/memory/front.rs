@@ -54,7 +54,7 @@ struct Shared {
 /// A front that listens. Ends when dropped.
 pub struct Front {
     address: String,
-    /// Nobody else's, also while nobody listens there.
+    /// The reserved port, also while the front refuses connections.
     _port: Port,
     behaviour: watch::Sender<Behaviour>,
     runtime: Option<Runtime>,
@@ -114,7 +114,7 @@ async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
             if behaviour.wait_for(|now| *now != Behaviour::Refused).await.is_err() {
                 return;
             }
-            // The port is still held, so that nobody has taken it meanwhile.
+            // The port is still reserved.
             listening = TcpListener::bind(&address).await.ok();
             continue;
         };
@@ -124,7 +124,7 @@ async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
     }
 }
 
-/// Accepts until it is told to refuse; what is left of its connections ends with it. `false` when nobody tells any more.
+/// Accepts connections until it must refuse them, and then closes all. Returns `false` once the sender of behaviours is gone.
 async fn accept(
     listener: &TcpListener,
     behaviour: &mut watch::Receiver<Behaviour>,
@@ -196,7 +196,7 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a request on; the token of one that fails is as if it had never come.
+    /// Forwards a request. If that fails, its token is forgotten.
     async fn take(&self, target: &str, body: Bytes, token: Option<String>) -> Result<Response<Full<Bytes>>> {
         let answered = self.forward(target, body).await;
         let stored = answered.as_ref().is_ok_and(|response| response.status() == StatusCode::OK);

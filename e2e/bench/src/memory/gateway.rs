@@ -37,7 +37,7 @@ const END_PATIENCE: Duration = Duration::from_secs(70);
 /// How often its end is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a gateway is told.
+/// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Orders {
     /// Limit, batches and partitions.
@@ -139,7 +139,7 @@ impl Gateway {
         PathBuf::from(format!("/proc/{}/status", self.child.id()))
     }
 
-    /// Ends with an error when the process has ended by itself.
+    /// Returns an error if the process has exited.
     ///
     /// # Errors
     /// That, with the end of its log.

@@ -99,7 +99,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group that still has a process stays; whoever left the process says so.
+        // A group that still has a process stays; the code that left the process reports it.
         fs::remove_dir(&self.folder).ok();
     }
 }

@@ -5,7 +5,7 @@ use super::load::Filling;
 
 const MIB: u64 = 1 << 20;
 
-/// A memory limit and what the gateway is told to read in it.
+/// A memory limit, and what the gateway reads within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Its name, the first half of a scenario's.
@@ -164,7 +164,7 @@ impl Scenario {
     }
 }
 
-/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far over the 1 MiB that the gateway is told; where
+/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far above the gateway's setting of 1 MiB; where
 /// nothing makes it smaller, the most that the gateway receives of a broker (`ANSWER_BYTES_MIN` of its budget).
 pub fn oversized_mib(codec: &str) -> u64 {
     if codec == "none" { 8 } else { 64 }

@@ -137,7 +137,7 @@ impl Entrant {
         }
     }
 
-    /// Whether an exit code is that of an end on SIGTERM. The gateway ends by itself then; a shell around a peer may be ended by
+    /// Whether an exit code is that of an end on SIGTERM. The gateway exits normally then; a shell around a peer may be ended by
     /// the signal, while the peer does what it has to.
     pub fn ends_well(&self, exit_code: i32) -> bool {
         exit_code == 0 || matches!(self, Entrant::Peer(..)) && exit_code == ENDED_BY_SIGTERM

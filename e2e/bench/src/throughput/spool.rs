@@ -3,7 +3,7 @@
 //! Job: say from three runs over the same spans how the volume compares with the live path. Place in the flow: beside the
 //! [report](super::report); [`course`](super::course) makes the runs, each a process of its own:
 //!
-//! | run | the sink | what the process does | when it is told to end |
+//! | run | the sink | what the process does | when it gets SIGTERM |
 //! | --- | --- | --- | --- |
 //! | `live` | takes everything | reads, encodes, inserts | the group has committed the end of every partition |
 //! | `spill` | refuses every INSERT | reads, encodes, appends to the volume | every span was read; what is in memory then goes to the volume while it leaves |
@@ -62,7 +62,7 @@ impl Phase {
     }
 }
 
-/// What a gateway with a queue volume said of itself before it was told to end.
+/// Metrics of a gateway with a queue volume before SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// What the run does.

@@ -18,7 +18,7 @@ use crate::segments;
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::pipeline::TABLE;
 
-/// The gateway's metric of blocks that wait for someone to act.
+/// The gateway's metric of blocks that wait until a person acts.
 const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
 
 /// What a gateway says that ends because the table has others than it encodes for.
@@ -113,7 +113,7 @@ impl Columns {
     }
 }
 
-/// That blocks are only copies was found while nobody had committed behind them. Whoever asks Kafka later would take them for settled.
+/// The gateway found the blocks to be only copies before a later offset was committed. Judged later by Kafka's offsets, they would look settled.
 async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
     spooled::read_all_while_away(scene).await?;
     scene.gateway(0).kill().await?;

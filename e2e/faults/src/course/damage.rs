@@ -21,7 +21,7 @@ use crate::sink_front::{Answer, Leg, Passage, Verdict};
 /// Blocks that must be on the volume before it is damaged, of each of two runs: enough to hit some in the middle.
 const BLOCKS: f64 = 40.0;
 
-/// Blocks of which a bit is flipped, where nobody reads their messages again.
+/// Blocks with a flipped bit whose messages no gateway reads again.
 const FLIPPED: usize = 3;
 
 /// What is damaged, and when.

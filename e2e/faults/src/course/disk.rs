@@ -61,7 +61,7 @@ impl Disk {
     /// Plays it.
     ///
     /// # Errors
-    /// When the gateway goes on, or what is waited for does not come.
+    /// If the gateway continues, or an expected state does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let queue = scene.volume(0);
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
@@ -83,7 +83,7 @@ impl Disk {
     }
 }
 
-/// The disk fails while blocks come to it; the gateway ends by itself.
+/// The disk fails while blocks are written to it; the gateway exits.
 async fn fail(scene: &mut Scene<'_>, disk: &FailingDisk, call: Call) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;

@@ -22,7 +22,7 @@ const SPANS_AWAY: u64 = 1_600;
 /// The gateway's metric of partitions that began without knowing what was in flight.
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
-/// Partitions that somebody else commits, from 0 on: half of them.
+/// Partitions that another client commits, from 0 on: half of them.
 const FOREIGN: u32 = 4;
 
 /// What stands beside their offsets: text beyond ASCII, bytes that are no text, the first half of a plan, and nothing, as most tools
@@ -35,7 +35,7 @@ fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
 /// Plays it.
 ///
 /// # Errors
-/// When what is waited for does not come, or other partitions began anew than were committed by somebody else.
+/// If an expected state does not come, or other partitions start anew than those that another client committed.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     // A static member would stay in the group, which takes no commits of others then.
     scene.start_gateway(None)?;

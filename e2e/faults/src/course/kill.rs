@@ -204,7 +204,7 @@ impl Trap {
 }
 
 impl Caught {
-    /// It never goes on.
+    /// The request is never forwarded.
     pub(super) fn cut(self) {
         match self {
             Caught::Kafka(caught) => caught.decide(kafka_front::Verdict::Reset),

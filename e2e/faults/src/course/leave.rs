@@ -38,7 +38,7 @@ pub(super) const NOT_LEFT: i32 = 1;
 /// How late a slow server's answers are.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// How often a gateway is told to leave and to stay, without waiting for either.
+/// How often a gateway gets drain and resume requests without waiting for their effect.
 const CHANGES: u32 = 6;
 
 /// Spans while the sink or the broker is gone.
@@ -47,9 +47,9 @@ const SPANS_GONE: u64 = 10_000;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// One of two is told to drain, and to resume, and both again and again.
+    /// One of two gateways gets a drain and a resume request, then both repeatedly.
     Drain,
-    /// One of two is told to drain while the sink refuses connections.
+    /// One of two gateways gets a drain request while the sink refuses connections.
     DrainDeadSink,
     /// SIGTERM while the sink is slow.
     TermSlowSink,

@@ -20,7 +20,7 @@ use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::spans::Shape;
 use e2e_stack::process::Signal;
 
-/// The gateway's metric of blocks that an earlier run has left and that it goes on with.
+/// The gateway's metric of blocks that an earlier process left and that it continues to insert.
 const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
 
 /// The gateway's metric of blocks on its volume that it has given up.
@@ -42,7 +42,7 @@ pub enum OnlyCopy {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
     },
-    /// One of two is told to leave, cannot get empty, and is taken away; its volume is drained once the sink is back.
+    /// One of two gateways gets a drain request, cannot get empty, and is removed. Its volume is drained once the sink is back.
     ScaledIn {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
@@ -249,7 +249,7 @@ async fn come_back_elsewhere(scene: &mut Scene<'_>, enqueues: bool, since: Insta
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Gateway 1 is told to leave, and taken away though it holds blocks.
+/// Gateway 1 gets a drain request, and is removed although it holds blocks.
 async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     let before = scene.committed_messages().await?;
     fill(scene, 2).await?;

@@ -45,7 +45,7 @@ impl Protocol {
                     Protocol::Stop => Process::StopLong.play(scene).await,
                 }
             },
-            // What was caught goes on when it is dropped.
+            // Dropping the caught request forwards it.
             async { heartbeat.caught(PATIENCE).await.map(drop) },
         );
         seen?;

@@ -21,8 +21,8 @@ const TIMES: u32 = 6;
 const SPANS_BEFORE: u64 = 10_000;
 const SPANS_REFUSED: u64 = 25_000;
 
-/// How often it may be asked then, of how often it was told rows before. Measured on a busy machine: a quarter to a third, since one is asked
-/// at a time and waits of half a second double. Blocks that each try for themselves make several times what was told before.
+/// Largest ratio of tries during the refusals to inserts before them. Measured on a busy machine: a quarter to a third, since the gateway
+/// sends one block at a time and doubles its waits from half a second. If each block retried alone, the ratio would be several times 1.
 const TRIES_OF_INSERTS_MAX: f64 = 0.5;
 
 /// What is answered, and where.
@@ -222,7 +222,7 @@ async fn wait_refused(scene: &mut Scene<'_>, rule: &Rule<'_, Passage, Verdict>, 
         .await
 }
 
-/// Until the gateway says who must act; then nobody need any more.
+/// Waits until the gateway reports who must act, and then ends the fault.
 async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str) -> Result<Refused> {
     let waiting = format!("sluice_gateway_blocks_waiting_for_action{{actor=\"{actor}\"}}");
     let told = scene.stage.servers.sink.stored();

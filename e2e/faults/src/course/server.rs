@@ -49,7 +49,7 @@ pub enum Server {
     WindowShort,
     /// The same, and it has lost its logs, which would say that it has stored the INSERT.
     WindowShortUntold,
-    /// An INSERT is sent again after the server has forgotten its token, which nobody could know.
+    /// An INSERT is sent again after the server has forgotten its token, which the gateway cannot know.
     PastWindow,
 }
 

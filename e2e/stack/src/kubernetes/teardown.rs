@@ -149,7 +149,7 @@ fn forget_networks(results: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes the control groups of pods, empty by now, of version 1 (one tree per controller) and 2. The kernel keeps a group whose
-/// last process it has not let go yet; an empty group harms nobody, so what is refused stays.
+/// last process it has not let go yet; an empty group is harmless, so that one that cannot be removed stays.
 fn remove_control_groups() {
     let root = Path::new("/sys/fs/cgroup");
     let Ok(entries) = fs::read_dir(root) else { return };

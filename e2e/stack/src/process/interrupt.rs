@@ -13,7 +13,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Whether someone asked us to stop.
+/// Whether Ctrl-C or SIGTERM arrived.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -23,7 +23,7 @@ pub fn request() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// Ends with an error when someone asked us to stop.
+/// Returns an error after Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// "interrupted".

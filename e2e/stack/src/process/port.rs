@@ -23,7 +23,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// One that nobody has.
+    /// Reserves a free port.
     ///
     /// # Errors
     /// When there is none.
