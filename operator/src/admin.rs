@@ -1,5 +1,5 @@
-//! The admin server: `/metrics`, `/livez` and `/readyz` over plain HTTP/1.1, on a task of its own. It serves from the
-//! first second on, standby or not, so that a probe sees "not ready" rather than a refused connection.
+//! The admin server: `/metrics`, `/livez` and `/readyz` over plain HTTP/1.1, on a task of its own. It serves from the start, also in a
+//! standby, so that a probe gets "not ready" instead of a refused connection.
 //!
 //! Limits: [`CONNECTIONS_MAX`] at the same time, [`CONNECTION_SECONDS_MAX`] each.
 
@@ -22,12 +22,12 @@ use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
 /// Connections at the same time: a scraper, two probes, and room for a person.
 const CONNECTIONS_MAX: usize = 32;
-/// Longest life of a connection, in seconds. Scrapers reconnect; a silent peer must not hold a place.
+/// Longest life of a connection, in seconds. Scrapers reconnect; a silent peer must not occupy a connection.
 const CONNECTION_SECONDS_MAX: u64 = 120;
-/// Wait after a failed accept, in milliseconds: out of file descriptors is not cured by asking at once again.
+/// Wait after a failed accept, in milliseconds: without file descriptors an immediate retry fails again.
 const ACCEPT_RETRY_MS: u64 = 100;
 
-/// Whether this process can do its work, as `/readyz` says it.
+/// Whether this process is ready, for `/readyz`.
 #[derive(Debug, Default)]
 pub struct Readiness {
     waits_for: AtomicU8,
@@ -39,24 +39,24 @@ pub struct Readiness {
 pub enum WaitsFor {
     /// The first answer of the API server.
     ApiServer = 0,
-    /// It leads, and a watch has not listed yet what there is: nothing is looked after.
+    /// The first list of each watch: this process leads, but does not reconcile yet.
     Watches = 1,
-    /// Nothing; a standby stands by.
+    /// Nothing. A standby is ready, too.
     Nothing = 2,
 }
 
 impl Readiness {
-    /// Says what is waited for.
+    /// Sets what the process waits for.
     pub fn set(&self, waits_for: WaitsFor) {
         self.waits_for.store(waits_for as u8, Ordering::Relaxed);
     }
 
-    /// What is waited for, in words; `None` when this process is ready.
+    /// The body of `/readyz`; `None` if this process is ready.
     pub fn waits(&self) -> Option<&'static str> {
         match self.waits_for.load(Ordering::Relaxed) {
             0 => Some("waiting for the API server\n"),
             1 => Some(
-                "waiting for watches to list what there is: sluice_operator_watch_failing says which cannot\n",
+                "waiting for the first list of each watch: sluice_operator_watch_failing shows the watches that fail\n",
             ),
             _ => None,
         }
@@ -66,7 +66,7 @@ impl Readiness {
 /// Why the admin server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken, or not ours.
+    /// The address is in use, or not an address of this machine.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
@@ -76,7 +76,7 @@ pub enum Error {
     },
 }
 
-/// Listens at an address. `0.0.0.0` and `[::]` are all addresses, of IPv6 and of IPv4, or of IPv4 alone where the kernel has no IPv6.
+/// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6.
 async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;
@@ -85,13 +85,13 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     or_at_ipv4(TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await, port).await
 }
 
-/// All addresses of IPv4 where there are none of IPv6: no such sockets (EAFNOSUPPORT, of a kernel with `ipv6.disable=1`), or no such
+/// Falls back to all addresses of IPv4 if IPv6 is missing: no such sockets (EAFNOSUPPORT, of a kernel with `ipv6.disable=1`), or no such
 /// address (EADDRNOTAVAIL).
 async fn or_at_ipv4(both: std::io::Result<TcpListener>, port: u16) -> std::io::Result<TcpListener> {
     match both {
         Err(error) if error.kind() != ErrorKind::AddrInUse => {
             let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
-            tracing::info!(%error, port, "there is no IPv6: listening on IPv4 alone");
+            tracing::info!(%error, port, "there is no IPv6: listening only on IPv4");
             Ok(listener)
         }
         both => both,
@@ -120,7 +120,7 @@ impl Admin {
         Ok(Self { listener, address, metrics, readiness })
     }
 
-    /// The address that was asked for, with the port that the kernel chose where it was 0.
+    /// The bound address. If the port was 0, it has the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -143,7 +143,7 @@ impl Admin {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), answer);
-                // The peer's errors and its slowness end its own connection and concern nobody else.
+                // Errors and timeouts of a peer end only its own connection.
                 timeout(Duration::from_secs(CONNECTION_SECONDS_MAX), connection).await.ok();
                 drop(place);
             });

@@ -1,9 +1,8 @@
-//! What the API server checks by itself before it takes a pipeline, without one: types and bounds of the definition, and its rules.
+//! Checks a pipeline as the API server does before it stores one, without a server: types, bounds and CEL rules of the CRD.
 //!
-//! Place in the flow: `plan` asks, of a file, before anything is planned. A reconcile never does: what it reads was admitted.
+//! Place in the flow: only `plan_command` uses it, for a pipeline in a file. A reconcile reads pipelines that the API server has checked.
 //!
-//! Limits: rules about a change look at what is there already, and are not asked; two entries of one list with the same key are not
-//! noticed.
+//! Limits: it does not check rules that compare with the stored object (`oldSelf`), nor duplicate keys in a list.
 
 use jsonschema::paths::{Location, LocationSegment};
 use kube_cel::{CompiledSchema, Validator, compile_schema};
@@ -12,7 +11,7 @@ use sluice_crds::{TracePipeline, crd};
 use sluice_plan::Violations;
 use std::sync::LazyLock;
 
-/// Where the schema of the served version stands in the definition.
+/// JSON pointer to the schema of the served version in the CRD.
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 static BOUNDS: LazyLock<Result<jsonschema::Validator, String>> =
@@ -20,7 +19,7 @@ static BOUNDS: LazyLock<Result<jsonschema::Validator, String>> =
 
 static RULES: LazyLock<CompiledSchema> = LazyLock::new(|| compile_schema(&schema()));
 
-/// What is of a wrong type, missing, or out of its bounds in an object as it was written.
+/// Fields of an object that have a wrong type, are missing, or are out of their bounds.
 pub fn bounds(object: &Value) -> Violations {
     let mut found = Violations::default();
     match &*BOUNDS {
@@ -34,11 +33,11 @@ pub fn bounds(object: &Value) -> Violations {
     found
 }
 
-/// The rules of the definition that a pipeline breaks, each with the definition's own message.
+/// The CEL rules of the CRD that a pipeline breaks, each with the message of the CRD.
 pub fn rules(pipeline: &TracePipeline) -> Violations {
     let mut found = Violations::default();
     let object = match serde_json::to_value(pipeline) {
-        // What nobody set is left out, as the API server has it; everything else has its default.
+        // As in the API server: fields without a value are missing, and all others have their defaults.
         Ok(object) => without_nulls(object),
         Err(error) => {
             found.add("spec", error.to_string());
@@ -46,14 +45,14 @@ pub fn rules(pipeline: &TracePipeline) -> Violations {
         }
     };
     for error in Validator::new().validate_compiled(&RULES, &object, None).err().into_iter().flatten() {
-        // A rule of the whole object sees nothing but its name beside the spec.
+        // A rule of the whole object can read only the spec and the name.
         let path = if error.field_path.is_empty() { "metadata.name".to_owned() } else { error.field_path };
         found.add(path, error.message);
     }
     found
 }
 
-/// As a user would write it: `spec.source.kafka.topics[0]`.
+/// A path as users write it: `spec.source.kafka.topics[0]`.
 fn path(location: &Location) -> String {
     let segments = location.iter().map(|segment| match segment {
         LocationSegment::Property(name) => format!(".{name}"),
@@ -66,7 +65,7 @@ fn schema() -> Value {
     crd().pointer_mut(SCHEMA).map(Value::take).unwrap_or_default()
 }
 
-/// The schema of a definition as JSON Schema knows it: a list that is a set says so in another word.
+/// The schema of the CRD as JSON Schema, which says `uniqueItems` instead of `x-kubernetes-list-type: set`.
 fn json_schema(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(fields) => {
@@ -81,7 +80,7 @@ fn json_schema(mut schema: Value) -> Value {
     schema
 }
 
-/// `null` stands for what is not set, and the API server leaves it out or fills it in.
+/// Removes `null` fields. The API server drops them or sets their default.
 fn without_nulls(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {

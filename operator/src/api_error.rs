@@ -1,27 +1,27 @@
-//! Errors of the API server: what it said in a few words, and what to do about it.
+//! Errors of requests to the API server: a short text, and a class that decides what the caller does next.
 
 use std::{collections::BTreeSet, error::Error, fmt};
 
-/// The API server's word for a field that another manager has.
+/// The API server's reason for a field that another field manager owns.
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 
-/// An error of the client library, told as the server put it. The library's own text repeats everything twice.
+/// An error of the client library with the server's own text. The library's text repeats everything twice.
 #[derive(Debug)]
 pub struct ApiError(Box<kube::Error>);
 
 impl ApiError {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::of(&self.0)
     }
 
-    /// Whether there is no such object, or no such kind of it.
+    /// Whether the object or its kind does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(&*self.0, kube::Error::Api(status) if status.code == 404)
     }
 
-    /// The field managers that have a field that was to be applied, in the order of the alphabet; empty where the server names none.
-    /// It names them in words alone: `conflict with "kubectl-edit" using apps/v1`.
+    /// The field managers that own a field of the apply, sorted; empty if the server names none. The server names them only inside a text:
+    /// `conflict with "kubectl-edit" using apps/v1`.
     pub fn managers(&self) -> Vec<String> {
         let kube::Error::Api(status) = &*self.0 else { return Vec::new() };
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -51,44 +51,44 @@ impl fmt::Display for ApiError {
 impl Error for ApiError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &*self.0 {
-            // It is the status that was just told.
+            // Display already shows the status.
             kube::Error::Api(_) => None,
             other => other.source(),
         }
     }
 }
 
-/// An error with everything that caused it, in one line.
+/// An error and all its causes, in one line.
 pub fn described(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |&error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Classes of errors. None is fatal: each is tried again, later and later.
+/// Classes of errors. None is fatal: the operator retries with a growing delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// Somebody else changed it at the same time, or owns the field.
+    /// Another client changed the object at the same time, or owns the field.
     Conflict,
-    /// The server does not accept what we send: a rule of an admission controller, or a defect of ours.
+    /// The server rejects the request: a rule of an admission controller, or a bug of the operator.
     Refused,
-    /// We may not.
+    /// The operator lacks the right.
     Forbidden,
-    /// There is no such object, namespace or kind.
+    /// The object, its namespace or its kind does not exist.
     Missing,
-    /// An object of that name exists and belongs to somebody else.
+    /// An object of that name exists and does not belong to the pipeline.
     Foreign,
-    /// The server is away, overloaded or broken.
+    /// The server is unreachable, overloaded or broken.
     Unavailable,
-    /// The answer is not what we know how to read.
+    /// The answer cannot be parsed.
     Unreadable,
-    /// It took too long.
+    /// The time limit passed.
     Timeout,
-    /// A defect of ours ended it.
+    /// A bug of the operator caused a panic.
     Panicked,
 }
 
 impl ErrorClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 9] = [
         Self::Conflict,
         Self::Refused,
@@ -121,7 +121,7 @@ impl ErrorClass {
         }
     }
 
-    /// The label of a metric and the field of a log line.
+    /// The class as a label of a metric and a field of a log line.
     pub fn label(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",

@@ -1,8 +1,7 @@
-//! Writes a pipeline's objects, in an order in which each finds what it needs: what pods mount and run as first, the
-//! gateways last. Everything is a server-side apply under [`OBJECTS`], but for the number of gateways, which has a
-//! field manager of its own ([`SCALER`]) so that somebody else's scaling is noticed instead of undone.
+//! Applies a pipeline's objects: first what pods mount and run as, the gateways last.
 //!
-//! What already is as wanted is not written (`drift.rs`).
+//! Each write is a server-side apply under [`OBJECTS`]. The number of gateways has its own field manager ([`SCALER`]), so that the operator
+//! notices when another client scales, instead of undoing it. An object that is already as wanted is not written (`drift.rs`).
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -26,31 +25,31 @@ use sluice_plan::{
 };
 use std::fmt::Debug;
 
-/// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
+/// Field manager of the objects. Only the operator creates them, so that it reverts changes by others.
 pub const OBJECTS: &str = "sluice-operator";
-/// Field manager of the number of gateways. It takes nothing from anybody but for a pipeline that is to rest, or was left alone.
+/// Field manager of the number of gateways. It takes the field from another manager only for a pipeline that is suspended, or was unmanaged.
 pub use names::SCALER;
 
-/// Times that the number of gateways is tried to be set while the StatefulSet changes: with each pod that comes, goes or gets ready. The
-/// next look tries again.
+/// Tries to set the number of gateways while the StatefulSet changes: its version changes with each pod that starts, ends or gets ready. The
+/// next reconcile tries again.
 const SCALE_TRIES: usize = 4;
 
-/// Whose the number of gateways was, as far as it was looked at.
+/// Owner of the field `replicas` when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Nobody's that we know of: whoever has it keeps it.
+    /// No known owner: an owner that appears meanwhile keeps the field.
     Nobodys,
-    /// Ours, in the version that was looked at.
+    /// The operator, in the version that was read.
     OursInThisVersion,
-    /// Ours from now on, whoever has it.
+    /// The operator takes the field from any owner.
     Ours,
 }
 
-/// What could not be written.
+/// A failed write.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not say whose object of that name there is.
-    #[error("cannot see whether there is a {kind} {name}")]
+    /// The existing object could not be read.
+    #[error("cannot read whether there is a {kind} {name}")]
     Look {
         /// Kind of the object.
         kind: &'static str,
@@ -59,15 +58,17 @@ pub enum Error {
         /// What the API server said.
         source: ApiError,
     },
-    /// There is an object of that name that is not the pipeline's.
-    #[error("there is a {kind} {name} that does not belong to this pipeline; it is left alone")]
+    /// An object of that name exists and does not belong to the pipeline.
+    #[error(
+        "there is a {kind} {name} that does not belong to this pipeline: delete it, or give the pipeline another name"
+    )]
     Foreign {
         /// Kind of the object.
         kind: &'static str,
         /// Its name.
         name: String,
     },
-    /// The server did not take the object.
+    /// The object could not be applied.
     #[error("cannot apply the {kind} {name}")]
     Apply {
         /// Kind of the object.
@@ -77,28 +78,28 @@ pub enum Error {
         /// What the API server said.
         source: ApiError,
     },
-    /// The server did not take the number of gateways.
+    /// The number of gateways could not be set.
     #[error("cannot set the StatefulSet {name} to {replicas} replicas")]
     Scale {
         /// Its name.
         name: String,
-        /// What it should be.
+        /// The number to set.
         replicas: u32,
         /// What the API server said.
         source: ApiError,
     },
-    /// Somebody else set the number of gateways.
+    /// Another field manager sets the number of gateways.
     #[error("{words}")]
     Contested {
-        /// Who it is, and what would help.
+        /// The other manager, and the remedy.
         words: String,
-        /// What the API server said, if it was it that noticed.
+        /// The API server's error, if the API server reported the conflict.
         source: Option<ApiError>,
     },
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Foreign { .. } => ErrorClass::Foreign,
@@ -110,7 +111,7 @@ impl Error {
     }
 }
 
-/// What can be applied: the kinds of Kubernetes that have a namespace.
+/// A kind that can be applied: a namespaced kind of Kubernetes.
 pub trait Appliable:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + k8s_openapi::Resource
@@ -133,7 +134,7 @@ impl<K> Appliable for K where
 {
 }
 
-/// Writes all objects, and returns what the server has.
+/// Applies all objects, and returns them as the server has them.
 pub async fn apply(
     pipeline: &TracePipeline,
     desired: Objects<Desired>,
@@ -152,7 +153,7 @@ pub async fn apply(
         schema_job: writer.apply_some(&cache.jobs, parts.schema_job).await?,
         workload: match parts.workload {
             Some(workload) => {
-                // A StatefulSet in three forms, kept over four waits, belongs on the heap.
+                // The future holds a StatefulSet in three forms over four awaits: keep it on the heap.
                 Some(Box::pin(writer.workload(&cache.stateful_sets, workload, replicas)).await?)
             }
             None => None,
@@ -161,8 +162,8 @@ pub async fn apply(
     Ok(Objects::confirm(parts))
 }
 
-/// Sets the number of gateways and nothing else, where there is a StatefulSet, whoever has set it before: a pipeline that is to rest
-/// rests, and one that was left alone is ours again.
+/// Sets only the number of gateways of an existing StatefulSet, and takes the field from any owner: for a pipeline that is suspended, or
+/// managed again.
 pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let writer = Writer::of(pipeline, world);
@@ -173,7 +174,8 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
         return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
     }
     let there = now.spec.as_ref().and_then(|spec| spec.replicas);
-    // Who takes over takes the field, too, or could not change it later; once, or an operator that is cut off would never get further.
+    // Taking over includes the field, or the operator could not change it later. It does so only once: an operator that is interrupted here
+    // each time would never get further.
     let is_ours = !writer.takes_over || is_scaled_by_us(&now);
     if is_ours && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
         return Ok(());
@@ -181,7 +183,7 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     writer.scale(&now, replicas, Whose::Ours).await.map(drop)
 }
 
-/// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so. Whether that was written.
+/// Makes the StatefulSet retain its claims, if an older operator had set it to delete them. Returns whether it wrote that.
 pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<bool, Error> {
     let fields = to_be_retained(pipeline, seen);
     let Ok(names) = Names::of(pipeline) else { return Ok(false) };
@@ -200,13 +202,13 @@ pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World)
     world.shared.metrics.wrote(kind);
     match writer.api::<StatefulSet>(names.namespace()).patch(&name, &how, &Patch::Merge(&patch)).await {
         Ok(_) => Ok(true),
-        // It went, or another one has its name.
+        // It is gone, or another one has its name.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(source) => Err(Error::Apply { kind, name, source: source.into() }),
     }
 }
 
-/// Writes one object of the pipeline that is none of [`Parts`].
+/// Applies one object of the pipeline that is not in [`Parts`].
 pub async fn apply_one<K: Appliable>(
     pipeline: &TracePipeline,
     live: &Store<K>,
@@ -217,7 +219,7 @@ pub async fn apply_one<K: Appliable>(
     writer.apply(live, desired).await
 }
 
-/// Writes one object of the pipeline of which the server was just asked what it has.
+/// Applies one object of the pipeline over `live`, which the caller has just read from the server.
 pub async fn apply_over<K: Appliable>(
     pipeline: &TracePipeline,
     live: Option<&K>,
@@ -227,7 +229,7 @@ pub async fn apply_over<K: Appliable>(
     Writer::of(pipeline, world).apply_over(live, desired).await
 }
 
-/// Whether an object of the pipeline's namespace is the pipeline's; or was that of one with the same name, and belongs to nobody since.
+/// Whether an object of the pipeline's namespace belongs to the pipeline, or is an orphan of a pipeline with the same name.
 pub(crate) fn is_of<K: Resource>(object: &K, pipeline: &str, uid: &str) -> bool {
     let labels = object.labels();
     let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
@@ -241,7 +243,7 @@ struct Writer<'a> {
     world: &'a World,
     pipeline: String,
     owner_uid: String,
-    /// Whether what others did to the number of gateways is taken over.
+    /// Whether the operator takes the field `replicas` from its owner.
     takes_over: bool,
 }
 
@@ -255,7 +257,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether an object is the pipeline's; or was that of one with the same name, and belongs to nobody since.
+    /// Whether an object belongs to the pipeline, or is an orphan of a pipeline with the same name.
     fn may_change<K: Resource>(&self, object: &K) -> bool {
         is_of(object, &self.pipeline, &self.owner_uid)
     }
@@ -275,10 +277,10 @@ impl<'a> Writer<'a> {
         let (name, namespace) = (desired.name_any(), desired.namespace().unwrap_or_default());
         let live = find(live, &namespace, &name);
         if live.is_none() {
-            // The copies hold what carries our label; something else may be called the same.
+            // The copies hold only objects with the operator's label; another object may have the same name.
             self.leave_others_alone::<K>(&namespace, &name).await?;
         }
-        // A Job is 10 KB, of which one copy is enough on the way.
+        // A Job takes 10 KB: box the future, so that there is only one copy.
         Box::pin(self.apply_over(live.as_deref(), desired)).await
     }
 
@@ -293,8 +295,8 @@ impl<'a> Writer<'a> {
         }
         let mut sent = stamped;
         if let Some(live) = live.filter(|_| kind == <StatefulSet as k8s_openapi::Resource>::KIND) {
-            // One that has gone meanwhile is not made here: without a number of replicas it would have one, and take over and end all
-            // other gateways.
+            // The uid prevents that the apply creates a StatefulSet that is gone: without `replicas` it would have one, adopt the gateways
+            // and delete all but one.
             sent["metadata"]["uid"] = live.uid().into();
         }
         self.world.shared.metrics.wrote(kind);
@@ -315,13 +317,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The StatefulSet and its number of replicas, each under its own field manager.
+    /// Applies the StatefulSet and its number of replicas, each under its own field manager.
     ///
-    /// A StatefulSet that does not say how many gets one, and pods that it adopts (it may have been deleted without
-    /// them) would be scaled away. So it is made with the number, the scaler takes the number, and then it is given up
-    /// here. The scaler goes first wherever it does not have the number yet, so that this may be cut off anywhere.
+    /// A StatefulSet without `replicas` gets 1, and would delete the other pods that it adopts (it may have been deleted without its pods).
+    /// So it is created with the number, the scaler then owns the number, and this manager gives it up. If the scaler does not own the number
+    /// yet, it goes first, so that the operator may stop at any point.
     ///
-    /// A number that is somebody else's is left out, also where it is the one that is wanted: shared, it would be taken for ours next.
+    /// If another manager owns the number, it is left out, also if it is the wanted one: a shared field would look like the operator's own next
+    /// time.
     async fn workload(
         &self,
         live: &Store<StatefulSet>,
@@ -353,9 +356,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sets a number that has been ours until now. Who applied the same one shares it with us, and would keep us from every other, so that
-    /// it is forced; who sets another one at this moment has taken it, and keeps it. So it is set in the version that was looked at, and
-    /// looked at again where that has changed, as it does with each pod.
+    /// Sets a number that the operator owned when it was read. The write is forced, since a manager that applied the same number shares the
+    /// field and would block any other number. A manager that sets another number at this moment keeps the field: so the write names the version
+    /// that was read, and reads again if it has changed, as it does with each pod.
     async fn keep_scale(&self, mut now: StatefulSet, replicas: u32) -> Result<StatefulSet, Error> {
         let (name, namespace) = (now.name_any(), now.namespace().unwrap_or_default());
         let failed = |source: ApiError| Error::Scale { name: name.clone(), replicas, source };
@@ -377,7 +380,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sets the number of the very StatefulSet.
+    /// Sets the number of exactly this StatefulSet, by its uid.
     async fn scale(&self, now: &StatefulSet, replicas: u32, whose: Whose) -> Result<StatefulSet, Error> {
         let (name, namespace) = (now.name_any(), now.namespace().unwrap_or_default());
         let mut scaled = json!({
@@ -393,7 +396,7 @@ impl<'a> Writer<'a> {
         self.world.shared.metrics.wrote("replicas");
         let answer = self.api::<StatefulSet>(&namespace).patch(&name, &how, &Patch::Apply(&scaled)).await;
         answer.map_err(|error| match ApiError::from(error) {
-            // Another version, or another object, is no conflict about a field.
+            // Without managers the conflict is about the version or the object, not about a field.
             source if !source.managers().is_empty() => {
                 Error::Contested { words: contested(&source.managers(), &name), source: Some(source) }
             }

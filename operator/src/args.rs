@@ -1,4 +1,4 @@
-//! What the operator is told on its command line. Every flag has an environment variable, for the chart.
+//! The operator's command line. Each flag of the operator also has an environment variable, which the chart sets.
 
 use crate::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
 use clap::{Parser, ValueEnum};
@@ -6,55 +6,74 @@ use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
-/// Keeps gateways in line with TracePipeline objects.
+const AFTER_HELP: &str = "\
+Other commands:
+  sluice-operator plan -f FILE   print what the operator would apply for a pipeline, without a cluster
+  kubectl sluice                 the plugin: this program under the file name kubectl-sluice
+
+Examples:
+  KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text
+  sluice-operator plan -f pipeline.yaml --partitions 48
+
+Exit codes:
+  0   stopped by SIGTERM or SIGINT
+  1   the Lease was lost, or the operator could not start; the last log line has the reason
+  64  an argument is wrong";
+
+const PLAN_AFTER_HELP: &str = "\
+Examples:
+  sluice-operator plan -f pipeline.yaml --partitions 48
+  sluice-operator plan -f pipeline.yaml --clickhouse-memory 64 --clickhouse-cores 16
+  kubectl sluice plan -f - --json < pipeline.yaml
+
+Exit codes:
+  0   the plan was printed
+  1   the output cannot be written
+  64  an argument is wrong, or the pipeline is invalid
+  66  the file cannot be read";
+
+/// Runs the gateways of TracePipeline objects.
 ///
-/// Give it a cluster (in a pod: the pod's service account; elsewhere: KUBECONFIG or ~/.kube/config) and the image that
-/// gateways run. It looks at every TracePipeline of the namespaces it watches, reads the partitions of the topics from
-/// Kafka, and applies one StatefulSet of gateways each, with the config, volumes and network objects around it.
+/// In a pod, the operator uses the pod's service account; elsewhere KUBECONFIG or ~/.kube/config. It watches every TracePipeline
+/// of its namespaces and asks Kafka for the partitions of its topics. For each pipeline it applies a StatefulSet of gateways, with its
+/// config, Service, NetworkPolicy, PodDisruptionBudget and schema Job.
 ///
-/// Several may run at the same time: the one that holds the Lease works, the others wait and serve their probes.
-/// The process ends with status 1 when it loses the Lease, with 64 when an argument is wrong, and with 0 after SIGTERM.
+/// Several replicas may run. The one that holds the Lease reconciles; the others wait and serve their probes.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "sluice-operator", version, max_term_width = 120)]
-#[command(
-    after_help = "`sluice-operator plan -f FILE` says what would be done with a pipeline, without a cluster; \
-    see `sluice-operator plan --help`.\n\
-    Called kubectl-sluice, it is the plugin `kubectl sluice`; see `kubectl-sluice --help`.\n\n\
-    Example, outside of the cluster:\n  \
-    KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text"
-)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Image of the gateways where a TracePipeline names none
+    /// Image of the gateways of pipelines without spec.gateway.image
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", value_name = "IMAGE")]
     pub gateway_image: String,
 
-    /// Namespaces to look after, separated by commas; none means all of the cluster
+    /// Namespaces to watch, separated by commas; empty for all namespaces
     #[arg(long, env = "SLUICE_WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE,..")]
     pub watch_namespaces: Vec<String>,
 
-    /// Namespace of the Lease; in a pod, the pod's own
+    /// Namespace of the Lease; the chart sets the namespace of the operator's pod
     #[arg(long, env = "POD_NAMESPACE", default_value = "default", value_name = "NAMESPACE")]
     pub namespace: String,
 
-    /// Labels of the pods of operators, and of no others in their namespace: network policies let them, and nobody else, tell gateways
-    /// to drain; without labels, everybody
+    /// Labels that select the operator's pods, and no other pods of its namespace. The NetworkPolicy of a pipeline allows drain and
+    /// resume requests only from these pods; without labels, from every pod
     #[arg(long, env = "SLUICE_POD_LABELS", value_delimiter = ',', value_parser = label, value_name = "KEY=VALUE,..")]
     pub pod_labels: Vec<(String, String)>,
 
-    /// The Lease that decides which of several operators works
+    /// Lease for leader election: the replica that holds it reconciles
     #[arg(long, env = "SLUICE_LEASE_NAME", default_value = "sluice-operator", value_name = "NAME")]
     pub lease_name: String,
 
-    /// Who this process is in the Lease; in a pod, the pod's name
+    /// Holder name of this process in the Lease; the chart sets the name of the operator's pod
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value_t = host_name())]
     pub identity: String,
 
-    /// Address that serves /metrics, /livez and /readyz; with port 0 on any, which the log names
+    /// Address that serves /metrics, /livez and /readyz; with port 0 the kernel chooses a port, and the log shows it
     #[arg(long, env = "SLUICE_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
 
-    /// Clients with which the operator asks Kafka, at the same time: one for each cluster and each way to connect to it (credentials, TLS,
-    /// properties); a client takes half a MiB of memory, more with TLS
+    /// Kafka clients that are open at the same time. Pipelines share a client if cluster, credentials, TLS and properties are the same. A
+    /// client takes 0.5 MiB of memory, more with TLS
     #[arg(
         long,
         env = "SLUICE_KAFKA_CLIENTS_MAX",
@@ -64,24 +83,24 @@ pub struct Args {
     )]
     pub kafka_clients_max: u16,
 
-    /// How a log line is written
+    /// Format of the log lines on standard error
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// off, error, warn, info, debug, trace, or levels by part of the program, as `warn,sluice_operator=debug`
+    /// Log level: off, error, warn, info, debug or trace; or levels by module, such as `warn,sluice_operator=debug`
     #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: String,
 }
 
-/// Says what would be done with a TracePipeline in a file: every object as YAML, or every violation with its path.
+/// Prints what the operator would apply for a TracePipeline in a file: every object as YAML, or every violation with its path.
 ///
-/// Needs no cluster and no Kafka: partitions are as many as you say, and Secrets are taken to be there. What the API server would
-/// refuse (types, ranges and rules of the CRD) is refused with its words; rules about a change of what is there are not asked.
-/// Ends with status 64 when something is wrong with the pipeline, and 66 when the file cannot be read.
+/// It needs no cluster and no Kafka. It takes the number of partitions from --partitions and assumes that all Secrets exist. It checks
+/// the types, ranges and rules of the CRD, with the messages of the API server. It does not check rules that compare with an existing
+/// object.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "sluice-operator plan", version, max_term_width = 120)]
+#[command(name = "sluice-operator plan", version, max_term_width = 120, after_help = PLAN_AFTER_HELP)]
 pub struct PlanArgs {
-    /// The pipeline, as YAML or JSON; - for standard input
+    /// File with the pipeline, as YAML or JSON; - for standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
 
@@ -89,35 +108,35 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub partitions: u32,
 
-    /// Print one JSON object instead: replicas, derived, advice and objects; or violations
+    /// Print one JSON object: replicas, partitions, derived, advice and objects; or violations
     #[arg(long)]
     pub json: bool,
 
-    /// Image of the gateways where the pipeline names none
+    /// Image of the gateways if the pipeline has no spec.gateway.image
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", default_value = concat!("sluice-gateway:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
     pub gateway_image: String,
 
-    /// Memory of a ClickHouse server in GiB, for advice
+    /// Memory of one ClickHouse server in GiB, for advice about its settings
     #[arg(long, value_name = "GIB", requires = "clickhouse_cores", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub clickhouse_memory: Option<u32>,
 
-    /// Cores of a ClickHouse server, for advice
+    /// Cores of one ClickHouse server, for advice about its settings
     #[arg(long, value_name = "N", requires = "clickhouse_memory", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub clickhouse_cores: Option<u32>,
 }
 
-/// What the program is asked to do.
+/// The command that the words of the command line ask for.
 #[derive(Debug, Clone)]
 pub enum Invocation {
-    /// Look after pipelines.
+    /// Run the operator.
     Run(Args),
-    /// Say what would be done with one.
+    /// Print the plan of one pipeline.
     Plan(PlanArgs),
 }
 
 impl Invocation {
-    /// Reads the words of a command line, the program's name first. `plan` must be the first word behind it: everything else is
-    /// about running, so that manifests need no word for it.
+    /// Parses the words of a command line, starting with the program's name. `plan` must be the second word. Without it the operator runs,
+    /// so that manifests need no subcommand.
     pub fn try_parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut words: Vec<OsString> = words.into_iter().collect();
         if words.get(1).is_some_and(|word| word == "plan") {
@@ -129,29 +148,29 @@ impl Invocation {
 }
 
 impl Args {
-    /// The namespaces to look after without empty entries, which a chart renders for "all".
+    /// The namespaces to watch, without the empty entry that the chart renders for "all".
     pub fn namespaces(&self) -> Vec<String> {
         self.watch_namespaces.iter().filter(|name| !name.is_empty()).cloned().collect()
     }
 
-    /// The pods of operators; `None` when they have no labels that are known.
+    /// The selector of the operator's pods; `None` without `--pod-labels`.
     pub fn operator_pods(&self) -> Option<OperatorPods> {
         let labels: BTreeMap<String, String> = self.pod_labels.iter().cloned().collect();
         (!labels.is_empty()).then(|| OperatorPods { namespace: self.namespace.clone(), labels })
     }
 
-    /// The identity in the Lease. The process id keeps apart two operators that run on one machine outside of pods.
+    /// The identity in the Lease. The process id distinguishes two operators on one machine outside of pods.
     pub fn lease_identity(&self) -> String {
         format!("{}_{}", self.identity, std::process::id())
     }
 }
 
-/// How a log line is written.
+/// Format of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
-    /// For a person at a terminal
+    /// Plain text for a terminal
     Text,
 }
 
@@ -159,11 +178,11 @@ fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text
         .split_once('=')
         .filter(|(key, value)| !key.is_empty() && !value.is_empty())
-        .ok_or("is not KEY=VALUE")?;
+        .ok_or("is not of the form KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// The kernel's name for this machine or pod.
+/// The host name of this machine or pod.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "sluice-operator".to_owned(), |name| name.trim().to_owned())

@@ -1,7 +1,7 @@
-//! What the operator knows of the cluster without asking: copies of its own objects, kept up to date by watches.
+//! Copies of the operator's objects, kept up to date by watches.
 //!
-//! One [`Cache`] for each scope that is watched, which is the whole cluster or one namespace. Reads never leave the
-//! process. A copy may be a moment old; what is decided by an old one is at worst written twice, to no effect.
+//! There is one [`Cache`] for each watched scope: all namespaces or one. Reads never leave the process. A copy may be a moment old; a
+//! decision from an old copy at worst repeats a write without effect.
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -23,13 +23,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A `TracePipeline` that may not be readable: one that is not must not stop the others.
+/// A `TracePipeline` that may be unreadable. An unreadable one must not stop the others.
 pub type Pipeline = DeserializeGuard<TracePipeline>;
 
 /// Copies of all objects of one scope.
 #[derive(Clone)]
 pub struct Cache {
-    /// The pipelines themselves.
+    /// The pipelines.
     pub pipelines: Store<Pipeline>,
     /// Workloads of gateways.
     pub stateful_sets: Store<StatefulSet>,
@@ -53,9 +53,9 @@ pub struct Cache {
     pub secrets: Store<PartialObjectMeta<Secret>>,
 }
 
-/// The pipelines of all scopes: two that read with one consumer group may be in namespaces that are watched apart.
+/// The pipelines of all scopes. Two pipelines with one consumer group may be in namespaces of different scopes.
 ///
-/// Each look asks for those of its own group alone, so that it costs the same however many others there are.
+/// A look asks for the pipelines of its own group only, so that it costs the same among any number of others.
 #[derive(Default)]
 pub struct AllPipelines {
     scopes: Mutex<Vec<Store<Pipeline>>>,
@@ -90,27 +90,27 @@ impl Groups {
 }
 
 impl AllPipelines {
-    /// Adds those of a scope.
+    /// Adds the pipelines of a scope.
     pub fn add(&self, scope: Store<Pipeline>) {
         self.scopes().push(scope);
     }
 
-    /// Has those of this scope, and no others.
+    /// Has the pipelines of this scope, and no others.
     pub fn only(&self, scope: Store<Pipeline>) {
         *self.scopes() = vec![scope];
     }
 
-    /// A pipeline is there, has changed, or is gone.
+    /// Records that a pipeline exists, has changed, or is gone.
     pub fn note(&self, pipeline: &Pipeline, is_gone: bool) {
         let group = pipeline.0.as_ref().ok().filter(|_| !is_gone).and_then(group_of);
         self.groups().set(ObjectRef::from_obj(pipeline), group);
     }
 
-    /// Those that read with this group, as far as they are known.
+    /// The known pipelines that read with this consumer group.
     pub fn sharing(&self, group: &str) -> Vec<Arc<Pipeline>> {
         let members: Vec<_> = self.groups().members.get(group).into_iter().flatten().cloned().collect();
         let scopes = self.scopes();
-        // One that went while its watch was away is in no store.
+        // A pipeline that was deleted while its watch was down is in no store.
         members.iter().filter_map(|at| scopes.iter().find_map(|scope| scope.get(at))).collect()
     }
 
@@ -125,7 +125,7 @@ impl AllPipelines {
 }
 
 impl Cache {
-    /// Waits until every watch has listed what there is.
+    /// Waits until every watch has listed.
     pub async fn ready(&self) -> Result<(), WriterDropped> {
         self.pipelines.wait_until_ready().await?;
         self.stateful_sets.wait_until_ready().await?;

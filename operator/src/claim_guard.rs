@@ -1,10 +1,10 @@
 //! Keeps Argo CD from deleting queue volumes.
 //!
-//! Kubernetes gives a claim the labels by which the StatefulSet selects its pods, so that `app.kubernetes.io/instance` has the name of the
-//! pipeline, and no owner. Argo CD that tracks by label takes such a claim for a part of the Application of that name which Git does not
-//! have: it prunes it, or deletes it with the Application. The labels are the operator's own way to find the claim, and cannot be changed
-//! in a StatefulSet; so each claim gets the options by which Argo CD leaves it alone ([`names::LEFT_BY_ARGO_CD`]), when it is first seen.
-//! What somebody else wrote under these keys stays.
+//! Kubernetes gives a claim the labels by which the StatefulSet selects its pods, and no owner reference. So the claim's
+//! `app.kubernetes.io/instance` is the name of the pipeline. If Argo CD tracks by label, it takes the claim for a part of the Application of
+//! that name that is not in Git: it prunes the claim, or deletes it with the Application. The labels cannot change: the operator finds the claim
+//! by them, and they are immutable in a StatefulSet. So each new claim gets annotations that make Argo CD ignore it
+//! ([`names::LEFT_BY_ARGO_CD`]). Values of these keys that another client wrote stay.
 
 use crate::{
     reconcile::World,
@@ -17,14 +17,14 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{ClaimSeen, Names, names};
 use tracing::{info, warn};
 
-/// Field manager of Argo CD's options.
+/// Field manager of Argo CD's annotations.
 pub const OPTIONS: &str = "sluice-operator/argocd";
 
-/// Claims that one look writes to: after an upgrade there may be a thousand, at some milliseconds each, and the next look follows.
+/// Claims that one reconcile writes: after an upgrade there may be a thousand, at a few ms each. The next reconcile writes more.
 const WRITTEN_MAX: usize = 64;
 
-/// Writes the options on the claims of gateways that lack them, also those that no gateway uses and those of a queue that is switched off.
-/// The first that cannot be written ends it, with a line in the log, until the next look: it is no reason to do nothing else.
+/// Writes the annotations to claims that lack them, also to claims that no gateway uses and of a queue that is switched off.
+/// The first failed write is logged and ends the function until the next reconcile. It does not fail this reconcile.
 pub async fn guard(pipeline: &TracePipeline, world: &World) {
     let Ok(names) = Names::of(pipeline) else { return };
     let prefix = names.claim_prefix();
@@ -37,13 +37,15 @@ pub async fn guard(pipeline: &TracePipeline, world: &World) {
     for (ClaimSeen { name, uid, .. }, options) in lacking.take(WRITTEN_MAX) {
         world.shared.metrics.wrote("PersistentVolumeClaim");
         match patch(&api, (&name, &uid), OPTIONS, &json!({"metadata": {"annotations": options}})).await {
-            Ok(_) => info!(claim = %name, "Argo CD is told to leave the queue volume alone"),
-            // It went, or another one has its name.
+            Ok(_) => {
+                info!(claim = %name, "annotated the queue volume's claim, so that Argo CD does not delete it")
+            }
+            // It is gone, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => {
                 warn!(
                     namespace = names.namespace(), claim = %name, %error,
-                    "Argo CD that tracks by label is not told to leave the queue volume alone; it is tried again"
+                    "cannot annotate a queue volume's claim: Argo CD that tracks by label may delete it; the operator tries again"
                 );
                 return;
             }
@@ -51,7 +53,7 @@ pub async fn guard(pipeline: &TracePipeline, world: &World) {
     }
 }
 
-/// The options as they are to be written; `None` where nothing is missing. What has another value is somebody else's, and is left out.
+/// The annotations to write; `None` if none is missing. A key with another value belongs to another client, and is left out.
 fn lacking(claim: &PersistentVolumeClaim) -> Option<Map<String, Value>> {
     let live = |key: &str| claim.annotations().get(key).map(String::as_str);
     let is_missing = names::LEFT_BY_ARGO_CD.iter().any(|(key, _)| live(key).is_none());

@@ -1,11 +1,13 @@
-//! Whether a live object already is what we want, so that a reconcile that changes nothing writes nothing.
+//! Whether a live object already is as desired, so that a reconcile without changes writes nothing.
 //!
-//! Two questions, and both must say yes. Is it the last thing that we applied? An annotation carries the hash of the
-//! object as it was applied; it answers for fields that we no longer want. Is it still so? Every field that we want is
-//! compared with the live object, in which the server filled in defaults; it answers for changes by others.
+//! Two checks must both succeed:
+//! - The object is the last one that was applied: an annotation carries the hash of the applied object. This finds fields that are no longer
+//!   desired.
+//! - The object is unchanged: every desired field equals that of the live object, in which the server filled in defaults. This finds changes
+//!   by others.
 //!
-//! A difference that is none (the server wrote a value in another way) costs a request that changes nothing: a
-//! server-side apply of what is there already does not even raise the resource version.
+//! A false difference (the server writes a value in another form) costs one request without effect: a server-side apply of the same content
+//! does not raise the resource version.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,7 +15,7 @@ use std::fmt::Write;
 
 /// The annotation with the hash of the object as it was applied.
 pub const HASH_ANNOTATION: &str = "sluice.dev/applied-hash";
-/// Hexadecimal digits of the hash that are kept: 64 bits, as nobody tries to find a collision.
+/// Hexadecimal digits of the hash that are kept: 64 bits, as there is no attacker who would search for a collision.
 const HASH_DIGITS: usize = 16;
 
 /// Writes the object's hash into its annotations.
@@ -28,14 +30,14 @@ pub fn is_as_desired(stamped: &Value, live: &Value) -> bool {
     holds(stamped, live) && (!is_exact(stamped) || is_same(&stamped["spec"], &live["spec"]))
 }
 
-/// Whether whatever is added to the spec is a difference, too. A rule, a peer or a port more lets more through, and a label more in a
-/// selector leaves pods out of the policy. The server adds nothing to ours, and has each of these lists from one manager alone, so
-/// that applying takes it back.
+/// Whether additions by others to the spec count as differences. An additional rule, peer or port in a NetworkPolicy allows more traffic,
+/// and an additional label in a selector excludes pods. The server adds no defaults to the operator's policies, and each of these lists has one
+/// owner, so that an apply reverts the addition.
 fn is_exact(stamped: &Value) -> bool {
     stamped["kind"] == "NetworkPolicy"
 }
 
-/// Whether both say the same, lists in the same order.
+/// Whether both are equal, with lists in the same order.
 fn is_same(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
@@ -48,13 +50,13 @@ fn is_same(desired: &Value, live: &Value) -> bool {
             desired.len() == live.len()
                 && desired.iter().zip(live).all(|(desired, live)| is_same(desired, live))
         }
-        // An empty selector selects everything, and one that is not there may select nothing: the server keeps them apart.
+        // Do not treat empty and missing as equal: an empty selector selects everything, a missing one may select nothing.
         _ => desired == live,
     }
 }
 
 fn hash(object: &Value) -> String {
-    // Sorted, equal objects are equal texts. serde_json alone sorts only while no crate asks it to keep the order.
+    // Sort, so that equal objects have equal texts: serde_json keeps another order if any crate enables `preserve_order`.
     let mut sorted = object.clone();
     sorted.sort_all_objects();
     let digest = Sha256::digest(sorted.to_string());
@@ -73,7 +75,7 @@ fn holds(desired: &Value, live: &Value) -> bool {
             .iter()
             .all(|(key, value)| live.get(key).map_or(is_nothing(value), |live| holds(value, live))),
         (Value::Array(desired), Value::Array(live)) if desired.iter().all(Value::is_object) => {
-            // Others may add to these lists (owners, finalizers, containers), in any place.
+            // Others may add to these lists (owner references, finalizers, containers) at any place.
             desired.iter().all(|desired| live.iter().any(|live| holds(desired, live)))
         }
         (Value::String(desired), Value::String(live)) => desired == live || is_same_quantity(desired, live),
@@ -81,7 +83,7 @@ fn holds(desired: &Value, live: &Value) -> bool {
     }
 }
 
-/// The server drops what says nothing.
+/// Whether the server drops this value because it is empty.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -91,12 +93,12 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// `1024Mi` comes back as `1Gi`, `1000m` as `1`.
+/// Whether two texts are the same quantity: the server returns `1024Mi` as `1Gi`, and `1000m` as `1`.
 fn is_same_quantity(one: &str, other: &str) -> bool {
     quantity_millis(one).is_some_and(|millis| quantity_millis(other) == Some(millis))
 }
 
-/// A quantity in thousandths; `None` for what is none, for parts of a thousandth, and for what does not fit.
+/// A quantity in thousandths; `None` if the text is no quantity, needs smaller parts, or does not fit.
 fn quantity_millis(text: &str) -> Option<i128> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

@@ -1,10 +1,10 @@
-//! Events, in words that are those of what happened.
+//! Publishes Kubernetes events.
 //!
-//! Why not the library's recorder alone: it takes what happens again within six minutes, with the same reason and to the same object, for the
-//! same event, counts it, and keeps the first note, whatever the next one says. Here the same words are counted, and others are an event of
-//! their own.
+//! The library's recorder alone is not enough: it merges events of the same reason and object within six minutes, and keeps the first note
+//! even if later notes differ. [`Events`] uses one recorder per note: an event with the same note is counted, and one with another note is a
+//! new event.
 //!
-//! Owner: whoever reconciles. Limits: one entry for each pipeline and reason, at most [`KEPT_MAX`].
+//! Shared by all reconciles. Limits: one entry for each pipeline and reason, at most [`KEPT_MAX`].
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -16,8 +16,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Reasons of pipelines of which the last words are remembered. Chosen: some four of each of a thousand pipelines, about 2 KiB each. Beyond
-/// it all are forgotten, and what is said once more is an event once more.
+/// Last notes that are remembered, one for each pipeline and reason. Chosen: about four for each of a thousand pipelines, about 2 KiB each.
+/// Beyond the limit all are forgotten, and a repeated note is a new event.
 const KEPT_MAX: usize = 4_096;
 
 /// Publishes events.
@@ -27,29 +27,29 @@ pub struct Events {
     last: Mutex<HashMap<(String, String), Said>>,
 }
 
-/// What was said last, and who counts it.
+/// The last note, and the recorder that counts it.
 struct Said {
     note: Option<String>,
     recorder: Recorder,
 }
 
 impl Events {
-    /// Nothing was said.
+    /// A publisher that remembers no notes yet.
     pub fn new(client: Client, reporter: Reporter) -> Self {
         Self { client, reporter, last: Mutex::default() }
     }
 
-    /// Publishes an event about this object, or counts one more of it.
+    /// Publishes an event about this object, or counts it if the note is the last one.
     ///
     /// # Errors
-    /// What the API server said.
+    /// The error of the API server.
     pub async fn publish(&self, event: &Event, regarding: &ObjectReference) -> kube::Result<()> {
         self.recorder(event, regarding).publish(event, regarding).await
     }
 
     fn recorder(&self, event: &Event, regarding: &ObjectReference) -> Recorder {
         let key = (regarding.uid.clone().unwrap_or_default(), event.reason.clone());
-        // Whole whatever the task that held it died of: each change is one insertion.
+        // A panic while the lock was held leaves the map consistent: each change is one insertion.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(said) = last.get(&key).filter(|said| said.note == event.note) {
             return said.recorder.clone();

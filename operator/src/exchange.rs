@@ -1,5 +1,5 @@
-//! One request over a connection that is made for it and ends with it, wherever the connection comes from. An answer has
-//! [`ANSWER_BYTES_MAX`]; how long it may take is for the caller to say.
+//! One HTTP request over a connection of its own. The caller opens the connection and sets the timeout. Limit: an answer has at most
+//! [`ANSWER_BYTES_MAX`].
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -21,12 +21,12 @@ pub enum Error {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[source] hyper::Error),
-    /// The answer broke off, or is too large.
+    /// The answer was cut off, or is too large.
     #[error("the answer cannot be read: {0}")]
     Unread(String),
 }
 
-/// Asks, and reads the whole answer. `pod_uid` names the pod that is meant, where the connection alone does not.
+/// Sends a request and reads the whole answer. `pod_uid` names the pod, for connections to an address that another pod may have meanwhile.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: String,
@@ -49,7 +49,7 @@ pub async fn exchange(
         let body = body.map_err(|error| Error::Unread(error.to_string()))?;
         Ok((status, body.to_bytes()))
     };
-    // The connection ends with the exchange, whichever way that ends.
+    // The connection ends with the exchange, also after an error.
     tokio::select! {
         answer = exchange => answer,
         Err(source) = connection => Err(Error::Broken(source)),

@@ -1,5 +1,5 @@
-//! Holds a pipeline whose gateways are to be drained, or left to themselves, when it is deleted; and lets it go. Writes nothing else
-//! of a pipeline's metadata, and nothing of its spec.
+//! Adds and removes the finalizer of a pipeline. The finalizer delays the deletion until the gateways are drained or orphaned. This file writes
+//! no other metadata of a pipeline, and nothing of its spec.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -17,23 +17,23 @@ use tracing::info;
 /// Field manager of the finalizer.
 pub const FINALIZERS: &str = "sluice-operator/finalizer";
 
-/// What could not be written.
+/// A failed request about the finalizer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not take the finalizer.
-    #[error("cannot hold the pipeline by the finalizer {FINALIZER}")]
+    /// The finalizer could not be added.
+    #[error("cannot add the finalizer {FINALIZER} to the pipeline")]
     Hold {
         /// What the API server said.
         source: ApiError,
     },
-    /// The server did not say which finalizers there are.
-    #[error("cannot see by which finalizers the pipeline is held")]
+    /// The finalizers could not be read.
+    #[error("cannot read the finalizers of the pipeline")]
     Look {
         /// What the API server said.
         source: ApiError,
     },
-    /// The server did not take the finalizer away.
-    #[error("cannot take the finalizer {FINALIZER} away")]
+    /// The finalizer could not be removed.
+    #[error("cannot remove the finalizer {FINALIZER} from the pipeline")]
     LetGo {
         /// What the API server said.
         source: ApiError,
@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Hold { source } | Self::Look { source } | Self::LetGo { source } => source.class(),
@@ -49,11 +49,11 @@ impl Error {
     }
 }
 
-/// Adds the finalizer. It is written before any object is, so that nothing is made which would go without a word.
+/// Adds the finalizer. The operator adds it before it creates any object, so that no gateway exists that a deletion would not drain.
 pub async fn hold(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     let held = json!({
         "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
-        // Another pipeline may have been made under the name since this copy.
+        // The uid fails the write if another pipeline now has this name.
         "metadata": {"name": pipeline.name_any(), "namespace": pipeline.namespace(), "uid": pipeline.uid(),
             "finalizers": [FINALIZER]},
     });
@@ -63,7 +63,7 @@ pub async fn hold(pipeline: &TracePipeline, world: &World) -> Result<(), Error> 
     answer.map(drop).map_err(|source| Error::Hold { source: source.into() })
 }
 
-/// Takes the finalizer away, whoever else may have written it, and leaves others there.
+/// Removes the finalizer, also if another field manager owns it, and keeps all others.
 pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error> {
     let (api, name) = (api(pipeline, world), pipeline.name_any());
     let found = api.get_metadata_opt(&name).await.map_err(|source| Error::Look { source: source.into() })?;
@@ -77,7 +77,7 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
     let how = PatchParams { field_manager: Some(FINALIZERS.to_owned()), ..PatchParams::default() };
     match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, &left))).await {
         Ok(_) => {
-            info!(namespace = ?pipeline.namespace(), pipeline = name, "let go");
+            info!(namespace = ?pipeline.namespace(), pipeline = name, "removed the finalizer: the pipeline can go");
             Ok(())
         }
         // Gone already.
@@ -86,7 +86,7 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
     }
 }
 
-/// The list is replaced as a whole, so that it must still be the one that was read.
+/// The patch replaces the whole list: the resource version makes sure that the list is still the one that was read.
 fn without(found: &PartialObjectMeta<TracePipeline>, finalizers: &[String]) -> serde_json::Value {
     json!({"metadata": {
         "uid": found.uid(), "resourceVersion": found.resource_version(), "finalizers": finalizers,

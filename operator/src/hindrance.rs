@@ -1,5 +1,5 @@
-//! What keeps a pipeline from being looked after, and how a person gets to know: by its status, also when a look came to nothing before
-//! anything could be said. Which failures are worth it is decided here; the words of the conditions are the plan's.
+//! Reports failures of reconciles in the pipeline's status, also if the reconcile failed before it could write a status. This file decides
+//! which failures are reported; `sluice-plan` writes the conditions.
 
 use crate::{
     api_error::{ErrorClass, described},
@@ -25,22 +25,22 @@ use sluice_crds::{
 use sluice_plan::{Hindrance, hindered};
 use tracing::debug;
 
-/// Failures in a row before one is told that may pass by itself: a quarter of a minute, in which a conflict or a restart of the API
-/// server is over, and a token, a role, a quota or a namespace that is made anew is there again. Chosen.
+/// Consecutive failures before the operator reports one that may be temporary. They take 15 s: by then a conflict or a restart of the API
+/// server is over, and a recreated token, Role, quota or namespace exists again. Chosen.
 pub const TRIES: u32 = 5;
 
-/// How long a failure lasts, as far as its class says.
+/// How long a failure lasts, judged by its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lasts {
-    /// Until it passes by itself.
+    /// It is temporary.
     AWhile,
-    /// Until a person does something, once it has lasted for [`TRIES`] failures.
+    /// It is permanent once it has lasted for [`TRIES`] failures.
     Maybe,
-    /// Until a person does something.
+    /// It is permanent: a person must act.
     Stays,
 }
 
-/// What is to be told of a failure; `None` while it may pass by itself, and of what is told in other words.
+/// The hindrance to report for a failure. `None` while it may be temporary, and for a replica conflict, which the status reports otherwise.
 pub fn of(
     error: &Error,
     status: Option<&TracePipelineStatus>,
@@ -55,29 +55,30 @@ pub fn of(
     of_counted(error, failures, status.map_or(&[], |status| &status.conditions))
 }
 
-/// The same of a failure that is counted already.
+/// As [`of`], for a failure that is already counted in `failures`.
 fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
     let stays = stays(lasts(error.class()), failures, said)?;
     Some(as_told(error, stays))
 }
 
-/// Whether a failure is told as one that stays; `None` while it is not told.
+/// Whether to report a failure as permanent; `None` to not report it yet.
 fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
     let is_late = failures >= TRIES;
     match lasts {
         Lasts::Stays => Some(true),
-        // An operator that starts goes on saying what the one before said.
+        // After a restart, the operator keeps reporting what the previous process reported.
         Lasts::Maybe if is_late || is_told(said, condition::STALLED) => Some(true),
         Lasts::Maybe | Lasts::AWhile => (is_late || is_told(said, condition::READY)).then_some(false),
     }
 }
 
 fn as_told(error: &Error, stays: bool) -> Hindrance {
-    let message = format!("{}; it is tried again every five minutes or sooner", shortened(&described(error)));
+    let message = format!("{}; the operator tries again within five minutes", shortened(&described(error)));
     Hindrance { reason: reason::APPLY_FAILED, message, stays }
 }
 
-/// A conflict may be somebody who writes at the same time. A right, a token, a quota, a namespace or a kind may be made anew at this moment.
+/// A conflict may come from another client that writes at the same time. A right, a token, a quota, a namespace or a CRD may be recreated at
+/// this moment.
 fn lasts(class: ErrorClass) -> Lasts {
     match class {
         ErrorClass::Refused | ErrorClass::Foreign | ErrorClass::Panicked => Lasts::Stays,
@@ -88,7 +89,7 @@ fn lasts(class: ErrorClass) -> Lasts {
     }
 }
 
-/// Whether a condition of this type says it.
+/// Whether a condition of this type already reports a failed apply.
 fn is_told(conditions: &[Condition], kind: &str) -> bool {
     let is_it = |one: &Condition| {
         one.type_ == kind
@@ -98,22 +99,22 @@ fn is_told(conditions: &[Condition], kind: &str) -> bool {
     conditions.iter().any(is_it)
 }
 
-/// A person reads in the status that a look came to nothing, where the look itself could not say so.
+/// Writes into the status that a reconcile failed, if the reconcile itself could not.
 pub async fn tell_failure(pipeline: &Pipeline, key: &Key, (error, failures): (&Error, u32), world: &World) {
-    // A status that is not taken now is not taken a second time.
+    // If the API server refused the status a moment ago, it refuses it again.
     if error.contested().is_some() || matches!(error, Error::Report(_)) {
         return;
     }
     let said = pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref());
     let said = said.map_or(&[][..], |status| &status.conditions);
     if let Some(hindrance) = of_counted(error, failures, said) {
-        // It is tried again in any case.
+        // The operator retries the reconcile in any case.
         let _is_told = tell(pipeline, key, &hindrance, world).await;
     }
 }
 
-/// Writes what hinders into the status as it is now, if it is not there; the rest of the status stays as it is. `false` when the API server
-/// did not let it: nobody has been told then.
+/// Writes the hindrance into the current status, unless it is there already; the rest of the status stays. Returns `false` if the API server
+/// refused the read or the write.
 pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) -> bool {
     let resource = ApiResource::erase::<TracePipeline>(&());
     let api: Api<DynamicObject> =
@@ -122,7 +123,7 @@ pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: 
         Ok(Some(now)) if now.uid() == pipeline.uid() => now,
         Ok(_) => return true,
         Err(error) => {
-            debug!(%error, pipeline = %key.name, "cannot look at the status");
+            debug!(%error, pipeline = %key.name, "cannot read the status");
             return false;
         }
     };
@@ -141,7 +142,7 @@ pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: 
     });
     let written = api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await;
     if let Err(error) = written {
-        // The metrics say it all the same.
+        // The metrics already report it.
         debug!(%error, pipeline = %key.name, "cannot write the status");
         return false;
     }

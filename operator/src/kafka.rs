@@ -1,12 +1,12 @@
-//! Kafka clients that only ask: partitions of topics, committed and end offsets. They never join a group.
+//! Kafka clients that only read: partitions of topics, committed offsets, first and last offsets. They never join a group.
 //!
 //! ```text
 //!  sample -> clients: a connection per cluster -> Client: partitions, ends -> committed: of any group
-//!               `-- places for questions
+//!               `-- permits for requests
 //! ```
 //!
-//! A client belongs to one cluster, connected to in one way ([`cluster::Cluster`]), and is shared by all pipelines on it. Everything here
-//! blocks its thread and is called on tokio's blocking threads alone (`sample.rs`).
+//! A client belongs to one cluster and one way to connect to it ([`cluster::Cluster`]). All pipelines of that cluster share it. Everything
+//! here blocks its thread, and runs only on tokio's blocking threads (`sample.rs`).
 
 pub mod clients;
 pub mod cluster;
@@ -28,24 +28,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Events of one client (its log lines) that are thrown away before each question; they pile up otherwise.
+/// Events of one client (its log lines) that are dropped before each request. Otherwise they would accumulate.
 const EVENTS_DRAINED_MAX: usize = 1_000;
-/// Why a connection came to nothing counts for so many seconds: librdkafka says the same again after 30 s at the soonest, so that this is
-/// twice as long.
+/// The reason of a failed connection is used for this many seconds. librdkafka repeats it after 30 s at the earliest, so that this is twice
+/// as long.
 const REFUSED_SECONDS_MAX: u64 = 60;
 
-/// What went wrong with a question to Kafka.
+/// A failed request to Kafka.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// librdkafka refused its settings.
-    #[error("cannot make a Kafka client for {brokers}: {source}")]
+    #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create {
         /// The brokers.
         brokers: String,
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// A broker was reached, and the connection came to nothing: TLS, user or password.
+    /// A broker was reached, but the connection failed: TLS, user or password.
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
         /// The brokers.
@@ -63,7 +63,7 @@ pub enum Error {
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// The answer about a topic is an error.
+    /// Kafka answered with an error about a topic.
     #[error("Kafka refuses to describe topic {topic}: {code}")]
     Topic {
         /// The topic.
@@ -72,7 +72,7 @@ pub enum Error {
         code: RDKafkaErrorCode,
     },
     /// No answer about committed offsets.
-    #[error("cannot read the offsets that group {group} committed: {source}")]
+    #[error("cannot read the committed offsets of group {group}: {source}")]
     Committed {
         /// The group.
         group: String,
@@ -80,7 +80,7 @@ pub enum Error {
         source: committed::Error,
     },
     /// No answer about the ends of partitions.
-    #[error("cannot read the offsets at which partitions begin and end: {source}")]
+    #[error("cannot read the first and last offsets of the partitions: {source}")]
     Ends {
         /// What librdkafka said.
         source: KafkaError,
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The code of the error, where there is one.
+    /// The Kafka error code, if there is one.
     pub fn code(&self) -> Option<RDKafkaErrorCode> {
         match self {
             Self::Topic { code, .. } | Self::Refused { code, .. } => Some(*code),
@@ -99,12 +99,12 @@ impl Error {
         }
     }
 
-    /// Whether a broker gave this answer: then the cluster is not away.
+    /// Whether a broker gave this answer, so that the cluster is reachable.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Topic { .. })
     }
 
-    /// Whether the client must not be used any more, and not stay either.
+    /// Whether the client must be closed and not used again.
     pub fn is_clients_end(&self) -> bool {
         matches!(self, Self::Committed { source, .. } if source.is_clients_end())
     }
@@ -113,16 +113,16 @@ impl Error {
 /// One partition's offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Where the group goes on, if it ever committed.
+    /// The group's committed offset, if it ever committed.
     pub committed: Option<i64>,
-    /// The oldest message that Kafka still has; `None` when nobody answers for the partition.
+    /// Offset of the oldest message that Kafka still has; `None` without an answer for the partition.
     pub begin: Option<i64>,
-    /// Behind the newest message; `None` when nobody answers for the partition, as when it has no leader.
+    /// Offset after the newest message; `None` without an answer for the partition, such as when it has no leader.
     pub end: Option<i64>,
 }
 
-/// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too. But one that says why
-/// a connection came to nothing: the answer is "timed out" then, so that the reason is kept, for all that ask.
+/// Drops librdkafka's log lines, since a request returns its error too. It keeps the reason of a failed connection: the request itself only
+/// returns "timed out".
 #[derive(Default)]
 struct Silent {
     refused: Mutex<Option<Refusal>>,
@@ -151,14 +151,15 @@ impl ClientContext for Silent {
 
 impl ConsumerContext for Silent {}
 
-/// A client that asks.
+/// A client that only reads.
 pub struct Client {
     consumer: BaseConsumer<Silent>,
     brokers: String,
 }
 
 impl Client {
-    /// It asks about any group. That it has one itself is for librdkafka's sake (`committed.rs`); it never joins it.
+    /// The client can read the offsets of any group. It has a group of its own only because librdkafka needs one (`committed.rs`), and never
+    /// joins it.
     fn new(cluster: &Cluster, group: &str) -> Result<Self, Error> {
         let mut config = ClientConfig::new();
         for (name, value) in cluster.settings(is_accepted) {
@@ -173,7 +174,7 @@ impl Client {
         Ok(Self { consumer, brokers })
     }
 
-    /// How many partitions a topic has; `None` when there is no such topic.
+    /// Number of partitions of a topic; `None` if the topic does not exist.
     pub fn partitions(&self, topic: &str, deadline: Instant) -> Result<Option<u32>, Error> {
         self.drain();
         let metadata = self
@@ -191,7 +192,7 @@ impl Client {
         }
     }
 
-    /// What the group has committed, and first and last offsets, of all partitions of these topics.
+    /// The group's committed offset, and the first and last offset, of all partitions of these topics.
     pub fn positions(
         &self,
         group: &str,
@@ -230,7 +231,7 @@ impl Client {
         Ok(offsets(&found))
     }
 
-    /// Why there was no answer, when a broker said so.
+    /// The reason of the failed connection if there is a recent one, else `otherwise`.
     fn refused(&self, otherwise: Error) -> Error {
         self.drain();
         match &*self.consumer.context().refused() {
@@ -241,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Log lines and errors wait in the client's queue until somebody takes them.
+    /// Empties the client's queue of log lines and errors.
     fn drain(&self) {
         for _ in 0..EVENTS_DRAINED_MAX {
             if self.consumer.poll(Duration::ZERO).is_none() {
@@ -251,7 +252,7 @@ impl Client {
     }
 }
 
-/// Whether librdkafka knows a setting, and takes this value for it.
+/// Whether librdkafka knows a setting and accepts this value.
 fn is_accepted(name: &str, value: &str) -> bool {
     ClientConfig::new().set(name, value).create_native_config().is_ok()
 }
@@ -270,7 +271,7 @@ fn list<'a>(partitions: impl Iterator<Item = (&'a str, u32)>, offset: Offset) ->
     list
 }
 
-/// Those that have an offset and no error.
+/// The offsets of the partitions without an error.
 fn offsets(list: &TopicPartitionList) -> Offsets {
     list.elements()
         .iter()
@@ -282,7 +283,7 @@ fn offsets(list: &TopicPartitionList) -> Offsets {
         .collect()
 }
 
-/// Time that is left, at least a millisecond: librdkafka reads zero as "do not even look".
+/// Time until the deadline, at least 1 ms: with zero librdkafka returns at once.
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
@@ -394,7 +395,7 @@ mod tests {
         kafka.broker_up(2).unwrap();
         let positions = client.positions("one", &spans(1), soon()).unwrap();
         assert_eq!(positions.len(), 1);
-        // And a client ends with questions that nobody has answered.
+        // And a client closes with requests that got no answer.
         kafka.broker_down(2).unwrap();
         let again = Client::new(&cluster(&servers, &[]), "one").unwrap();
         again.positions("one", &spans(1), in_a_moment()).unwrap_err();

@@ -1,6 +1,6 @@
-//! How the operator connects to Kafka: as the gateways do, with the content of the same Secrets instead of files.
+//! How the operator connects to Kafka: as the gateways do, but with the content of the Secrets instead of files.
 //!
-//! It is part of a client's key: a Secret that changes makes another client, and the old one is closed when it is idle.
+//! The values are part of a client's key: a changed Secret leads to another client, and the old one is closed when it is idle.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -10,31 +10,31 @@ use sluice_crds::{
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// The Secrets that Kafka is connected to with, by their use.
+/// The Secrets for the connection to Kafka, by their use.
 pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
 
-/// How brokers are connected to. Its text names no secret.
+/// TLS and SASL settings of a connection. Its `Debug` text shows no secret.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct KafkaSecurity {
     tls: Option<TlsPem>,
     sasl: Option<Login>,
 }
 
-/// Why Kafka cannot be connected to with the Secrets as they are.
+/// Why the Secrets do not allow a connection to Kafka.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// One is missing or lacks a key; which one is said of the Secret.
-    #[error("Kafka is not asked before its Secrets are complete")]
+    /// A Secret is missing or lacks a key. Another condition names it.
+    #[error("the operator does not ask Kafka before its Secrets are complete")]
     Incomplete,
-    /// A value is there, and is no text.
+    /// A value is not UTF-8.
     #[error(
-        "Kafka is not asked: {key} of the Secret {secret} is no text in UTF-8; certificates and keys must be PEM (a file that begins \
-         with -----BEGIN), not DER or PKCS #12"
+        "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
+         that begins with -----BEGIN), not DER or PKCS #12"
     )]
     NoText {
         /// The Secret's name.
         secret: String,
-        /// Which of its values.
+        /// Key of the value.
         key: &'static str,
     },
 }
@@ -57,7 +57,7 @@ impl KafkaSecurity {
     /// From the spec and the Secrets that it names.
     ///
     /// # Errors
-    /// While one of them is missing or incomplete, or a value is no text.
+    /// If a Secret is missing or incomplete, or a value is not UTF-8.
     pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
         let text = |of, key| text(secrets.get(&of).ok_or(Unreadable::Incomplete)?, key);
         let tls = match &kafka.tls {
@@ -124,7 +124,7 @@ impl fmt::Debug for KafkaSecurity {
     }
 }
 
-/// The value of a key without the one line end that an editor leaves: what the gateway reads from the file.
+/// The value of a key without the one line end that an editor leaves. The gateway reads its files in the same way.
 fn text(secret: &Secret, key: &'static str) -> Result<String, Unreadable> {
     let value = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Unreadable::Incomplete)?;
     let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key };

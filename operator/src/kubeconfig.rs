@@ -1,9 +1,10 @@
-//! What is wrong with a kubeconfig, without what it holds: a parser quotes the lines around a mistake, and one of them may be a token.
+//! Error texts about a kubeconfig that quote nothing of it: the parser's own message quotes the lines around an error, which may hold a
+//! token.
 
 use kube::config::{InferConfigError, KubeconfigError};
 use std::error::Error as _;
 
-/// Why neither a pod's service account nor a kubeconfig helps.
+/// Why neither a pod's service account nor a kubeconfig can be used.
 pub fn what_is_wrong(error: &InferConfigError) -> String {
     match error.source().and_then(|cause| cause.downcast_ref()) {
         Some(cause) => what_is_wrong_with(cause),
@@ -11,10 +12,10 @@ pub fn what_is_wrong(error: &InferConfigError) -> String {
     }
 }
 
-/// Why a kubeconfig does not help.
+/// Why a kubeconfig cannot be used.
 pub fn what_is_wrong_with(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".to_owned(),
+        KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
         cause => cause.to_string(),
     }
 }
@@ -28,6 +29,6 @@ mod tests {
     fn what_a_kubeconfig_holds_is_not_told() {
         let broken = "users:\n- name: a\n  user:\n    token: s3cr3t\n   oops: x\n";
         let error = Kubeconfig::from_yaml(broken).unwrap_err();
-        assert_eq!(what_is_wrong_with(&error), "it is not the YAML of a kubeconfig");
+        assert_eq!(what_is_wrong_with(&error), "it is not a kubeconfig in YAML");
     }
 }

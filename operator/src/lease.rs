@@ -5,15 +5,15 @@
 //!  lost:     look every 2 s, renew every 5 s; end when another one holds it, or 12 s after the last renewal that succeeded
 //! ```
 //!
-//! [`Lease::acquired`] waits until this process holds the Lease, [`Lease::lost`] until it no longer does for certain. The second one ends the
-//! process: two operators that both believe to lead would undo each other's writes (fail-stop).
+//! [`Lease::acquired`] waits until this process holds the Lease, [`Lease::lost`] until it may no longer hold it. Then the process exits: two
+//! operators that both believe to lead would undo each other's writes (fail-stop).
 //!
-//! Two operators never lead at the same time, whatever their clocks say and however late requests arrive:
+//! Two operators never lead at the same time, also if their clocks differ or requests arrive late:
 //! - Durations are measured by the monotonic clock of each process. A holder counts from before it asked for the renewal. A standby counts from
 //!   when it first saw the renewal, which is later. The times in the Lease are for people.
-//! - Every write names the version of the Lease that it was decided on. The API server refuses it once anybody has written another one.
+//! - Every write names the resource version of the Lease that it was decided on. The API server refuses it once the Lease has another version.
 //!
-//! One exception: if somebody deletes the Lease, an operator that starts before the holder looks again makes a new one.
+//! One exception: if the Lease is deleted, an operator that starts before the holder looks again creates a new one.
 
 use k8s_openapi::{
     api::coordination::v1::{Lease as LeaseObject, LeaseSpec},
@@ -31,34 +31,34 @@ use tracing::{info, warn};
 
 /// After this many seconds without a renewal another operator may take over; client-go's own default.
 const DURATION_SECONDS: u64 = 15;
-/// The holder gives up this many seconds after the last renewal that succeeded: three before the others may begin, in which the process ends.
+/// The holder gives up this many seconds after the last successful renewal: 3 s before another operator may lead, in which the process exits.
 const GIVE_UP_SECONDS: u64 = DURATION_SECONDS - 3;
 /// The holder renews this often, in seconds: more than twice before it gives up.
 const RENEW_SECONDS: u64 = 5;
-/// Holder and standby look this often, in seconds.
+/// Holder and standby read the Lease this often, in seconds.
 const LOOK_SECONDS: u64 = 2;
-/// Longest wait for one look and the write that follows from it, in seconds: two fit between a renewal that is due and giving up.
+/// Longest read of the Lease with the write that follows from it, in seconds: two fit between a renewal that is due and giving up.
 const ATTEMPT_SECONDS: u64 = 3;
-/// Longest wait for the API server in seconds while the Lease is given back; the process ends anyway.
+/// Longest wait for the API server while the Lease is released, in seconds. The process exits in any case.
 const RELEASE_SECONDS: u64 = 5;
-/// Who has written the fields of the Lease.
+/// Field manager of the Lease.
 const FIELD_MANAGER: &str = "sluice-operator/lease";
 
-/// Which Lease, and as whom.
+/// The Lease, and the identity of this process.
 #[derive(Debug, Clone)]
 pub struct LeaseName {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// The holder that is written into it.
+    /// Identity that this process writes as the holder.
     pub identity: String,
 }
 
 /// Why this process no longer holds the Lease.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// Somebody else does.
+    /// Another process holds it.
     #[error("the Lease is held by {0}")]
     Taken(String),
     /// It could not be renewed in time.
@@ -66,11 +66,11 @@ pub enum Lost {
     NotRenewed(u64),
 }
 
-/// This process's part in the Lease.
+/// This process's view of the Lease.
 pub struct Lease {
     api: Api<LeaseObject>,
     name: LeaseName,
-    /// When this process asked for the last renewal that succeeded.
+    /// When this process sent the last successful renewal.
     renewed: Instant,
     seen: Option<Seen>,
 }
@@ -83,13 +83,13 @@ struct Seen {
 }
 
 impl Lease {
-    /// Asks nobody yet.
+    /// Sends no request yet.
     pub fn new(client: Client, name: LeaseName) -> Self {
         let api = Api::namespaced(client, &name.namespace);
         Self { api, name, renewed: Instant::now(), seen: None }
     }
 
-    /// Waits until this process holds the Lease. Makes it where there is none. Waits for an API server that is away.
+    /// Waits until this process holds the Lease, and creates the Lease if there is none. Retries while the API server is unreachable.
     pub async fn acquired(&mut self) {
         let mut ticks = looks();
         let mut is_said = false;
@@ -108,13 +108,13 @@ impl Lease {
             };
             if !is_said {
                 let LeaseName { namespace, name, .. } = &self.name;
-                warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; trying again");
+                warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; the operator tries again");
                 is_said = true;
             }
         }
     }
 
-    /// Renews the Lease for as long as that succeeds, and says why it no longer does.
+    /// Renews the Lease until that fails for too long, and returns why.
     pub async fn lost(&mut self) -> Lost {
         let mut ticks = looks();
         loop {
@@ -125,23 +125,27 @@ impl Lease {
             };
             match timeout_at(gives_up, look).await {
                 Ok(Ok(Ok(Some(holder)))) => return Lost::Taken(holder),
-                // Held, or not known to be: then it is not renewed either.
+                // The Lease is held, or the read failed. After a failed read it is not renewed either.
                 Ok(_) => {}
                 Err(_) => return Lost::NotRenewed(self.renewed.elapsed().as_secs()),
             }
         }
     }
 
-    /// Gives the Lease back, so that a standby takes it when it next looks and need not wait until it expires.
+    /// Releases the Lease, so that a standby takes it at its next look instead of waiting until it expires.
     pub async fn release(&mut self) {
         match timeout(Duration::from_secs(RELEASE_SECONDS), self.give_back()).await {
-            Ok(Ok(())) => info!("gave the Lease back"),
-            Ok(Err(error)) => warn!(%error, "could not give the Lease back; it expires by itself"),
-            Err(_) => warn!("the API server did not take the Lease back in time; it expires by itself"),
+            Ok(Ok(())) => info!("released the Lease"),
+            Ok(Err(error)) => {
+                warn!(%error, "cannot release the Lease; another operator takes it once it expires")
+            }
+            Err(_) => warn!(
+                "no answer in time while releasing the Lease; another operator takes it once it expires"
+            ),
         }
     }
 
-    /// Takes the Lease if it is free. Says whether this process holds it now.
+    /// Takes the Lease if it is free. Returns whether this process holds it now.
     async fn take(&mut self) -> kube::Result<bool> {
         let Some(found) = self.api.get_opt(&self.name.name).await? else { return self.make().await };
         let (version, spec) = (version(&found), found.spec.unwrap_or_default());
@@ -149,7 +153,7 @@ impl Lease {
             self.seen = Some(Seen { version: version.clone(), since: Instant::now() });
         }
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        // An earlier attempt whose answer was lost, or the process before this one in the same pod, has taken it for this identity.
+        // This identity may already hold it: by an earlier attempt whose answer was lost, or by the previous process of the same pod.
         let is_own = holder == self.name.identity;
         if !holder.is_empty() && !is_own && !self.is_expired(spec.lease_duration_seconds) {
             return Ok(false);
@@ -159,7 +163,7 @@ impl Lease {
         self.write(&version, json!(spec)).await
     }
 
-    /// Makes the Lease that is not there. If it was deleted, its holder may not know yet: a standby waits as if it were there.
+    /// Creates the Lease. If it was deleted, its holder may not know yet: a standby waits as if the Lease still existed.
     async fn make(&mut self) -> kube::Result<bool> {
         if self.seen.is_some() && !self.is_expired(None) {
             return Ok(false);
@@ -171,7 +175,7 @@ impl Lease {
         self.written(asked, self.api.create(&params, &lease).await.map(drop))
     }
 
-    /// Looks who holds the Lease, and renews it when that is due. Gives the holder if it is not this process.
+    /// Reads the holder of the Lease, and renews the Lease when that is due. Returns the holder if it is not this process.
     async fn hold(&mut self) -> kube::Result<Option<String>> {
         let found = self.api.get_opt(&self.name.name).await?.unwrap_or_default();
         let version = version(&found);
@@ -180,7 +184,7 @@ impl Lease {
             return Ok(Some(if holder.is_empty() { "nobody".to_owned() } else { holder }));
         }
         if self.renewed.elapsed() >= Duration::from_secs(RENEW_SECONDS) {
-            // If somebody has written it meanwhile, the next look tells what.
+            // If another process wrote it meanwhile, the next read shows that.
             let renewal = json!({"renewTime": now(), "leaseDurationSeconds": DURATION_SECONDS});
             self.write(&version, renewal).await?;
         }
@@ -197,14 +201,14 @@ impl Lease {
             let nobody = json!({
                 "holderIdentity": null, "acquireTime": null, "renewTime": null, "leaseDurationSeconds": null,
             });
-            // A renewal of this process that was still on its way makes another version.
+            // A late renewal of this process changes the version: try again.
             if self.write(&version, nobody).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Writes fields of the Lease if it still has this version. Says whether it had.
+    /// Writes fields of the Lease if it still has this version. Returns whether it had.
     async fn write(&mut self, version: &str, spec: Value) -> kube::Result<bool> {
         let asked = Instant::now();
         let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": spec}));
@@ -212,7 +216,7 @@ impl Lease {
         self.written(asked, self.api.patch(&self.name.name, &params, &patch).await.map(drop))
     }
 
-    /// Notes a write that succeeded by when it was asked for. Somebody else's that came first is no error.
+    /// Records when a successful write was sent. If another write came first, that is no error: returns `false`.
     fn written(&mut self, asked: Instant, outcome: kube::Result<()>) -> kube::Result<bool> {
         match outcome {
             Ok(()) => {
@@ -224,7 +228,8 @@ impl Lease {
         }
     }
 
-    /// Whether the version that was seen last is as old as its holder, which another version of the operator may be, lets it become.
+    /// Whether the version that was seen last has expired, by the longer of its own duration and ours. The holder may run another version
+    /// of the operator, with another duration.
     fn is_expired(&self, duration_seconds: Option<i32>) -> bool {
         let theirs = duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
         let duration = Duration::from_secs(theirs.max(DURATION_SECONDS));

@@ -1,15 +1,15 @@
-//! The Sluice operator: it observes a pipeline's surroundings, lets `sluice-plan` decide, and applies the result.
+//! The Sluice operator: it observes a pipeline and its cluster, lets `sluice-plan` decide, and applies the result.
 //!
 //! ```text
 //!  watch, cache ---+                         decide
 //!                  +--> reconcile: observe -> scaling -> plan -> build -> apply, prune -> report
 //!  kafka, sample --+                             |   `--- sluice-plan ---'
-//!                                                `--> gateways: their metrics, and to leave or to stay
+//!                                                `--> gateways: read metrics, send drain and resume
 //!
-//!  run: admin, lease, watches                 memory: what is kept between two reconciles
+//!  run: admin, lease, watches                 memory: state between two reconciles
 //! ```
 //!
-//! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `kafka::clients`.
+//! Everything runs on tokio's threads. Calls to librdkafka block, and run on tokio's blocking threads; `kafka::clients` limits them.
 
 pub mod absence;
 pub mod admin;

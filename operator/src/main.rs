@@ -1,4 +1,4 @@
-//! The Sluice operator: keeps gateways in line with `TracePipeline` objects. This file starts and stops; the story is in
+//! The Sluice operator: runs the gateways of `TracePipeline` objects. This file only starts and stops the process; the work begins in
 //! `run.rs` and `reconcile.rs`.
 
 use anyhow::Context;
@@ -14,12 +14,12 @@ use std::{io::IsTerminal as _, process::ExitCode};
 use tracing::error;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
-/// Exit status for arguments that cannot be right (`EX_USAGE` of sysexits.h).
+/// Exit status for invalid arguments (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    // First of all, and for good: librdkafka would have OpenSSL freed at the process's exit, while its threads still shake hands
-    // with brokers; a third of such ends were SIGSEGV. This asks for no exit handler (OPENSSL_INIT_NO_ATEXIT).
+    // Must come first. Otherwise librdkafka makes OpenSSL free itself at exit, while librdkafka's threads still shake hands with brokers: a
+    // third of such exits ended with SIGSEGV. This call installs no exit handler (OPENSSL_INIT_NO_ATEXIT).
     openssl_sys::init();
     let words: Vec<_> = std::env::args_os().collect();
     if program::is_called(&words) {
@@ -41,14 +41,14 @@ fn main() -> ExitCode {
         .context("cannot start threads")
         .and_then(|runtime| {
             let ended = runtime.block_on(run(&args));
-            // Questions to a Kafka that is away may still wait on their threads; nobody reads their answers any more.
+            // Requests to an unreachable Kafka may still block their threads. Do not wait for them: their answers are not needed.
             runtime.shutdown_background();
             Ok(ended?)
         });
     match ended {
         Ok(Ending::Asked) => ExitCode::SUCCESS,
         Ok(Ending::LeaseLost(reason)) => {
-            error!(%reason, "no longer leading: ending, so that only one operator works");
+            error!(%reason, "lost the Lease: the operator exits, so that only one leads");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -58,15 +58,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are answers, everything else is a mistake.
+/// Prints help, version or an error. Help and version exit with 0, errors with [`EXIT_USAGE`].
 fn usage(error: &clap::Error) -> ExitCode {
-    // Where nobody reads the text there is nobody to tell either.
+    // If the text cannot be written, neither can an error about it.
     error.print().ok();
     if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
 }
 
 fn start_log(args: &Args) -> Result<(), ParseError> {
-    // It logs every failed attempt as an error; what fails is told by whoever asked, once.
+    // kube's client logs each failed attempt as an error. The callers log a failure once.
     let filter =
         EnvFilter::builder().parse(&args.log_level)?.add_directive("kube_client::client=off".parse()?);
     let is_seen = std::io::stderr().is_terminal();

@@ -1,7 +1,7 @@
-//! What is remembered about each pipeline from one reconcile to the next: its failures, and when its lag was written.
-//! Nothing in here is needed to go on after a restart.
+//! State of each pipeline between two reconciles, such as its failures and when its lag was written. It is lost with the process, which is
+//! harmless.
 //!
-//! One small entry per pipeline, forgotten when the pipeline is gone.
+//! One small entry for each pipeline, removed when the pipeline is gone.
 
 use std::{
     collections::HashMap,
@@ -11,23 +11,23 @@ use std::{
 
 /// The first delay after a failure in seconds: long enough for a conflict to be over.
 const DELAY_MIN_SECONDS: u64 = 1;
-/// The longest delay in seconds: what a person who mended something outside would wait for.
+/// The longest delay in seconds: a person who repaired something outside waits this long at most.
 const DELAY_MAX_SECONDS: u64 = 300;
 /// Doublings of the first delay after which the longest is reached.
 const DOUBLINGS_MAX: u32 = 9;
-/// What a pipeline waits for is looked for again after this many seconds, then after twice as long each time.
+/// Seconds until a waiting pipeline is reconciled again; doubled each time.
 pub const WAIT_MIN_SECONDS: u64 = 5;
-/// The longest such wait in seconds: an empty cluster that is about to be filled is seen within it, and fifty that are away take up
-/// two reconciles of ten at a time, at two seconds each.
+/// The longest such wait in seconds. New topics of an empty cluster are noticed within it, and 50 unreachable clusters occupy only two of ten
+/// parallel reconciles, at 2 s each.
 const WAIT_MAX_SECONDS: u64 = 60;
-/// A status that differs in its lag alone is written once in this many seconds.
+/// A status that differs only in its lag is written once in this many seconds.
 const LAG_SECONDS: u64 = 60;
-/// Whether claims may be deleted that the API server did not let be deleted is asked once in this many seconds, and by an operator that
-/// starts: a right that is granted is one that somebody waits for, and nothing depends on it. Chosen.
+/// If the API server refused to delete claims, the operator asks again once in this many seconds, and after a restart. A user may wait for a
+/// right that was granted, but nothing else depends on it. Chosen.
 const DELETION_SECONDS: u64 = 3_600;
 
-/// A `PodMonitor` that is wanted is looked at once in this many seconds, as it is not watched: what somebody else changed of it is taken
-/// back within that time, and so long after its kind has appeared it is made. Chosen.
+/// A wanted `PodMonitor` is read once in this many seconds, since it is not watched. Within that time changes by others are reverted, and the
+/// object is created once its CRD exists. Chosen.
 pub const MONITOR_SECONDS: u64 = 300;
 
 /// Namespace and name of a pipeline.
@@ -50,11 +50,11 @@ struct Remembered {
     unkept: Vec<String>,
     monitor: Option<MonitorLooked>,
     waits: u32,
-    /// The generation that it waits with.
+    /// The generation of the spec that `waits` counts for.
     waits_with: Option<i64>,
 }
 
-/// When a `PodMonitor` was looked at last.
+/// When a `PodMonitor` was last read.
 #[derive(Debug, Clone)]
 struct MonitorLooked {
     /// UID and generation of the pipeline.
@@ -63,25 +63,25 @@ struct MonitorLooked {
     at: Instant,
 }
 
-/// A failure, and what to do about it.
+/// A recorded failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// When to try again: twice as long each time.
+    /// Delay before the next try; doubled each time.
     pub retry_after: Duration,
-    /// Whether it is another failure than the last one, and so worth a line.
+    /// Whether it differs from the last failure, and is logged.
     pub is_news: bool,
-    /// How many there are in a row, with this one.
+    /// Consecutive failures, including this one.
     pub count: u32,
 }
 
-/// All pipelines.
+/// State of all pipelines.
 #[derive(Debug, Default)]
 pub struct Memory {
     pipelines: Mutex<HashMap<Key, Remembered>>,
 }
 
 impl Memory {
-    /// Remembers a failure.
+    /// Records a failure.
     pub fn failed(&self, key: &Key, what: &str) -> Failure {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
@@ -93,12 +93,12 @@ impl Memory {
         Failure { retry_after: Duration::from_secs(delay_seconds), is_news, count: remembered.failures }
     }
 
-    /// How many failures there were in a row.
+    /// Number of consecutive failures.
     pub fn failures(&self, key: &Key) -> u32 {
         self.pipelines().get(key).map_or(0, |remembered| remembered.failures)
     }
 
-    /// Remembers a success; `true` when it ends a failure.
+    /// Records a success. Returns whether the reconcile before failed.
     pub fn succeeded(&self, key: &Key) -> bool {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
@@ -106,7 +106,7 @@ impl Memory {
         remembered.failure.take().is_some()
     }
 
-    /// How many seconds a pipeline of this generation waits before what it waits for is looked for again.
+    /// Seconds until a waiting pipeline of this generation is reconciled again.
     pub fn wait_seconds(&self, key: &Key, generation: Option<i64>) -> u64 {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
@@ -118,38 +118,38 @@ impl Memory {
         seconds
     }
 
-    /// Something happened, or it waits no more: the next wait is a short one.
+    /// After an event, or when the pipeline no longer waits: the next wait is the shortest.
     pub fn concerned(&self, key: &Key) {
         if let Some(remembered) = self.pipelines().get_mut(key) {
             remembered.waits = 0;
         }
     }
 
-    /// The fields of its status that the API server did not keep when it was written last.
+    /// Fields of its status that the API server did not keep at the last write.
     pub fn unkept(&self, key: &Key) -> Vec<String> {
         self.pipelines().get(key).map(|remembered| remembered.unkept.clone()).unwrap_or_default()
     }
 
-    /// Remembers them.
+    /// Remembers these fields.
     pub fn set_unkept(&self, key: &Key, unkept: Vec<String>) {
         self.pipelines().entry(key.clone()).or_default().unkept = unkept;
     }
 
-    /// Whether a lag may be written now; from then on it was.
+    /// Whether the lag may be written now. If so, records that it was.
     pub fn may_write_lag(&self, key: &Key, now: Instant) -> bool {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
         is_due(&mut remembered.lag_written, LAG_SECONDS, now)
     }
 
-    /// Whether it may be asked now if claims may be deleted; from then on it was.
+    /// Whether to ask now if claims may be deleted. If so, records that it was asked.
     pub fn may_ask_for_deletion(&self, key: &Key, now: Instant) -> bool {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
         is_due(&mut remembered.deletion_asked, DELETION_SECONDS, now)
     }
 
-    /// Whether the `PodMonitor` of a pipeline of this UID and generation is to be looked at; one that is not wanted only once.
+    /// Whether to read the `PodMonitor` of a pipeline of this UID and generation now. One that is not wanted is read only once.
     pub fn is_monitor_due(
         &self,
         key: &Key,
@@ -163,14 +163,14 @@ impl Memory {
         looked.is_none_or(|looked| looked.pipeline != *pipeline || is_late(looked.at))
     }
 
-    /// Whether it was said of this UID and generation that the cluster does not know the kind.
+    /// Whether the missing CRD of `PodMonitor` was already reported for this UID and generation.
     pub fn is_monitor_without_kind(&self, key: &Key, pipeline: &(String, i64)) -> bool {
         let pipelines = self.pipelines();
         let looked = pipelines.get(key).and_then(|remembered| remembered.monitor.as_ref());
         looked.is_some_and(|looked| looked.pipeline == *pipeline && looked.is_without_kind)
     }
 
-    /// Remembers that it was looked at, and whether it is wanted of a cluster that does not know the kind.
+    /// Records that the `PodMonitor` was read, and whether it is wanted while its CRD is missing.
     pub fn looked_at_monitor(
         &self,
         key: &Key,
@@ -181,27 +181,27 @@ impl Memory {
         self.pipelines().entry(key.clone()).or_default().monitor = Some(looked);
     }
 
-    /// Whether a pipeline that came back from a rest waits for Kafka to say whether it still has the group's offsets.
+    /// Whether a resumed pipeline still has to learn if Kafka kept the group's committed offsets.
     pub fn is_offsets_due(&self, key: &Key) -> bool {
         self.pipelines().get(key).is_some_and(|remembered| remembered.is_offsets_due)
     }
 
-    /// Remembers whether it does.
+    /// Sets [`Self::is_offsets_due`].
     pub fn set_offsets_due(&self, key: &Key, is_due: bool) {
         self.pipelines().entry(key.clone()).or_default().is_offsets_due = is_due;
     }
 
-    /// Forgets a pipeline that is gone; `false` when it was not known.
+    /// Removes the state of a pipeline that is gone. Returns whether there was any.
     pub fn forget(&self, key: &Key) -> bool {
         self.pipelines().remove(key).is_some()
     }
 
-    /// Pipelines that are remembered: all that were reconciled and are still there.
+    /// Number of pipelines with state: those that were reconciled and still exist.
     pub fn len(&self) -> usize {
         self.pipelines().len()
     }
 
-    /// Whether there is none.
+    /// Whether no pipeline has state.
     pub fn is_empty(&self) -> bool {
         self.pipelines().is_empty()
     }
@@ -211,7 +211,7 @@ impl Memory {
     }
 }
 
-/// Whether so many seconds have passed since the last time; then this is the last time.
+/// Whether this many seconds have passed since `last`. If so, sets `last` to now.
 fn is_due(last: &mut Option<Instant>, seconds: u64, now: Instant) -> bool {
     let wait = Duration::from_secs(seconds);
     let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= wait);

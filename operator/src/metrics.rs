@@ -1,5 +1,5 @@
-//! What the operator tells Prometheus. Handles are made once, here; labels come from closed sets, but for namespace
-//! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
+//! The operator's Prometheus metrics. Handles are made once, here. Labels come from closed sets, except namespace and name of a pipeline:
+//! their series are removed when the pipeline is gone.
 
 mod conditions;
 mod kafka_clients;
@@ -19,7 +19,7 @@ use scaling::ScalingMetrics;
 use sluice_crds::TracePipelineStatus;
 use std::time::Duration;
 
-/// Seconds of one reconcile. The upper end is the sum of the deadlines of what a reconcile waits for.
+/// Buckets for the duration of a reconcile, in seconds. The highest is the sum of the timeouts inside a reconcile.
 const RECONCILE_SECONDS: [f64; 9] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 /// The operator's metrics.
@@ -44,15 +44,15 @@ pub struct Metrics {
 /// How a reconcile ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconcileResult {
-    /// Everything is as wanted.
+    /// The cluster is as the pipeline wants it.
     Done,
-    /// Something outside is missing; asked again soon.
+    /// Something outside is missing or in progress; the next reconcile follows soon.
     Waiting,
-    /// The spec was refused; nothing is done before it changes.
+    /// The spec is invalid; nothing changes until the spec does.
     Refused,
-    /// An error; tried again with a growing delay.
+    /// An error; the operator retries with a growing delay.
     Failed,
-    /// Not looked at: the watches have not listed yet what there is.
+    /// Skipped: the watches have not listed yet.
     Unlisted,
 }
 
@@ -71,7 +71,7 @@ impl ReconcileResult {
 }
 
 impl Metrics {
-    /// Makes and registers all of them, with every label of the closed sets at zero.
+    /// Creates and registers all metrics, with every label of the closed sets at zero.
     ///
     /// # Errors
     /// Never in practice: names are constants and registered once. Prometheus has no infallible form.
@@ -88,12 +88,12 @@ impl Metrics {
             Ok::<_, prometheus::Error>(metric)
         };
         let reconcile_total =
-            counter("sluice_operator_reconcile_total", "Reconciles by how they ended.", &["result"])?;
+            counter("sluice_operator_reconcile_total", "Reconciles by result.", &["result"])?;
         let errors_total =
-            counter("sluice_operator_errors_total", "Failed reconciles by class of the error.", &["reason"])?;
+            counter("sluice_operator_errors_total", "Failed reconciles by error class.", &["reason"])?;
         let writes_total = counter(
             "sluice_operator_writes_total",
-            "Requests that may change something in the cluster, by what they are about; the Lease is not counted.",
+            "Write requests to the API server by object; writes of the Lease are not counted.",
             &["object"],
         )?;
         for result in ReconcileResult::ALL {
@@ -106,7 +106,7 @@ impl Metrics {
         Ok(Self {
             reconcile_seconds: reconcile_seconds(&registry)?,
             leader: gauge("sluice_operator_leader", "1 while this process holds the Lease.")?,
-            pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
+            pipelines: gauge("sluice_operator_pipelines", "TracePipelines that the operator manages.")?,
             lag: lag(&registry)?,
             failures: failures(&registry)?,
             watch_failing: watch_failing(&registry)?,
@@ -132,12 +132,12 @@ impl Metrics {
         self.errors_total.with_label_values(&[reason]).inc();
     }
 
-    /// Counts one request that may change something.
+    /// Counts one write request.
     pub fn wrote(&self, object: &'static str) {
         self.writes_total.with_label_values(&[object]).inc();
     }
 
-    /// How many such requests there were, all together.
+    /// Number of write requests, of all objects.
     pub fn writes(&self) -> u64 {
         use prometheus::core::Collector;
         let families = self.writes_total.collect();
@@ -150,39 +150,39 @@ impl Metrics {
             .sum()
     }
 
-    /// Says whether this process holds the Lease.
+    /// Sets whether this process holds the Lease.
     pub fn set_leader(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 
-    /// Says how many pipelines are looked after.
+    /// Sets the number of managed pipelines.
     pub fn set_pipelines(&self, count: usize) {
         self.pipelines.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Says how many messages one pipeline is behind.
+    /// Sets the lag of one pipeline, in messages.
     pub fn set_lag(&self, namespace: &str, name: &str, messages: u64) {
-        // A gauge is a float; lags over 2^53 messages lose their last digits, which nobody would miss.
+        // A gauge is a float: a lag above 2^53 messages loses its last digits, which does not matter.
         #[expect(clippy::cast_precision_loss)]
         self.lag.with_label_values(&[namespace, name]).set(messages as f64);
     }
 
-    /// Says how many reconciles of one pipeline failed in a row.
+    /// Sets the number of consecutive failed reconciles of one pipeline.
     pub fn set_failures(&self, (namespace, name): (&str, &str), count: u32) {
         self.failures.with_label_values(&[namespace, name]).set(count.into());
     }
 
-    /// A watch of this kind begins to fail, or works again; `0` makes its series known.
+    /// Adds to the failing watches of this kind: 1 when one begins to fail, -1 when it works again, 0 to create the series.
     pub fn add_failing_watches(&self, kind: &str, more: i64) {
         self.watch_failing.with_label_values(&[kind]).add(more);
     }
 
-    /// Handles of what is told of Kafka clients.
+    /// Metric handles of the Kafka clients.
     pub fn kafka_clients(&self) -> KafkaClientMetrics {
         self.kafka_clients.clone()
     }
 
-    /// Says how many gateways a pipeline has and why, and counts those that are given more memory: what its status says.
+    /// Sets the scaling metrics of a pipeline from its status, and counts its memory resizes.
     pub fn set_scaling(
         &self,
         (namespace, name): (&str, &str),
@@ -193,17 +193,17 @@ impl Metrics {
         self.resizes.count([namespace, name], before, after);
     }
 
-    /// Says how a pipeline is.
+    /// Sets the conditions of a pipeline.
     pub fn set_conditions(&self, (namespace, name): (&str, &str), conditions: &[Condition]) {
         self.conditions.set([namespace, name], conditions);
     }
 
-    /// Forgets a pipeline that is gone.
+    /// Removes the series of a pipeline that is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.scaling.forget([namespace, name]);
         self.resizes.forget([namespace, name]);
         self.conditions.forget([namespace, name]);
-        // An error says that there was nothing to forget.
+        // An error means that there was no such series.
         self.lag.remove_label_values(&[namespace, name]).ok();
         self.failures.remove_label_values(&[namespace, name]).ok();
     }
@@ -211,7 +211,7 @@ impl Metrics {
     /// The text that `/metrics` serves.
     ///
     /// # Errors
-    /// When a metric cannot be written as text, which would be a defect of ours.
+    /// If a metric cannot be written as text, which would be a bug of the operator.
     pub fn render(&self) -> Result<Vec<u8>, prometheus::Error> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -220,7 +220,7 @@ impl Metrics {
 }
 
 fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error> {
-    let options = HistogramOpts::new("sluice_operator_reconcile_seconds", "How long reconciles took.")
+    let options = HistogramOpts::new("sluice_operator_reconcile_seconds", "Duration of a reconcile.")
         .buckets(RECONCILE_SECONDS.to_vec());
     let family = HistogramVec::new(options, &[])?;
     registry.register(Box::new(family.clone()))?;
@@ -228,7 +228,7 @@ fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error
 }
 
 fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
-    let options = Opts::new("sluice_operator_pipeline_lag_messages", "Messages that a pipeline is behind.");
+    let options = Opts::new("sluice_operator_pipeline_lag_messages", "Lag of a pipeline in messages.");
     let metric = GaugeVec::new(options, &["namespace", "name"])?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
@@ -237,7 +237,7 @@ fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
 fn failures(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
     let options = Opts::new(
         "sluice_operator_pipeline_failed_reconciles",
-        "Reconciles of a pipeline that failed in a row; 0 when the last one did not.",
+        "Consecutive failed reconciles of a pipeline; 0 after a success.",
     );
     let metric = IntGaugeVec::new(options, &["namespace", "name"])?;
     registry.register(Box::new(metric.clone()))?;
@@ -245,15 +245,17 @@ fn failures(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
 }
 
 fn watch_failing(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
-    let options =
-        Opts::new("sluice_operator_watch_failing", "Watches that fail, by the kind of what they watch.");
+    let options = Opts::new("sluice_operator_watch_failing", "Failing watches by kind of object.");
     let metric = IntGaugeVec::new(options, &["kind"])?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }
 
 fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Error> {
-    let metric = IntGaugeVec::new(Opts::new("sluice_operator_build_info", "Always 1."), &["version"])?;
+    let metric = IntGaugeVec::new(
+        Opts::new("sluice_operator_build_info", "Always 1; the label is the operator's version."),
+        &["version"],
+    )?;
     registry.register(Box::new(metric.clone()))?;
     metric.with_label_values(&[version]).set(1);
     Ok(())

@@ -1,23 +1,24 @@
-//! What is said when a pipeline comes back from a rest and Kafka has forgotten where its group was: brokers do so some time after the last
-//! member has left (`offsets.retention.minutes`). Nothing is held up for it, and nothing in Kafka is written. Pure: answers in, words out.
+//! Detects that Kafka deleted the committed offsets of a pipeline's group while the pipeline was suspended. Brokers delete them
+//! `offsets.retention.minutes` after the last member has left. The operator only reports it: it delays nothing, and writes nothing to Kafka.
+//! Pure: answers in, texts out.
 
 use crate::sample::Sample;
 use sluice_crds::{InitialOffset, TracePipeline, status::condition};
 use sluice_plan::Intent;
 
-/// What is known of the offsets of a group whose gateways come back.
+/// The state of a resumed group's committed offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judgement {
     /// Kafka does not answer for all partitions.
     NotKnown,
-    /// The group goes on where it was, or there is nothing that it could have missed.
+    /// The group continues at its offsets, or Kafka has no messages that it could miss.
     Well,
-    /// Kafka has none of them any more; what follows, for people.
+    /// Kafka deleted the offsets. The text says what follows.
     Expired(String),
 }
 
-/// Whether the pipeline comes back right now from a rest in which Kafka had offsets of its group. Without any, nothing was forgotten: its
-/// gateways never committed.
+/// Whether the pipeline is being resumed and its group had committed offsets before the suspension. Without any, Kafka cannot have deleted
+/// them.
 pub fn is_back(pipeline: &TracePipeline) -> bool {
     let Some(status) = &pipeline.status else { return false };
     let has_rested = status
@@ -28,7 +29,7 @@ pub fn is_back(pipeline: &TracePipeline) -> bool {
     has_rested && had_offsets && Intent::of(pipeline) == Intent::Run
 }
 
-/// Whether the group of a pipeline that came back still has offsets.
+/// Whether the group of a resumed pipeline still has its offsets.
 pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
     // Without a lag the offsets could not be read.
     let Some(kafka) = kafka.filter(|kafka| kafka.lag_messages.is_some()) else { return Judgement::NotKnown };
@@ -45,16 +46,16 @@ pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
 fn expired(pipeline: &TracePipeline) -> String {
     let follows = match pipeline.spec.source.kafka.initial_offset {
         InitialOffset::Earliest => {
-            "begins at the oldest message (initialOffset: Earliest), so that what was inserted before the rest and Kafka still has may \
-             be doubled"
+            "begins at the oldest message (initialOffset: Earliest): rows that were inserted before it was suspended may be inserted \
+             twice"
         }
         InitialOffset::Latest => {
-            "begins behind the newest message (initialOffset: Latest), so that what came in since it was suspended is skipped"
+            "begins after the newest message (initialOffset: Latest): messages that arrived while it was suspended are skipped"
         }
     };
     format!(
-        "Kafka has no committed offset of the consumer group any more: it forgets them offsets.retention.minutes after the last gateway \
-         has left. The pipeline {follows}"
+        "Kafka has deleted the committed offsets of the consumer group, as it does offsets.retention.minutes after the last gateway has \
+         left. The pipeline {follows}"
     )
 }
 
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn no_offsets_any_more_says_what_follows() {
         let forgotten = sample(&[Some((7, None)), Some((0, None))]);
-        for (initial_offset, words) in [("Earliest", "may be doubled"), ("Latest", "is skipped")] {
+        for (initial_offset, words) in [("Earliest", "may be inserted twice"), ("Latest", "are skipped")] {
             let judgement = judge(&pipeline("True", true, initial_offset), Some(&forgotten));
             assert!(matches!(&judgement, Judgement::Expired(said) if said.contains(words)), "{judgement:?}");
         }

@@ -1,5 +1,5 @@
-//! How a look at one pipeline ended: counted, logged, told, and when it is looked at again. Also of one that cannot be read, and of a
-//! look that panicked: neither keeps the operator from the other pipelines.
+//! Runs one reconcile of a pipeline, then counts, logs and reports its result and decides when the next one is due. A pipeline that cannot be
+//! parsed, or a reconcile that panics, does not affect other pipelines.
 
 use crate::{
     api_error::{ErrorClass, described},
@@ -19,10 +19,10 @@ use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-/// Looks at a pipeline within its time.
+/// Reconciles a pipeline within [`RECONCILE_SECONDS_MAX`].
 pub async fn of(pipeline: &Pipeline, key: &Key, world: &World) -> (ReconcileResult, Result<Action, Failed>) {
     let longest = Duration::from_secs(RECONCILE_SECONDS_MAX);
-    // What a look shares with others is behind locks that do without one that died, so that nothing half done is seen.
+    // Unwind safe: shared state is behind locks whose holders change it in one step, so that a panic leaves nothing half done.
     let look = AssertUnwindSafe(timeout(longest, look(pipeline, key, world))).catch_unwind();
     let ended = match look.await {
         Ok(ended) => ended.unwrap_or(Err(Error::Timeout)),
@@ -47,7 +47,7 @@ async fn look(pipeline: &Pipeline, key: &Key, world: &World) -> Result<(Reconcil
             world.shared.metrics.set_failures((&key.namespace, &key.name), 0);
             Ok((result, Action::requeue(Duration::from_secs(after_seconds))))
         }
-        // Nobody knows what it wants done before it goes.
+        // Without a readable spec the operator cannot know what to do before the deletion: remove the finalizer.
         Err(invalid) if invalid.metadata.deletion_timestamp.is_some() => {
             finalizer::let_go(pipeline, world).await?;
             Ok((ReconcileResult::Refused, Action::await_change()))
@@ -58,7 +58,7 @@ async fn look(pipeline: &Pipeline, key: &Key, world: &World) -> Result<(Reconcil
                 Ok(()) if is_told => Action::await_change(),
                 Ok(()) => Action::requeue(Duration::from_secs(REFUSED_SECONDS)),
                 Err(error) => {
-                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods are still held");
+                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods still have the operator's finalizer");
                     Action::requeue(Duration::from_secs(REFUSED_SECONDS))
                 }
             };
@@ -73,9 +73,9 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
     let failure = world.shared.memory.failed(key, &what);
     world.shared.metrics.set_failures((&key.namespace, &key.name), failure.count);
     if failure.is_news {
-        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; trying again");
+        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; the operator tries again");
     }
-    // What passes by itself is no news to a person; what stays until somebody acts is.
+    // Publish no event about temporary failures, only about those that need a person.
     let is_for_a_person = matches!(
         class,
         ErrorClass::Conflict
@@ -85,7 +85,7 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
             | ErrorClass::Foreign
             | ErrorClass::Panicked
     );
-    // Who else sets the number is told with the status that says it.
+    // A replica conflict is reported with the status.
     if failure.is_news && is_for_a_person && error.contested().is_none() {
         report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
     }
@@ -93,12 +93,12 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
     Failed { error, retry_after: failure.retry_after }
 }
 
-/// A pipeline that cannot be read as one: the schema of the installed CRD is not this operator's. What was said of it before is of
-/// another spec.
+/// Reports a pipeline that cannot be parsed: the installed CRD is not that of this operator's version. The older conditions are about another
+/// spec.
 async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> bool {
     let message = format!(
-        "this operator cannot read the object, and changes nothing of what runs: {}; the definition in the cluster \
-         (kubectl get crd tracepipelines.sluice.dev) is not that of this operator's version",
+        "the operator cannot read this object and changes nothing of what runs: {}; apply the CRD of the operator's version \
+         (kubectl get crd tracepipelines.sluice.dev shows the one in the cluster)",
         report::shortened(why)
     );
     let hindrance = Hindrance { reason: reason::MALFORMED, message, stays: true };
@@ -108,8 +108,8 @@ async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> 
     hindrance::tell(pipeline, key, &hindrance, world).await
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it says nothing".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -1,7 +1,7 @@
-//! `sluice-operator plan`: what the operator would do with a TracePipeline in a file, without a cluster and without Kafka.
+//! `sluice-operator plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka.
 //!
-//! The same functions decide as in a reconcile; the facts are assumed: so many partitions, every Secret there, the schema as it
-//! must be. What the API server would refuse before that is refused with its words.
+//! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
+//! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
 
 use crate::{admission, args::PlanArgs};
 use k8s_openapi::api::core::v1::Secret;
@@ -19,43 +19,43 @@ use std::{
     process::ExitCode,
 };
 
-/// Exit status for a pipeline that is wrong (`EX_USAGE` of sysexits.h).
+/// Exit status for an invalid pipeline (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
 
 /// Exit status for a file that cannot be read (`EX_NOINPUT` of sysexits.h).
 const EXIT_NO_INPUT: u8 = 66;
 
-/// What is assumed.
+/// The assumed facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assumed {
     /// Partitions of each topic.
     pub partitions: u32,
     /// Size of a ClickHouse server, for advice.
     pub server: Option<Server>,
-    /// Image of the gateways where the pipeline names none.
+    /// Image of the gateways if the pipeline has no `spec.gateway.image`.
     pub gateway_image: String,
-    /// Namespace of a pipeline that names none.
+    /// Namespace of a pipeline without `metadata.namespace`.
     pub namespace: String,
 }
 
-/// A plan for a person or a program.
+/// The printed plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
-    /// Number of gateways; the StatefulSet leaves it out, since a field manager of its own writes it.
+    /// Number of gateways. The StatefulSet has no `replicas`: another field manager writes that field.
     pub replicas: u32,
     /// Partitions of all topics.
     pub partitions: u32,
     /// What follows from the spec and the partitions.
     pub derived: Derived,
-    /// Settings for ClickHouse.
+    /// Advised settings of ClickHouse.
     pub advice: Advice,
     /// Every object, in the order in which they are applied.
     pub objects: Vec<Value>,
 }
 
-/// Prints a plan to standard output, or what is wrong: for people on standard error, for programs as JSON on standard output.
-/// A pipeline that names no namespace is in this one, if there is one.
+/// Prints a plan to standard output. Violations go to standard error as text, or with `--json` to standard output.
+/// `namespace` is for a pipeline without `metadata.namespace`.
 pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
     let text = match text_of(args) {
         Ok(text) => text,
@@ -99,13 +99,13 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
     writeln!(std::io::stdout(), "{}", text.trim_end())
 }
 
-/// Plans the pipeline in a text of YAML or JSON, or says everything that is wrong with it.
+/// Plans the pipeline in a text of YAML or JSON, or returns all its violations.
 pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
     let (pipeline, mut found) = read(text, &assumed.namespace)?;
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
         operator_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // Where the operator will run is not known here.
+        // The operator's namespace and labels are unknown here.
         operator_pods: None,
     };
     match plan(&pipeline, &observed(&pipeline, assumed.partitions), &defaults) {
@@ -129,7 +129,7 @@ impl Outline {
         }
     }
 
-    /// A comment with the numbers, and the objects as one stream of YAML documents.
+    /// A YAML comment with the numbers, then one document for each object.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::SerializeError> {
         let mut text = self.comment();
         for object in &self.objects {
@@ -172,14 +172,14 @@ impl Outline {
             writeln!(text, "# {words}").ok();
         }
         text.push_str(
-            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send blocks that \
-             are whole already.\n",
+            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send \
+             complete blocks.\n",
         );
         text
     }
 }
 
-/// Every violation with its path, for a program.
+/// All violations with their paths, as JSON.
 pub fn violations_json(found: &Violations) -> Value {
     let each = found.iter().map(|one| json!({"path": one.path, "message": one.message}));
     json!({"violations": each.collect::<Vec<_>>()})
@@ -191,7 +191,7 @@ fn one(path: impl Into<String>, message: impl Into<String>) -> Violations {
     found
 }
 
-/// What the API server says of a field, or of an entry of a list, is enough.
+/// Adds the violations of other fields than those that already have one from the API server's checks.
 fn add_unsaid(others: &Violations, found: &mut Violations) {
     for other in others {
         let is_of = |path: &str| {
@@ -203,7 +203,7 @@ fn add_unsaid(others: &Violations, found: &mut Violations) {
     }
 }
 
-/// The pipeline in a text, and what an API server would find wrong with it. An error is what nothing can be made of.
+/// The pipeline in a text, and the violations that the API server would report. An error if the text is no pipeline at all.
 fn read(text: &str, namespace: &str) -> Result<(TracePipeline, Violations), Violations> {
     let mut given: Value = serde_saphyr::from_str(text)
         .map_err(|error| one("file", format!("is neither YAML nor JSON: {error}")))?;
@@ -216,7 +216,7 @@ fn read(text: &str, namespace: &str) -> Result<(TracePipeline, Violations), Viol
     }
     let written = given.clone();
     let mut found = admission::bounds(&written);
-    // What an API server would add.
+    // The API server sets these fields.
     if let Some(metadata) = given["metadata"].as_object_mut() {
         metadata.entry("namespace").or_insert_with(|| namespace.into());
         metadata.entry("uid").or_insert_with(|| "00000000-0000-0000-0000-000000000000".into());
@@ -232,10 +232,10 @@ fn read(text: &str, namespace: &str) -> Result<(TracePipeline, Violations), Viol
     Ok((pipeline, found))
 }
 
-/// Fields that an API server would drop without a word to a program: they are misspelt, or in the wrong place.
+/// Unknown fields, which are misspelt or in the wrong place. The API server would drop them without an error.
 fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
     if let Some(fields) = written.as_object() {
-        // What is empty may be left out where there is such a field, and does nothing where there is none.
+        // An empty field changes nothing. If it is known, it may be missing in `known`, as serialization skips it.
         let is_empty = |value: &Value| value.is_null() || *value == json!({}) || *value == json!([]);
         for (name, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
             let at = format!("{path}.{name}");
@@ -247,7 +247,7 @@ fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
     }
 }
 
-/// Facts with which everything outside of the spec is well.
+/// Facts of a healthy cluster: only the spec can be wrong.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
     let present = |usage: sluice_crds::SecretUse| {

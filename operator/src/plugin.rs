@@ -1,8 +1,8 @@
-//! `kubectl sluice`: pipelines as a person at a terminal wants to see them, and what such a person may ask of gateways.
+//! `kubectl sluice`: shows pipelines at a terminal, drains gateways, and handles dead letters.
 //!
-//! Place in the flow: beside the operator, with the rights of whoever runs it; the operator need not run. Asks the API server, and
-//! gateways through its pod proxy. Texts are made from what was read by functions that read nothing (`status`, `lag`, `spool`).
-//! Changes nothing, but for `drain` and for what `dead-letter replay` does. Limits: [`cluster`]'s.
+//! Place in the flow: beside the operator, with the rights of its user; the operator need not run. [`cluster`] sends all requests, to the
+//! API server and through it to gateways. `status`, `lag` and `spool` format what was read, and send no request. Only `drain` and
+//! `dead-letter replay` change something. Limits: those of [`cluster`].
 
 pub mod args;
 pub mod cluster;
@@ -20,28 +20,27 @@ use args::{Command, PluginArgs};
 use serde::Serialize;
 use std::io::Write;
 
-/// Exit status when all was done, and all is well.
+/// Exit status after a command that succeeded and found everything healthy.
 pub const EXIT_WELL: u8 = 0;
-/// Exit status when something is not as it should be: a pipeline that is not ready, a gateway that gives no answer or holds
-/// something still.
+/// Exit status if something is unhealthy: a pipeline is not ready, or a gateway does not answer or still holds something.
 pub const EXIT_NOT_WELL: u8 = 1;
-/// Exit status for a command line or a pipeline that is wrong (`EX_USAGE` of sysexits.h).
+/// Exit status if an argument or a pipeline is invalid (`EX_USAGE` of sysexits.h).
 pub const EXIT_USAGE: u8 = 64;
-/// Exit status for a pipeline, a pod or a file that there is not (`EX_NOINPUT` of sysexits.h).
+/// Exit status if a pipeline, a pod or a file does not exist (`EX_NOINPUT` of sysexits.h).
 pub const EXIT_MISSING: u8 = 66;
-/// Exit status for a cluster that cannot be reached, or refuses (`EX_UNAVAILABLE` of sysexits.h).
+/// Exit status if the cluster is unreachable or refuses a request (`EX_UNAVAILABLE` of sysexits.h).
 pub const EXIT_UNAVAILABLE: u8 = 69;
 
-/// Where texts go: answers, and what is told beside them.
+/// Standard output and standard error.
 pub struct Terminal<'a> {
-    /// Answers, and nothing else.
+    /// Standard output: answers only.
     pub out: &'a mut dyn Write,
-    /// Progress, and what went wrong.
+    /// Standard error: progress and errors.
     pub told: &'a mut dyn Write,
 }
 
 impl Terminal<'_> {
-    /// An answer as a text, or as JSON.
+    /// Writes an answer as a text, or as JSON.
     fn answer(&mut self, json: bool, value: &impl Serialize, text: &str) -> Result<(), Error> {
         let text = if json {
             serde_json::to_string(value).map_err(std::io::Error::other).map_err(Error::Write)?
@@ -56,7 +55,7 @@ impl Terminal<'_> {
     }
 }
 
-/// Does what was asked for; gives the exit status. [`Command::Plan`] needs no cluster and is not for here.
+/// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: [`program::start`] runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
     let cluster = Cluster::connect(args.context.as_deref(), args.namespace.as_deref()).await?;
     match &args.command {

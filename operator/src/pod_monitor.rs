@@ -1,7 +1,7 @@
-//! The `PodMonitor` of a pipeline's gateways: a kind that a cluster may not have, and may get later. So it is not watched; it is looked at
-//! when the pipeline's spec has changed, when an operator starts, and, where one is wanted, every [`MONITOR_SECONDS`].
+//! The `PodMonitor` of a pipeline's gateways. A cluster may lack its CRD, and may get it later. So the operator does not watch it, but reads it
+//! when the pipeline's spec changes, when the operator starts, and, if one is wanted, every [`MONITOR_SECONDS`].
 //!
-//! Nothing waits for it: gateways run with metrics that nobody reads.
+//! Nothing waits for the `PodMonitor`: the gateways run without it.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -17,16 +17,16 @@ use sluice_plan::{Plan, PodMonitor, pod_monitor};
 use std::time::Instant;
 use tracing::debug;
 
-/// The reason of the API server for an object that is not there. Of a kind that is not there it says that there is no such page.
+/// The API server's reason for a missing object. For a missing kind it answers 404 with another text.
 const NO_OBJECT: &str = "NotFound";
 
 const KIND: &str = <PodMonitor as k8s_openapi::Resource>::KIND;
 
-/// What could not be done about it.
+/// A failed request about the `PodMonitor`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not say whether there is one.
-    #[error("cannot look for the PodMonitor {name}")]
+    /// It could not be read.
+    #[error("cannot read the PodMonitor {name}")]
     Look {
         /// Its name.
         name: String,
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Look { source, .. } => source.class(),
@@ -52,14 +52,14 @@ impl Error {
     }
 }
 
-/// What there is.
+/// The answer of the API server.
 enum Found {
     Object(Option<Box<PodMonitor>>),
-    /// The cluster does not know the kind.
+    /// The cluster has no CRD of `PodMonitor`.
     NoKind,
 }
 
-/// Makes the `PodMonitor` what the plan wants, or deletes it where the plan wants none.
+/// Applies the `PodMonitor` of the plan, or deletes it if the plan has none.
 pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Result<(), Error> {
     let names = plan.names();
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
@@ -71,9 +71,9 @@ pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Resul
     }
     let name = names.gateway();
     let found = match look(names.namespace(), &name, world).await {
-        // Nobody asked for one, and who may not look has made none.
+        // The pipeline wants none, and an operator without the right to read has created none.
         Err(error) if desired.is_none() && ErrorClass::of(&error) == ErrorClass::Forbidden => {
-            debug!(%error, pod_monitor = %name, "may not look for one that is not wanted");
+            debug!(%error, pod_monitor = %name, "no right to read a PodMonitor that the pipeline does not ask for");
             Found::Object(None)
         }
         found => found.map_err(|source| Error::Look { name, source: source.into() })?,
@@ -104,7 +104,8 @@ async fn look(namespace: &str, name: &str, world: &World) -> Result<Found, kube:
     }
 }
 
-/// Also one that a pipeline of the same name has left to itself; but not one that is on its way out: somebody else may hold it there.
+/// Deletes the `PodMonitor`, also an orphan of a pipeline with the same name; but not one that is already being deleted: another finalizer
+/// may hold it.
 async fn switch_off(pipeline: &TracePipeline, live: &PodMonitor, world: &World) -> Result<(), prune::Error> {
     let is_ours = is_of(live, &pipeline.name_any(), &pipeline.uid().unwrap_or_default());
     if !is_ours || live.metadata.deletion_timestamp.is_some() {
@@ -115,8 +116,8 @@ async fn switch_off(pipeline: &TracePipeline, live: &PodMonitor, world: &World) 
 
 async fn tell_of_no_kind(pipeline: &TracePipeline, world: &World) {
     let note = format!(
-        "spec.observability.podMonitor is enabled, and the cluster has no definition of {KIND}: the Prometheus operator brings it. It is \
-         looked for again every {MONITOR_SECONDS} s; until then nobody is told to read the gateways' metrics"
+        "spec.observability.podMonitor is enabled, but the cluster has no CRD for {KIND}: install the Prometheus operator. Sluice looks for \
+         it every {MONITOR_SECONDS} s, and creates no {KIND} until then"
     );
     report::tell(pipeline, "NoPodMonitors", &note, &world.shared).await;
 }

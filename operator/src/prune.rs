@@ -1,7 +1,9 @@
-//! Deletes what a pipeline no longer wants. Most objects keep their name and are changed in place; configs and schema
-//! Jobs are named by their content, so that each change leaves one behind; a NetworkPolicy and a PodDisruptionBudget may be
-//! switched off, also those that an orphaned pipeline of the same name has left behind. Everything else goes with the pipeline,
-//! by its owner references.
+//! Deletes objects that a pipeline no longer wants.
+//!
+//! - Configs and schema Jobs are named by their content, so that each change leaves one behind.
+//! - A NetworkPolicy or PodDisruptionBudget may be switched off, also one that an orphaned pipeline of the same name left behind.
+//!
+//! All other objects keep their name and are changed in place. Kubernetes deletes them with the pipeline, by their owner references.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -24,13 +26,13 @@ use sluice_plan::{Applied, Objects, WorkloadSeen, names, rollout};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 use tracing::info;
 
-/// Older configs of gateways that are kept, so that with the current one three revisions can be rolled back to.
+/// Older configs of gateways that are kept. With the current one, three revisions can be rolled back to.
 const OLD_CONFIGS_KEPT: usize = 2;
 
-/// What could not be deleted.
+/// A failed deletion.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not delete the object.
+    /// The object could not be deleted.
     #[error("cannot delete the {kind} {name}")]
     Delete {
         /// Kind of the object.
@@ -43,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Delete { source, .. } => source.class(),
@@ -51,7 +53,7 @@ impl Error {
     }
 }
 
-/// Deletes old configs and old schema Jobs, and what is switched off.
+/// Deletes old configs, old schema Jobs, and objects that are switched off.
 pub async fn prune(
     pipeline: &TracePipeline,
     applied: &Objects<Applied>,
@@ -72,11 +74,11 @@ pub async fn prune(
             delete(&*budget, DeleteParams::background(), world).await?;
         }
     }
-    // While gateways of an older revision run, or the schema is not settled, a pod that restarts needs its config.
+    // While gateways of an older revision run, or the schema Job has not succeeded, a restarting pod needs its config.
     let is_settled = applied.parts().workload.is_some() && seen.is_some_and(WorkloadSeen::is_rolled_out);
     if is_settled {
         let mut mounted = mounted_configs(pipeline, &world.cache);
-        // What is gone back to may have no pod at the moment.
+        // The revision to roll back to may have no pod at the moment.
         mounted.extend(applied.parts().workload.iter().flat_map(rollout::configs_of));
         for config in surplus_configs(&owned(&world.cache.config_maps, &uid), applied, &mounted) {
             delete(&*config, DeleteParams::background(), world).await?;
@@ -85,8 +87,8 @@ pub async fn prune(
     Ok(())
 }
 
-/// Objects of a kind that the pipeline has none of, also those that one of the same name has left to themselves; but not those that are on
-/// their way out already: somebody else may hold them there.
+/// Objects of a kind that the pipeline does not want, also orphaned ones of a pipeline with the same name. Objects that are already being
+/// deleted are left out: another finalizer may hold them.
 fn switched_off<K: Appliable>(live: &Store<K>, pipeline: &TracePipeline) -> Vec<Arc<K>> {
     let (name, uid) = (pipeline.name_any(), pipeline.uid().unwrap_or_default());
     live.state_filter(|object| {
@@ -96,20 +98,19 @@ fn switched_off<K: Appliable>(live: &Store<K>, pipeline: &TracePipeline) -> Vec<
     })
 }
 
-/// Ends gateways that are left without a StatefulSet, which nobody else would end: the very pods that were looked at.
+/// Deletes the pods of gateways whose StatefulSet is gone: no controller would delete them. It deletes only the pods in `facts`, by uid.
 pub async fn end_left_alone(facts: &Facts, world: &World) -> Result<(), Error> {
     if facts.stateful_set.is_some() {
         return Ok(());
     }
     for pod in facts.pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-        info!(pod = %pod.name_any(), "a gateway without a StatefulSet is told to end");
+        info!(pod = %pod.name_any(), "deleting a gateway's pod that has no StatefulSet");
         delete(pod, DeleteParams::default(), world).await?;
     }
     Ok(())
 }
 
-/// All schema Jobs but the current one; that one too when it failed and is to be run again. Jobs that drain volumes are not among
-/// them.
+/// All schema Jobs but the current one; the current one too if it failed and must run again. Jobs that drain volumes are left out.
 fn surplus_jobs(jobs: &[Arc<Job>], applied: &Objects<Applied>) -> Vec<Arc<Job>> {
     let current = applied.parts().schema_job.as_ref().map(ResourceExt::name_any);
     let is_surplus = |job: &&Arc<Job>| {
@@ -152,14 +153,14 @@ pub(crate) fn configs_of<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<St
     volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
 }
 
-/// Deletes the very object that was looked at, in this way: another one may have been made under its name.
+/// Deletes exactly this object, by its uid: another one may exist under its name.
 pub(crate) async fn delete<K: Appliable>(object: &K, how: DeleteParams, world: &World) -> Result<(), Error> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let exactly = Preconditions { uid: object.uid(), ..how.preconditions.clone().unwrap_or_default() };
     delete_named::<K>((&namespace, &name), how.preconditions(exactly), world).await
 }
 
-/// Deletes what is found by a name, in this way; a dry run asks alone whether it might.
+/// Deletes the object with this name. A dry run only checks whether the API server would allow it.
 pub(crate) async fn delete_named<K: Appliable>(
     (namespace, name): (&str, &str),
     how: DeleteParams,

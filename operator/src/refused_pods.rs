@@ -1,5 +1,5 @@
-//! Why the pods of a StatefulSet are not made: Kubernetes says so in an event of the StatefulSet and nowhere else. Asked for only while
-//! pods are missing for longer than it takes to make them. Reads only.
+//! Why Kubernetes does not create the pods of a StatefulSet. Only an event of the StatefulSet has the reason. The operator reads events only
+//! while pods are missing for longer than their creation takes. Reads only.
 
 use crate::{reconcile::World, report::shortened};
 use k8s_openapi::{
@@ -11,16 +11,16 @@ use sluice_crds::{TracePipeline, status::condition};
 use sluice_plan::{Intent, Names, WorkloadSeen};
 use tracing::debug;
 
-/// Kubernetes' word for a pod that it could not make.
+/// Event reason of Kubernetes for a pod that it could not create.
 const FAILED_CREATE: &str = "FailedCreate";
-/// A pipeline that was ready until so many seconds ago may miss pods that are about to be made.
+/// Seconds for which a pipeline must be unready: before, the missing pods may just be about to be created.
 const MISSING_SECONDS: i64 = 10;
-/// An event older than this is of something that is over: the StatefulSet controller tries at least every 1,000 s.
+/// An older event is about a problem that is over: the StatefulSet controller tries at least every 1,000 s.
 const EVENT_SECONDS_MAX: i64 = 1_200;
-/// Events that are asked for: one for every pod that is missing would do.
+/// Events that are read: one for each missing pod would be enough.
 const EVENTS_MAX: u32 = 50;
 
-/// What Kubernetes says last of pods that are missing; `None` where none is, and where nobody lets us ask.
+/// The latest message of Kubernetes about missing pods; `None` if no pod is missing or the events cannot be read.
 pub async fn look(
     pipeline: &TracePipeline,
     workload: Option<&WorkloadSeen>,
@@ -41,7 +41,7 @@ pub async fn look(
     let found = match events.list(&ListParams::default().fields(&selected).limit(EVENTS_MAX)).await {
         Ok(found) => found,
         Err(error) => {
-            debug!(%error, workload = %name, "cannot ask why pods are missing");
+            debug!(%error, workload = %name, "cannot read the events about missing pods");
             return None;
         }
     };

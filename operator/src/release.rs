@@ -1,5 +1,5 @@
-//! Takes the StatefulSet out of the owners of claims that are to outlive it, as `sluice_plan::volumes::release` decides. Writes nothing else
-//! of a claim: the list of owners is replaced as a whole, and only in the version in which it was read.
+//! Removes the StatefulSet from the owner references of claims that must outlive it. `sluice_plan::volumes::release` chooses the claims. The
+//! patch replaces the whole list of owner references, names the version that was read, and changes nothing else.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -15,22 +15,22 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{ClaimSeen, Names, VolumesSeen, volumes::release as planned};
 use tracing::info;
 
-/// Field manager of the owners of claims.
+/// Field manager of the owner references of claims.
 pub const OWNERS: &str = "sluice-operator/owners";
 
-/// What could not be done.
+/// A failed request about a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not show the claim.
-    #[error("cannot look at the owners of the PersistentVolumeClaim {name}")]
+    /// The claim could not be read.
+    #[error("cannot read the owner references of the PersistentVolumeClaim {name}")]
     Look {
         /// Its name.
         name: String,
         /// What the API server said.
         source: ApiError,
     },
-    /// The server did not take the owner away.
-    #[error("cannot have the PersistentVolumeClaim {name} outlive its StatefulSet")]
+    /// The owner reference could not be removed.
+    #[error("cannot remove the StatefulSet from the owner references of the PersistentVolumeClaim {name}")]
     Release {
         /// Its name.
         name: String,
@@ -40,7 +40,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Look { source, .. } | Self::Release { source, .. } => source.class(),
@@ -48,14 +48,14 @@ impl Error {
     }
 }
 
-/// Has the claims without a gateway outlive the StatefulSet that is told to keep them.
+/// Releases the claims without a gateway from a StatefulSet whose policy is to retain them.
 pub async fn unused(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<(), Error> {
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     release(&names, planned::unused(seen), world).await.1
 }
 
-/// Has these claims outlive the StatefulSet, as far as they are still those that were looked at. One that cannot be written keeps no
-/// other from it. Gives the names of those that do not go with it any more.
+/// Releases these claims from their StatefulSet, if they still have the uid that was read. A failed write does not stop the others. Returns
+/// the names of the released claims.
 pub async fn release<'a>(
     names: &Names,
     claims: impl Iterator<Item = &'a ClaimSeen>,
@@ -72,7 +72,7 @@ pub async fn release<'a>(
     (released, ended)
 }
 
-/// Whether the claim does not go with the StatefulSet any more; not when it was changed meanwhile, which is looked at again.
+/// Releases one claim. Returns whether it is released; `false` if it changed meanwhile, so that the next reconcile reads it again.
 async fn one(names: &Names, claim: &ClaimSeen, world: &World) -> Result<bool, Error> {
     let api: Api<PersistentVolumeClaim> = Api::namespaced(world.shared.client.clone(), names.namespace());
     let name = &claim.name;
@@ -94,10 +94,10 @@ async fn one(names: &Names, claim: &ClaimSeen, world: &World) -> Result<bool, Er
     world.shared.metrics.wrote("PersistentVolumeClaim");
     match api.patch_metadata(name, &how, &Patch::Merge(patch)).await {
         Ok(_) => {
-            info!(claim = %name, "a queue volume does not go with its StatefulSet any more");
+            info!(claim = %name, "removed the StatefulSet from the claim's owner references: the queue volume outlives it");
             Ok(true)
         }
-        // It went, or somebody has changed it since, such as the StatefulSet controller who does the same.
+        // It is gone, or changed meanwhile, for example by the StatefulSet controller, which does the same.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(source) => Err(Error::Release { name: name.clone(), source: source.into() }),
     }

@@ -1,20 +1,19 @@
-//! A pipeline that is deleted: its gateways leave, or its objects are left to themselves, and then it is let go. Neither Kafka nor
-//! `ClickHouse` nor any Secret is needed for that, and there is a limit on the time that it takes.
+//! Handles a pipeline that is being deleted: drains its gateways or orphans its objects, then removes the finalizer. This needs neither Kafka
+//! nor `ClickHouse` nor a Secret, and takes a limited time.
 //!
 //! ```text
-//!  look at the workload -> removal (pure) -> drain step -> status .................................. again in 2 s
-//!                                |                  `----> nobody holds anything ---> volumes, event, finalizer away
-//!                                +-- orphan: owner references away -----------------> event, finalizer away
-//!                                `-- late, or nothing to do ------------------------> volumes, event, finalizer away
+//!  read the workload -> removal (pure) -> drain step -> status ................................... again in 2 s
+//!                             |                  `----> all gateways are empty ----> volumes, event, remove the finalizer
+//!                             +-- orphan: remove owner references -----------------> event, remove the finalizer
+//!                             `-- late, or nothing to do --------------------------> volumes, event, remove the finalizer
 //! ```
 //!
-//! The volumes are what [`thrown_away`] says; those of which it is not known that they are empty stay, and the event names them.
+//! [`thrown_away`] chooses the claims to delete. Claims whose volumes may not be empty stay, and the event names them. Claims that never had a
+//! volume are deleted, too: [`unbound`].
 //!
-//! Claims that never had a volume go, too: [`unbound`].
+//! Gateways whose StatefulSet is gone drain in the same way. The operator deletes their pods before the pipeline goes, since no controller does.
 //!
-//! Gateways that are left without their StatefulSet leave in the same way, and are ended before their pipeline goes: nobody else would.
-//!
-//! What the status says is all that there is to go on from, so that an operator may end at any of these steps.
+//! All progress is in the status, so that the operator may stop at any step.
 
 mod unbound;
 
@@ -63,22 +62,22 @@ use sluice_plan::{
 use tracing::{info, warn};
 use unbound::Outcome;
 
-/// What could not be done.
+/// A failed step of the deletion.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Claims that never had a volume.
+    /// A step about claims that never had a volume.
     #[error(transparent)]
     Unbound(#[from] unbound::Error),
-    /// The server did not say what there is.
-    #[error("cannot list what of kind {kind} the pipeline owns")]
+    /// Objects could not be listed.
+    #[error("cannot list the objects of kind {kind} that the pipeline owns")]
     List {
         /// Kind of the objects.
         kind: &'static str,
         /// What the API server said.
         source: ApiError,
     },
-    /// The server did not take an owner away.
-    #[error("cannot leave the {kind} {name} to itself")]
+    /// An owner reference could not be removed.
+    #[error("cannot remove the pipeline from the owner references of the {kind} {name}")]
     Orphan {
         /// Kind of the object.
         kind: &'static str,
@@ -90,7 +89,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unbound(error) => error.class(),
@@ -99,13 +98,13 @@ impl Error {
     }
 }
 
-/// The finalizer by which Kubernetes holds an object whose dependents are to stay (`FinalizerOrphanDependents` in its API machinery).
+/// The finalizer that Kubernetes sets for `--cascade=orphan` (`FinalizerOrphanDependents` in its API machinery).
 const ORPHAN_FINALIZER: &str = "orphan";
 
-/// Something is on its way.
+/// The next reconcile while a step is in progress.
 const LOOK_AGAIN: Next = Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS };
 
-/// Goes on with a pipeline that is deleted.
+/// Does the next step for a pipeline that is being deleted.
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = there(&facts.observed);
@@ -149,13 +148,13 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
     }
 }
 
-/// By the clock that has written since when the pipeline is deleted.
+/// The time by the API server's clock, which wrote the `deletionTimestamp`.
 fn now(world: &World) -> Moment {
     world.shared.server_time.at(world.shared.scaling.now())
 }
 
-/// Whether the gateways stay when the pipeline goes, whatever its policy: it is deleted with `--cascade=orphan`. Kubernetes then holds it by
-/// a finalizer of its own until it has taken it out of the owners of all that it owns.
+/// Whether the pipeline is deleted with `--cascade=orphan`: then the gateways stay, whatever its `deletionPolicy`. Kubernetes adds its own
+/// finalizer until it has removed the pipeline from the owner references of all its objects.
 fn is_left_behind(pipeline: &TracePipeline, facts: &Facts) -> bool {
     let uid = pipeline.uid().unwrap_or_default();
     let is_owned_by_none = |workload: &StatefulSet| !is_owned(workload, &uid);
@@ -163,7 +162,7 @@ fn is_left_behind(pipeline: &TracePipeline, facts: &Facts) -> bool {
         || facts.stateful_set.as_deref().is_some_and(is_owned_by_none)
 }
 
-/// The next step of all gateways on their way out, and those that are empty.
+/// The next step of the drain of all gateways, and the empty gateways.
 async fn ask(
     pipeline: &TracePipeline,
     workload: &WorkloadSeen,
@@ -177,21 +176,21 @@ fn is_late(why: LetGo) -> bool {
     matches!(why, LetGo::Late(_))
 }
 
-/// Why a pipeline may go whose gateways are waited for no more. What those held that have no volume is in Kafka.
+/// Why a pipeline may go once its drain has ended. Gateways without a volume lose nothing: Kafka has what they held.
 fn left(pipeline: &TracePipeline, workload: &WorkloadSeen, empty: &[u32]) -> LetGo {
     let has_volumes = pipeline.spec.queue.mode == QueueMode::Spill;
     let all_said_so = (0..workload.wanted).all(|ordinal| empty.contains(&ordinal));
     if all_said_so || !has_volumes { LetGo::Empty } else { LetGo::Unproved }
 }
 
-/// Has the StatefulSet keep its claims, before anybody leaves. Whether to look again first.
+/// Makes the StatefulSet retain its claims before any gateway drains. Returns whether to reconcile again first.
 async fn retain(
     pipeline: &TracePipeline,
     decided: &Removal,
     facts: &mut Facts,
     world: &World,
 ) -> Result<bool, Failure> {
-    // Whoever wants everything gone at once waits for nothing.
+    // `deletionPolicy: Immediate` waits for nothing.
     if matches!(decided, Removal::Free | Removal::LetGo(LetGo::AtOnce)) {
         return Ok(false);
     }
@@ -205,14 +204,14 @@ async fn retain(
         }
         Err(error) if waits => Err(error.into()),
         Err(error) => {
-            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "cannot keep the queue volumes: Kubernetes deletes them with their StatefulSet");
             Ok(false)
         }
     }
 }
 
-/// Takes the StatefulSet out of the owners of claims that would go with it although it is told to keep them. Whether to look again first:
-/// nobody is let go before it is seen that none does, for as long as anything is waited for.
+/// Removes the StatefulSet from the owner references of claims that it should retain. Returns whether to reconcile again first: within the
+/// time limit, the finalizer stays until no claim has that owner.
 async fn release_claims(
     pipeline: &TracePipeline,
     facts: &mut Facts,
@@ -229,15 +228,15 @@ async fn release_claims(
     match ended {
         Err(error) if waits => Err(error),
         Err(error) => {
-            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "cannot keep the queue volumes: Kubernetes deletes them with their StatefulSet");
             Ok(false)
         }
         Ok(()) => Ok(is_held && waits),
     }
 }
 
-/// Sees to the volumes, says why, and takes the finalizer away; the pipeline is gone then, and what it owns is collected. `empty` are
-/// the gateways that said that they hold nothing.
+/// Deletes or keeps the volumes, publishes why, and removes the finalizer. Kubernetes then deletes the pipeline and the objects that it owns.
+/// `empty` are the gateways that reported that they hold nothing.
 async fn let_go(
     pipeline: &TracePipeline,
     (why, empty): (LetGo, &[u32]),
@@ -258,7 +257,7 @@ async fn let_go(
     };
     let kept = KeptVolumes::of(pipeline, &facts.observed.volumes, (empty, &thrown_away));
     let why = match (why, &kept) {
-        // Such as after a rest, or a deletion in the foreground, which takes the gateways away without a word.
+        // Such as after a suspension, or a foreground deletion, which deletes the gateways before they can report.
         (LetGo::Empty, KeptVolumes::MayHold(_))
             if there(&facts.observed).is_none_or(|seen| seen.wanted == 0) =>
         {
@@ -266,11 +265,14 @@ async fn let_go(
         }
         (why, _) => why,
     };
-    let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);
+    let state = written(pipeline).map_or("no gateway was asked to drain", |drain| &drain.reason);
     match end(why, facts, world).await {
         Err(error) if !is_late(why) => return Err(error.into()),
         Err(error) => {
-            warn!(error = described(&error), "gateways without a StatefulSet outlive their pipeline");
+            warn!(
+                error = described(&error),
+                "cannot delete gateways without a StatefulSet; they outlive their pipeline"
+            );
         }
         Ok(()) => {}
     }
@@ -280,7 +282,7 @@ async fn let_go(
     Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS })
 }
 
-/// Throws away the claims that never had a volume, but of a pipeline whose gateways stay.
+/// Deletes the claims that never had a volume, unless the gateways stay.
 async fn unbound_away(
     pipeline: &TracePipeline,
     why: LetGo,
@@ -295,7 +297,7 @@ async fn unbound_away(
     Ok(unbound::throw_away(&namespace, facts, waits, world).await?)
 }
 
-/// Gateways without a StatefulSet belong to nobody: they would read on when their pipeline is gone.
+/// Deletes gateways without a StatefulSet: otherwise they would continue to read after their pipeline is gone.
 async fn end(why: LetGo, facts: &Facts, world: &World) -> Result<(), prune::Error> {
     match why {
         LetGo::Orphaned => Ok(()),
@@ -305,8 +307,8 @@ async fn end(why: LetGo, facts: &Facts, world: &World) -> Result<(), prune::Erro
     }
 }
 
-/// Deletes the claims of empty volumes, and gives their names. Each goes once its gateway has ended. What the server does not let go
-/// stays, and so does at the limit what it cannot let go now.
+/// Deletes the claims of empty volumes, and returns their names. Kubernetes removes each once its gateway has ended. A claim stays if the API
+/// server refuses its deletion, and after the time limit also if the deletion fails otherwise.
 async fn throw_away(
     pipeline: &TracePipeline,
     (why, empty): (LetGo, &[u32]),
@@ -322,13 +324,13 @@ async fn throw_away(
         let named = (namespace.as_str(), claim.name.as_str());
         match prune::delete_named::<PersistentVolumeClaim>(named, how, world).await {
             Ok(()) => {
-                info!(claim = %claim.name, "an empty queue volume is deleted with its pipeline");
+                info!(claim = %claim.name, "deleted the claim of an empty queue volume with its pipeline");
                 gone.push(claim.name.clone());
             }
             Err(error)
                 if is_late(why) || matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) =>
             {
-                warn!(claim = %claim.name, error = described(&error), "an empty queue volume is kept");
+                warn!(claim = %claim.name, error = described(&error), "cannot delete the claim of an empty queue volume; it stays");
             }
             Err(error) => return Err(error),
         }
@@ -336,8 +338,8 @@ async fn throw_away(
     Ok(gone)
 }
 
-/// Whether all gateways run with a config that commits after the insert, and so would any that is started in their place: those that are
-/// left without a StatefulSet are not replaced.
+/// Whether all gateways, and all that may be started in their place, run with a config that commits after the insert. Gateways without a
+/// StatefulSet are not replaced.
 fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> bool {
     let is_rolled_out = facts.observed.workload.as_ref().is_none_or(WorkloadSeen::is_rolled_out);
     let configs = match facts.stateful_set.as_deref() {
@@ -350,12 +352,12 @@ fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> boo
     is_rolled_out && !configs.is_empty() && configs.iter().all(commits)
 }
 
-/// Takes the pipeline out of the owners of all its objects, so that they stay when it goes.
+/// Removes the pipeline from the owner references of all its objects, so that they stay.
 async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
-    // Without a name that can be used it owns nothing.
+    // A pipeline whose name makes no valid object names owns nothing.
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let owned = Owned { uid: pipeline.uid().unwrap_or_default(), names, world };
-    // The gateways first: the rest is of no use without them. What is refused of one kind keeps no other from staying.
+    // The gateways first: the other objects are useless without them. An error about one kind does not stop the others.
     let mut left = owned.orphan::<StatefulSet>().await;
     left = left.and(owned.orphan::<ConfigMap>().await);
     left = left.and(owned.orphan::<Service>().await);
@@ -369,7 +371,7 @@ async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     left.and(owned.orphan::<Job>().await)
 }
 
-/// What a pipeline owns.
+/// The objects that a pipeline owns.
 struct Owned<'a> {
     uid: String,
     names: Names,
@@ -377,7 +379,7 @@ struct Owned<'a> {
 }
 
 impl Owned<'_> {
-    /// As the server has them: one that a copy lacks would go with the pipeline.
+    /// Lists the objects from the server: an object that is missing in the copies would be deleted with the pipeline.
     async fn orphan<K: Appliable>(&self) -> Result<(), Error> {
         let kind = <K as k8s_openapi::Resource>::KIND;
         let labels = self.names.selector_of_all();
@@ -392,7 +394,7 @@ impl Owned<'_> {
         Ok(())
     }
 
-    /// There is at most one, of a kind that the cluster may not know.
+    /// There is at most one, and the cluster may lack its CRD.
     async fn orphan_monitor(&self) -> Result<(), Error> {
         let kind = <PodMonitor as k8s_openapi::Resource>::KIND;
         let name = self.names.gateway();
@@ -404,14 +406,15 @@ impl Owned<'_> {
         }
     }
 
-    /// Takes the pipeline out of the owners of an object, if it is one of them.
+    /// Removes the pipeline from the owner references of an object, if it is one of them.
     async fn leave<K: Appliable>(&self, api: &Api<K>, object: &PartialObjectMeta<K>) -> Result<(), Error> {
         if !is_owned(object, &self.uid) {
             return Ok(());
         }
         let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
         let others: Vec<_> = object.owner_references().iter().filter(|owner| owner.uid != self.uid).collect();
-        // Argo CD that tracks by label would take what stays for a part of the Application with the name of the pipeline.
+        // If Argo CD tracks by label, it would take the object for a part of the Application with the pipeline's name: add the annotations that
+        // prevent that.
         let left = names::LEFT_BY_ARGO_CD.iter().filter(|(key, _)| !object.annotations().contains_key(*key));
         let left: Map<String, Value> =
             left.map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
@@ -421,7 +424,7 @@ impl Owned<'_> {
         self.world.shared.metrics.wrote(kind);
         match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {
             Ok(_) => Ok(()),
-            // Gone already, and so is nothing to keep.
+            // Gone already.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(source) => Err(Error::Orphan { kind, name, source: source.into() }),
         }

@@ -1,7 +1,12 @@
-//! Replaces queue volumes as `sluice_plan::volumes::replacement` decides, one gateway at a time: asks it to drain, holds its pod by a
-//! finalizer once it is empty and tells it to end, deletes the claim when the pod has ended as it was, and lets go of the pod.
+//! Replaces queue volumes, one gateway at a time, as `sluice_plan::volumes::replacement` decides:
 //!
-//! What is held is finished or let go of whatever the pipeline has come to want, and when it is gone: the finalizer is ours alone.
+//! 1. Drain the gateway.
+//! 2. Once it is empty, add a finalizer to its pod and delete the pod.
+//! 3. When the pod has ended, still empty, delete the claim.
+//! 4. Remove the finalizer.
+//!
+//! A pod with the finalizer is always finished or released, also if the pipeline changed its spec or is gone: only the operator removes this
+//! finalizer.
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
@@ -39,24 +44,24 @@ use tracing::{error, info, warn};
 /// Field manager of the finalizer and its annotation on pods.
 pub const HOLDS: &str = "sluice-operator/replacement";
 
-/// Claims of either kind that one reconcile deletes without their gateways being asked; the next one follows.
+/// Claims of each kind that one reconcile deletes without a drain; the next reconcile deletes more.
 const DISCARDED_MAX: usize = 16;
 
-/// Waits after tries to let go of the pods of a pipeline that is gone: longer than an API server takes to start again.
+/// Waits between tries to release the pods of a pipeline that is gone, in seconds. The sum is longer than a restart of the API server.
 const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What could not be done.
+/// A failed step of a replacement.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not say what it has.
-    #[error("cannot look at {name} before its queue volume is replaced")]
+    /// A pod or claim could not be read.
+    #[error("cannot read {name} before its queue volume is replaced")]
     Look {
         /// Name of the pod or claim.
         name: String,
         /// What the API server said.
         source: ApiError,
     },
-    /// The pod could not be held, or let go of.
+    /// The finalizer of the pod could not be added or removed.
     #[error("cannot change the finalizer {REPLACES_VOLUME} of the pod {name}")]
     Hold {
         /// Its name.
@@ -64,13 +69,13 @@ pub enum Error {
         /// What the API server said.
         source: ApiError,
     },
-    /// The pod that is empty, its claim, or a claim that never had a volume.
+    /// The pod, its claim, or a claim that never had a volume could not be deleted.
     #[error(transparent)]
     Prune(#[from] prune::Error),
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Look { source, .. } | Self::Hold { source, .. } => source.class(),
@@ -78,18 +83,18 @@ impl Error {
         }
     }
 
-    /// Whether the server means it: asked again at once, it would say the same.
+    /// Whether the API server refused the request, so that the same request would be refused again.
     fn is_refusal(&self) -> bool {
         matches!(self.class(), ErrorClass::Forbidden | ErrorClass::Refused)
     }
 }
 
-/// The gateway that gets a new volume, as the status says: what is not written there has not begun.
+/// The gateway that gets a new volume, from the status. A replacement that is not in the status has not begun.
 pub fn written(pipeline: &TracePipeline) -> Option<&ReplacementStatus> {
     pipeline.status.as_ref()?.volumes.as_ref()?.replacing.as_ref()
 }
 
-/// Pods as far as their volumes go, by ordinal.
+/// The facts about pods that a replacement needs, by ordinal.
 pub fn holders<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<HolderSeen> {
     let now = Timestamp::now();
     let mut holders: Vec<HolderSeen> = pods.filter_map(|pod| HolderSeen::of(pod, now)).collect();
@@ -97,7 +102,7 @@ pub fn holders<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<HolderSeen> {
     holders
 }
 
-/// Goes on with the gateway whose volume is replaced, or begins with the next. What it comes to is for the status in any case.
+/// Does the next step of the current replacement, or begins the next one. The first value is for the status, also after an error.
 pub async fn carry_on(
     pipeline: &TracePipeline,
     (plan, may_go_on): (Option<&Plan>, bool),
@@ -122,7 +127,7 @@ pub async fn carry_on(
     let step = step(world.shared.scaling.now(), terms, written, &seen);
     let begun = step.next.as_ref().filter(|_| written.is_none());
     let claim = begun.and_then(|begun| volumes.claims.iter().find(|claim| claim.ordinal == begun.gateway));
-    // Where no claim may be deleted nobody is drained for nothing.
+    // Before the drain: a dry run, so that no gateway is drained if its claim cannot be deleted.
     if let Some(claim) = claim
         && let Err(error) = pods.delete_claim(&claim.name, &claim.uid, true).await
     {
@@ -139,24 +144,24 @@ pub async fn carry_on(
     (step.next, taken)
 }
 
-/// Sees to the pods that are held: those that have ended get a new volume, and those that are not meant any more are let go of.
+/// Finishes the pods with the finalizer: deletes the claim of a pod that has ended, or releases a pod whose replacement is obsolete.
 pub async fn finish(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let held = Held { names: &names, world };
     let mut ended = Ok(());
     for holder in held_pods(names.namespace(), names.pipeline(), world) {
-        // One that cannot be seen to keeps no other waiting.
+        // An error about one pod does not stop the others.
         ended = ended.and(held.finish(pipeline, &holder).await);
     }
     ended
 }
 
-/// Whether any pod of a pipeline is held.
+/// Whether any pod of a pipeline has the finalizer.
 pub fn holds_pods(pipeline: &ObjectRef<Pipeline>, world: &World) -> bool {
     !held_pods(pipeline.namespace.as_deref().unwrap_or_default(), &pipeline.name, world).is_empty()
 }
 
-/// The pods of a pipeline that are held, as the copies show them.
+/// The pods of a pipeline with the finalizer, from the copies.
 fn held_pods(namespace: &str, pipeline: &str, world: &World) -> Vec<HolderSeen> {
     let pods = world.cache.pods_of(namespace, pipeline);
     let mut found = holders(pods.iter().map(|pod| &**pod));
@@ -164,8 +169,7 @@ fn held_pods(namespace: &str, pipeline: &str, world: &World) -> Vec<HolderSeen> 
     found
 }
 
-/// Lets go of all pods of a pipeline that is gone, or that nobody can read: nobody makes them again, and their claims are for others to
-/// judge.
+/// Removes the finalizer from all pods of a pipeline that is gone or cannot be parsed. Their claims stay.
 pub async fn let_all_go(namespace: &str, pipeline: &str, world: &World) -> Result<(), Error> {
     let mut ended = Ok(());
     for holder in held_pods(namespace, pipeline, world) {
@@ -174,8 +178,8 @@ pub async fn let_all_go(namespace: &str, pipeline: &str, world: &World) -> Resul
     ended
 }
 
-/// The same of one that is gone, which no reconcile comes back to: until it succeeds, or there is such a pipeline again, or
-/// [`LET_GO_WAITS_SECONDS`] are over.
+/// As [`let_all_go`], for a pipeline that is gone and not reconciled again. Retries until it succeeds, a pipeline of that name exists again,
+/// or [`LET_GO_WAITS_SECONDS`] are over.
 pub async fn let_gone_go(gone: ObjectRef<Pipeline>, world: Arc<World>) {
     let (namespace, name) = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
     let mut last = String::new();
@@ -191,12 +195,13 @@ pub async fn let_gone_go(gone: ObjectRef<Pipeline>, world: Arc<World>) {
     }
     error!(
         %namespace, pipeline = %name, error = last,
-        "pods of a pipeline that is gone are still held; kubectl patch pod NAME -p '{{\"metadata\":{{\"finalizers\":null}}}}' lets them end"
+        "pods of a deleted pipeline still have the operator's finalizer; kubectl patch pod NAME -p '{{\"metadata\":{{\"finalizers\":null}}}}' \
+         removes it"
     );
 }
 
-/// Has the gateway take part again that was told to drain for a new volume: its pipeline goes, and leaves it running. It is asked once;
-/// one that does not hear it goes on draining until somebody tells it otherwise.
+/// Resumes the gateway that drains for a new volume, because its pipeline is orphaned and the gateway stays. The request is sent once. If it
+/// fails, the gateway drains until a person resumes it.
 pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -> Result<(), Error> {
     let (Some(written), Ok(names)) = (written(pipeline), Names::of(pipeline)) else { return Ok(()) };
     let answer = Held { names: &names, world }.ask((Request::Resume, written.gateway), facts).await?;
@@ -205,14 +210,14 @@ pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -
             namespace = names.namespace(),
             pipeline = names.pipeline(),
             gateway = written.gateway,
-            "a gateway that is left to itself was told to drain, and does not answer: POST /resume has it take part again"
+            "a gateway that outlives its pipeline was asked to drain, and does not answer; kubectl sluice drain POD --resume ends the drain"
         );
     }
     Ok(())
 }
 
-/// Deletes claims that never had a volume and are not as they are wanted, and those that no node reaches, where that is wanted;
-/// Kubernetes makes them again for the pods that wait. Gives what the API server said when it did not let one of the latter go.
+/// Deletes claims that never had a volume and differ from the spec, and claims whose volume no node reaches if `queue.onZoneLoss` says so.
+/// Kubernetes creates them again for the waiting pods. Returns the API server's error if it refused to delete one of the latter.
 pub async fn discard(
     plan: &Plan,
     pipeline: &TracePipeline,
@@ -223,9 +228,9 @@ pub async fn discard(
     let is_bound =
         |claim: &PersistentVolumeClaim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
     for (name, uid) in never_bound(&pipeline.spec.queue, &observed.volumes).take(DISCARDED_MAX) {
-        // In this version it has no volume.
+        // The resource version fails the deletion if the claim got a volume meanwhile.
         if held.delete_version((name, uid), |claim| !is_bound(claim)).await? {
-            info!(claim = %name, "a claim that never had a volume is made anew");
+            info!(claim = %name, "deleted a claim that never had a volume; Kubernetes makes it again");
         }
     }
     let now = world.shared.scaling.now();
@@ -235,7 +240,7 @@ pub async fn discard(
         let has_node = |pod: &Pod| {
             pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()))
         };
-        // The copy may be from before it found one.
+        // The copy may be older: check that the pod still has no node.
         if found.is_none_or(|pod| has_node(&pod)) {
             continue;
         }
@@ -248,8 +253,8 @@ pub async fn discard(
         if deleted? {
             let volume = claim.volume.as_deref().unwrap_or_default();
             let note = format!(
-                "no node takes {} that reaches its volume {volume}: the volume is made anew (queue.onZoneLoss), and what is not \
-                 inserted is read from Kafka again",
+                "no node takes {} that reaches its volume {volume}: the operator replaces the volume (queue.onZoneLoss), and the gateway \
+                 reads what is not inserted from Kafka again",
                 pod.name
             );
             warn!(claim = %claim.name, "{note}");
@@ -274,23 +279,25 @@ impl Held<'_> {
         if fate(seen, written(pipeline)) == Fate::Wait {
             return Ok(());
         }
-        // The copy may be from before it was told to end, and what follows cannot be taken back.
+        // The copy may be older than the deletion of the pod, and the next step cannot be undone: read the pod from the server.
         let Some(now) = self.look(&seen.name).await?.filter(|now| now.uid == seen.uid) else { return Ok(()) };
         match fate(&now, written(pipeline)) {
             Fate::Wait => return Ok(()),
             Fate::LetGo => {
-                warn!(pod = %now.name, "a gateway keeps its queue volume: it is not known that nothing was put there");
+                warn!(pod = %now.name, "the gateway keeps its queue volume: nothing proves that the volume is empty");
             }
             Fate::Replace { claim_uid } => {
                 match self.delete_claim(&claim_of(&now.name), claim_uid, false).await {
                     Ok(()) => {
-                        let note =
-                            format!("gateway {} was empty: its queue volume is made anew", now.ordinal);
+                        let note = format!(
+                            "gateway {} was empty: the operator replaces its queue volume",
+                            now.ordinal
+                        );
                         info!(pod = %now.name, "{note}");
                         report::replaced(pipeline, &note, &self.world.shared).await;
                     }
                     Err(error) if error.is_refusal() => {
-                        warn!(pod = %now.name, error = described(&error), "a gateway keeps its queue volume");
+                        warn!(pod = %now.name, error = described(&error), "the gateway keeps its queue volume: the API server refuses to delete the claim");
                     }
                     Err(error) => return Err(error),
                 }
@@ -299,15 +306,15 @@ impl Held<'_> {
         self.let_go(&now).await
     }
 
-    /// A pod as it is now, not as the copies have it.
+    /// A pod from the server, not from the copies.
     async fn look(&self, name: &str) -> Result<Option<HolderSeen>, Error> {
         let found = self.pods().get_opt(name).await;
         let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
         Ok(found.as_ref().and_then(|pod| HolderSeen::of(pod, Timestamp::now())))
     }
 
-    /// Asks the gateway. It takes part again only once its pod is not held: what it puts on its volume then would count as proved
-    /// empty. The copies may not show yet that it is.
+    /// Sends a request to the gateway. Before a resume it removes the pod's finalizer, which it reads from the server, since the copies may be
+    /// older. With the finalizer, a block that the resumed gateway puts on its volume would be deleted as proved empty.
     async fn ask(&self, (request, gateway): (Request, u32), facts: &Facts) -> Result<Answer, Error> {
         if request == Request::Resume {
             let holder = self.look(&format!("{}-{gateway}", self.names.gateway())).await?;
@@ -323,10 +330,10 @@ impl Held<'_> {
         Ok(answers.get(&gateway).copied().unwrap_or(Answer::Silent))
     }
 
-    /// Holds the pod and tells it to end, once it is known that its claim may be deleted.
+    /// Adds the finalizer to the pod and deletes the pod, after a dry run of the claim's deletion.
     async fn take(&self, take: &Take) -> Result<(), Error> {
         self.delete_claim(&claim_of(&take.pod), &take.emptied.claim_uid, true).await?;
-        // One that an operator before has held is told to end, and nothing else: whoever is cut off here each time gets on.
+        // If a previous process already added the finalizer, only delete the pod: so that an operator that is interrupted here each time gets on.
         let now = self.look(&take.pod).await?.filter(|now| now.uid == take.pod_uid);
         let is_held = now.and_then(|now| now.emptied).is_some_and(|emptied| emptied == take.emptied);
         let held =
@@ -335,14 +342,15 @@ impl Held<'_> {
         if !is_held && !hold(self.names.namespace(), pod, held, self.world).await? {
             return Ok(());
         }
-        info!(pod = %take.pod, "an empty gateway is told to end, for another queue volume");
+        info!(pod = %take.pod, "deleting the pod of an empty gateway, to replace its queue volume");
         let exactly = Preconditions { uid: Some(take.pod_uid.clone()), resource_version: None };
         let (how, named) =
             (DeleteParams::default().preconditions(exactly), (self.names.namespace(), take.pod.as_str()));
         Ok(prune::delete_named::<Pod>(named, how, self.world).await?)
     }
 
-    /// The very claim, unless it is on its way out: it stays as long as its pod is held. `is_dry` asks alone whether it might be deleted.
+    /// Deletes exactly this claim, by its uid, unless it is already being deleted. Kubernetes keeps it until its pod is gone. `is_dry` only
+    /// checks whether the API server would allow it.
     async fn delete_claim(&self, name: &str, uid: &str, is_dry: bool) -> Result<(), Error> {
         let api: Api<PersistentVolumeClaim> =
             Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
@@ -360,7 +368,7 @@ impl Held<'_> {
         Ok(prune::delete_named::<PersistentVolumeClaim>(named, how, self.world).await?)
     }
 
-    /// The very claim in the version in which this holds of it. Whether it was told to go.
+    /// Deletes exactly this claim in the version for which `is_meant` holds. Returns whether it was deleted.
     async fn delete_version(
         &self,
         (name, uid): (&str, &str),
@@ -393,7 +401,8 @@ async fn let_go(namespace: &str, holder: &HolderSeen, world: &World) -> Result<(
     hold(namespace, (&holder.name, &holder.uid), json!({}), world).await.map(drop)
 }
 
-/// Applies our part of the metadata of the very pod; with its uid in it a pod that is gone is not made again. Whether it was there.
+/// Applies the operator's part of the metadata of exactly this pod: the uid prevents that a pod that is gone is created again. Returns whether
+/// the pod exists.
 async fn hold(
     namespace: &str,
     (name, uid): (&str, &str),

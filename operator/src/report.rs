@@ -1,5 +1,4 @@
-//! Says how a pipeline is: its status, when that says something new, and Kubernetes events for what a person would want
-//! to read in `kubectl describe`. Writes only.
+//! Writes a pipeline's status when it changes, and Kubernetes events for a person who reads `kubectl describe`. Writes only.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -30,10 +29,10 @@ pub const STATUS: &str = "sluice-operator/status";
 /// Longest note of an event in bytes; the API server refuses more than 1,024.
 const NOTE_BYTES_MAX: usize = 1_000;
 
-/// What could not be written.
+/// A failed write.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not take the status.
+    /// The status could not be written.
     #[error("cannot write the status")]
     Status {
         /// What the API server said.
@@ -42,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Status { source } => source.class(),
@@ -50,8 +49,7 @@ impl Error {
     }
 }
 
-/// Writes the status if it says something new, and events: if the pipeline is ready, or no longer, or for another reason, and
-/// if its number of gateways changes, or is kept from changing.
+/// Writes the status if it changed, and the events that follow from the change: about readiness, the number of gateways, delivery and volumes.
 pub async fn report(
     pipeline: &TracePipeline,
     key: &Key,
@@ -67,7 +65,7 @@ pub async fn report(
     let api: Api<TracePipeline> = Api::namespaced(world.shared.client.clone(), &key.namespace);
     let full = json!({
         "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
-        // Another pipeline may have been made under the name since this copy, and this is nothing of what it is.
+        // The uid fails the write if another pipeline now has this name.
         "metadata": {
             "name": key.name, "namespace": key.namespace, "uid": pipeline.uid(),
             "resourceVersion": version_to_write(pipeline, key, &status, world),
@@ -79,7 +77,7 @@ pub async fn report(
             let stored = stored.status.unwrap_or_default();
             world.shared.memory.set_unkept(key, unkept(&status, &stored));
         }
-        // Deleted in the meantime, and maybe made again: nobody is left to be told. Or somebody has written: the next look says it.
+        // The pipeline was deleted meanwhile, and maybe created again; or another writer was faster, and the next look writes.
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
         Err(source) => return Err(Error::Status { source: source.into() }),
     }
@@ -95,7 +93,7 @@ pub async fn report(
 
 /// The version of the pipeline that a status may be written to; `None` for any.
 ///
-/// Where the status alone remembers the schema Job, a person takes it out of there to have the Job run again: a look that began before must
+/// If the status alone remembers the schema Job, a person removes it from there to have the Job run again. A look that began before must
 /// not put it back.
 fn version_to_write(
     pipeline: &TracePipeline,
@@ -108,7 +106,7 @@ fn version_to_write(
     pipeline.resource_version().filter(|_| !is_there)
 }
 
-/// A person reads that the pipeline is ready, or no longer, or for another reason.
+/// Logs and publishes a change of `Ready`, or of its reason.
 pub async fn ready_changed(
     pipeline: &impl Resource<DynamicType = ()>,
     (before, after): (&[Condition], &[Condition]),
@@ -122,7 +120,7 @@ pub async fn ready_changed(
     publish(pipeline, &event(ready), &world.shared).await;
 }
 
-/// A person reads why a pipeline is not looked after although nothing is wrong with its spec.
+/// Publishes why the operator does not reconcile a pipeline whose spec is valid.
 pub async fn tell(regarding: &impl Resource<DynamicType = ()>, why: &str, note: &str, shared: &Shared) {
     let event = Event {
         type_: EventType::Warning,
@@ -134,29 +132,29 @@ pub async fn tell(regarding: &impl Resource<DynamicType = ()>, why: &str, note: 
     publish(regarding, &event, shared).await;
 }
 
-/// A person reads why a pipeline that was deleted is gone, and whether all of its gateways were empty.
+/// Publishes why the deletion of a pipeline completes, and whether all its gateways were empty.
 pub async fn let_go(pipeline: &TracePipeline, why: LetGo, note: &str, shared: &Shared) {
     let is_sure = !matches!(why, LetGo::Late(_) | LetGo::Unproved);
     let type_ = if is_sure { EventType::Normal } else { EventType::Warning };
     publish(pipeline, &happened(why.word(), type_, note, "Delete"), shared).await;
 }
 
-/// A person reads that a queue volume was replaced.
+/// Publishes that a queue volume was replaced.
 pub async fn replaced(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("VolumeReplaced", EventType::Normal, note, "Store"), shared).await;
 }
 
-/// A person reads that a queue volume was given up which no node reaches.
+/// Publishes that a queue volume was replaced because no node can reach it.
 pub async fn recreated(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("VolumeOutOfReach", EventType::Warning, note, "Store"), shared).await;
 }
 
-/// A person reads that a gateway drained that nobody had asked to, and takes part again.
+/// Publishes that a gateway drained without a request, and was resumed.
 pub async fn taken_back(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("TakenBack", EventType::Warning, note, "Scale"), shared).await;
 }
 
-/// An event that does not get through is not worth a failed reconcile: the status says the same.
+/// Publishes an event. A failure does not fail the reconcile: the status has the same information.
 async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
     shared.metrics.wrote("Event");
     if let Err(error) = shared.events.publish(event, &regarding.object_ref(&())).await {
@@ -164,7 +162,7 @@ async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, sha
     }
 }
 
-/// Equal but for numbers that move all the time, it may wait; they are written once in a while.
+/// Whether to write the status now. A status that differs only in values that change all the time waits until `may_write_lag`.
 fn is_worth_writing(
     before: &TracePipelineStatus,
     after: &TracePipelineStatus,
@@ -176,11 +174,11 @@ fn is_worth_writing(
     with_moving_parts_of(after, before.clone()) != *after || may_write_lag()
 }
 
-/// The lag, the queue, the promise, and the numbers that scaling is decided from; what was decided is none of them.
+/// Copies the values that change all the time from `after`: lag, queue, guarantee, and the inputs of scaling, but not its decisions.
 fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineStatus) -> TracePipelineStatus {
     before.lag = after.lag;
     before.queue = after.queue;
-    // Gateways that start promise less until they have looked at the table.
+    // A starting gateway reports a weaker guarantee until it has read the table.
     before.delivery.clone_from(&after.delivery);
     if let (Some(before), Some(after)) = (&mut before.scaling, &after.scaling) {
         before.reason.clone_from(&after.reason);
@@ -193,7 +191,7 @@ fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineSt
     before
 }
 
-/// The condition `Ready` when its status or reason is another one.
+/// The condition `Ready` if its status or reason changed.
 fn changed_ready<'a>(before: &[Condition], after: &'a [Condition]) -> Option<&'a Condition> {
     let was = ready(before).map(|ready| (&ready.status, &ready.reason));
     ready(after).filter(|ready| was != Some((&ready.status, &ready.reason)))
@@ -217,7 +215,7 @@ fn event(ready: &Condition) -> Event {
     }
 }
 
-/// What a person would want to read of delivery: that it promises something else now, and that blocks begin or cease to wait.
+/// Events about delivery: the guarantee changed, or blocks begin or cease to wait on the queue volumes.
 fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Event> {
     let promise_of = |delivery: &DeliveryStatus| (delivery.guarantee.clone(), delivery.reason.clone());
     let promised_before = before.delivery.as_ref().map(promise_of);
@@ -242,7 +240,7 @@ fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> 
     promise.into_iter().chain(queue).collect()
 }
 
-/// What happened and is not so any more by itself.
+/// The event of something that happened once, and is not in the status.
 fn once(news: &News) -> Event {
     let type_ = if news.is_bad { EventType::Warning } else { EventType::Normal };
     happened(news.reason, type_, &news.words, news.action)
@@ -254,14 +252,14 @@ fn promised(delivery: &DeliveryStatus) -> Event {
     }
     let reason = delivery.reason.as_deref().unwrap_or("unknown");
     let note = format!(
-        "delivery is {} ({reason}): after a failure rows may be in the table twice, none is lost; sluice-gateway check says \
-         what would help",
+        "delivery is {} ({reason}): after a failure, rows may be in the table twice; none is lost. `sluice-gateway check` says \
+         what to change",
         delivery.guarantee
     );
     happened("AtLeastOnce", EventType::Warning, &note, "Deliver")
 }
 
-/// What a person would want to read of scaling: that it was done, and what it is kept from by something that will not pass.
+/// Events about scaling: a rescale, a limit, or a drain that timed out.
 fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>) -> Vec<Event> {
     let Some(after) = after else { return Vec::new() };
     let is_news = |of: fn(&ScalingStatus) -> Option<String>| {
@@ -279,7 +277,7 @@ fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>)
     [rescaled, limited, late].into_iter().flatten().collect()
 }
 
-/// To have as many as the user or the partitions allow is nothing to worry about by itself.
+/// A limit by the user's maximum or by the number of partitions is normal; any other limit is a warning.
 fn gravity(limited: &str) -> EventType {
     let is_bound = [Limit::MaxReplicas, Limit::TooFewPartitions].iter().any(|bound| bound.word() == limited);
     if is_bound { EventType::Normal } else { EventType::Warning }
@@ -300,7 +298,7 @@ pub(crate) fn happened(reason: &str, type_: EventType, note: &str, action: &str)
     }
 }
 
-/// As much of a text as an event, or the message of a condition, may have.
+/// A text cut to the longest note of an event, which also limits parts of condition messages.
 pub(crate) fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
 }

@@ -1,5 +1,5 @@
-//! Gives gateways more memory in place: asks the API server for what `sluice_plan::resize` decides, pod by pod, under a field manager of its
-//! own. What it does not take is told in the status and is no failure: nothing else waits for it.
+//! Gives OOM-killed gateways more memory in place. `sluice_plan::resize` decides; this file resizes pod by pod, under its own field manager.
+//! A refusal by the API server is reported in the status. It does not fail the reconcile, since nothing else depends on it.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
@@ -23,20 +23,20 @@ use tracing::{info, warn};
 
 /// Field manager of the memory of pods.
 pub const MEMORY: &str = "sluice-operator/memory";
-/// What stands in the status is asked for after so many seconds.
+/// A resize that is in the status is requested after this many seconds.
 const ASKING_SECONDS: u64 = 2;
-/// The longest answer of the API server that is told, in characters.
+/// The longest answer of the API server that the status shows, in characters.
 const ANSWER_CHARS_MAX: usize = 400;
 
-/// What could not be done.
+/// A failed resize.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server gave no answer that decides anything.
-    #[error("cannot give the pod {pod} {memory} of memory in place")]
+    /// The request failed without a final answer.
+    #[error("cannot resize the memory of the pod {pod} to {memory} in place")]
     Ask {
         /// Its name.
         pod: String,
-        /// What it was to be given.
+        /// The memory to set.
         memory: String,
         /// What the API server said.
         source: ApiError,
@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Ask { source, .. } => source.class(),
@@ -52,7 +52,7 @@ impl Error {
     }
 }
 
-/// Asks for what the status says that is asked for, and says what it is to say next.
+/// Requests the resizes that the status announces, and returns the resizes for the next status.
 pub async fn look_after(
     pipeline: &TracePipeline,
     plan: &Plan,
@@ -70,12 +70,12 @@ pub async fn look_after(
     Ok(step.next)
 }
 
-/// The next look is due after so many seconds.
+/// Seconds until the next reconcile is due.
 pub fn look_seconds(resizes: Option<&[MemoryResize]>) -> u64 {
     if resizes.is_some_and(is_asking) { ASKING_SECONDS } else { u64::MAX }
 }
 
-/// Applies the limit to the very pod: with its uid in it, another one of that name is not touched.
+/// Applies the limit to exactly this pod: the uid protects another pod of that name.
 async fn ask(api: &Api<Pod>, ask: &Ask, world: &World) -> Result<Answer, Error> {
     let Ask { pod, uid, memory } = ask;
     let size = json!({"requests": {"memory": memory}, "limits": {"memory": memory}});
@@ -87,13 +87,13 @@ async fn ask(api: &Api<Pod>, ask: &Ask, world: &World) -> Result<Answer, Error> 
     world.shared.metrics.wrote("Pod");
     match api.patch_resize(pod, &PatchParams::apply(MEMORY).force(), &Patch::Apply(&part)).await {
         Ok(now) => {
-            info!(%pod, %memory, "a gateway that was killed for its memory is given more in place");
+            info!(%pod, %memory, "an OOM-killed gateway gets more memory in place");
             Ok(GatewaySeen::of(&now).map_or(Answer::Unclear, |now| Answer::Taken(Box::new(now))))
         }
         Err(kube::Error::Api(status)) if is_decided(status.code) => {
             let answer = refused(&status, pod);
             if let Answer::Refused(why) = &answer {
-                warn!(%pod, %memory, %why, "a gateway is not given more memory in place");
+                warn!(%pod, %memory, %why, "the API server refuses to give a gateway more memory in place");
             }
             Ok(answer)
         }
@@ -102,18 +102,18 @@ async fn ask(api: &Api<Pod>, ask: &Ask, world: &World) -> Result<Answer, Error> 
     }
 }
 
-/// Whether asking once more would bring the same answer.
+/// Whether the same request would get the same answer again.
 fn is_decided(code: u16) -> bool {
     matches!(code, 400 | 403 | 404 | 405 | 422)
 }
 
 fn refused(status: &Status, pod: &str) -> Answer {
-    // A server that has no such subresource says so without naming an object.
+    // A server without the subresource `resize` answers 404 without naming an object.
     let names_pod = status.details.as_ref().is_some_and(|details| details.name == pod);
     match status.code {
         404 if names_pod => Answer::Unclear,
         404 | 405 => Answer::Refused(
-            "this Kubernetes does not resize pods in place, which takes 1.33 or later; set gateway.resources.memory instead"
+            "this Kubernetes does not resize pods in place (1.33 or later does); increase gateway.resources.memory instead"
                 .to_owned(),
         ),
         _ => Answer::Refused(status.message.chars().take(ANSWER_CHARS_MAX).collect()),

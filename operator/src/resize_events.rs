@@ -1,12 +1,11 @@
-//! What a person would want to read of memory that gateways are given in place: that they have it, and why they do not. Pure: what two
-//! statuses say in, events out.
+//! Events about memory resizes in place: a gateway got more memory, or why it did not. Pure: two statuses in, events out.
 
 use crate::report::happened;
 use kube::runtime::events::{Event, EventType};
 use sluice_crds::{MemoryResize, MemoryResizeState as State};
 use sluice_plan::resize::words;
 
-/// One event for each state that gateways have come to between two statuses, whatever their number.
+/// One event for each state that gateways reached between two statuses, however many gateways reached it.
 pub fn resize_events(before: &[MemoryResize], after: &[MemoryResize]) -> Vec<Event> {
     let news: Vec<MemoryResize> = news(before, after).cloned().collect();
     let of_state = |(state, reason, gravity): (State, &str, EventType)| {
@@ -23,7 +22,7 @@ pub fn resize_events(before: &[MemoryResize], after: &[MemoryResize]) -> Vec<Eve
     events.into_iter().filter_map(of_state).collect()
 }
 
-/// What came to another state, or is about another kill.
+/// The resizes that changed their state, or are about another OOM kill.
 pub fn news<'a>(
     before: &'a [MemoryResize],
     after: &'a [MemoryResize],

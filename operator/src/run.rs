@@ -1,10 +1,10 @@
-//! From arguments to a running operator and back: probes first, then the API server, then the Lease, then the watches.
+//! Starts and stops the operator: first the probes, then the API server, the Lease, and the watches.
 //!
 //! ```text
 //!  admin (/metrics /livez /readyz) .................................................. all the time
-//!  reach the API server -> ready -> hold the Lease -> watch, ready again once all is listed, and reconcile -> stop -> give it back
+//!  reach the API server -> ready -> hold the Lease -> not ready until all watches have listed, reconcile -> stop -> release the Lease
 //!                                        |
-//!                                        `-- lost: end at once, with status 1
+//!                                        `-- lost: exit at once, with status 1
 //! ```
 
 use crate::{
@@ -53,22 +53,22 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-/// Reconciles at the same time in one scope: each waits for the network most of the time.
+/// Reconciles that run at the same time in one scope. Each waits for the network most of the time.
 const RECONCILES_MAX: u16 = 10;
 /// Events about one pipeline within this many milliseconds of the first are one reconcile.
 const GATHER_MS: u64 = 1_000;
-/// Events between the watches and the reconciles; a full channel holds the watches back.
+/// Capacity of the channel from the watches to the reconciles. A full channel makes the watches wait.
 const CONCERNED_MAX: usize = 1_024;
-/// Longest wait for reconciles under way after SIGTERM, in seconds; with the Lease it stays below the pod's 40 s.
+/// Longest wait for running reconciles after SIGTERM, in seconds. With the release of the Lease it stays below the pod's 40 s.
 const STOP_SECONDS_MAX: u64 = 20;
-/// Time between attempts to reach an API server that is away, in seconds: the first, and the longest.
+/// Seconds between attempts to reach the API server: the first, and the longest.
 const REACH_SECONDS: (u64, u64) = (1, 15);
-/// Longest wait for an answer about the Lease, in seconds; several fit between a renewal and giving up.
+/// Longest request about the Lease, in seconds. Several fit between a renewal and the end of the process.
 const LEASE_REQUEST_SECONDS: u64 = 3;
-/// A namespace in which the operator may see nothing for so many seconds is not waited for: longer than a Role takes that is installed with
-/// the operator. Chosen.
+/// The operator gets ready without a namespace whose watches are all refused for this many seconds. Longer than it takes until a Role that
+/// is installed with the operator exists. Chosen.
 const REFUSED_SECONDS: u64 = 60;
-/// Idle Kafka clients are looked for this often, in seconds.
+/// Seconds between two searches for idle Kafka clients.
 const TIDY_SECONDS: u64 = 60;
 
 /// The operator's version.
@@ -79,18 +79,18 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub enum Ending {
     /// SIGTERM or SIGINT.
     Asked,
-    /// Another one leads, or may.
+    /// Another operator leads, or may lead.
     LeaseLost(Lost),
 }
 
 /// Why the operator could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a pod's service account nor a kubeconfig.
-    #[error("this is no pod with a service account, and the kubeconfig does not help: {0}")]
+    /// There is neither a pod's service account nor a kubeconfig.
+    #[error("there is neither a pod's service account nor a usable kubeconfig: {0}")]
     Config(String),
     /// The configuration cannot be used.
-    #[error("cannot make a client for the API server")]
+    #[error("cannot create a client for the API server")]
     Client(#[source] ApiError),
     /// The probes cannot be served.
     #[error("cannot serve probes and metrics")]
@@ -98,7 +98,7 @@ pub enum Error {
     /// A metric was registered twice.
     #[error("cannot register metrics")]
     Metrics(#[source] prometheus::Error),
-    /// The kernel does not let us.
+    /// A signal handler cannot be installed.
     #[error("cannot listen for signals")]
     Signal(#[source] std::io::Error),
 }
@@ -106,7 +106,7 @@ pub enum Error {
 /// Resolves when the process is asked to stop.
 type Stop = futures::future::Shared<BoxFuture<'static, ()>>;
 
-/// Runs until SIGTERM, SIGINT, or the loss of the Lease.
+/// Runs the operator until SIGTERM, SIGINT, or the loss of the Lease.
 pub async fn run(args: &Args) -> Result<Ending, Error> {
     let stop = stop_signal()?;
     let metrics =
@@ -140,7 +140,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
     Ok(ending)
 }
 
-/// Works for as long as the Lease is held.
+/// Watches and reconciles while this process holds the Lease.
 async fn lead(
     args: &Args,
     (client, server_time): (Client, ServerTime),
@@ -177,9 +177,9 @@ async fn lead(
     let refused = Duration::from_secs(REFUSED_SECONDS);
     let stopped = async {
         stop.clone().await;
-        info!("stopping: reconciles under way are finished");
+        info!("stopping; waiting for the reconciles that run");
         sleep(Duration::from_secs(STOP_SECONDS_MAX)).await;
-        warn!("a reconcile is still under way; leaving without it");
+        warn!("stopping although a reconcile still runs");
     };
     let ending = tokio::select! {
         lost = lease.lost() => Ending::LeaseLost(lost),
@@ -195,32 +195,32 @@ async fn lead(
     ending
 }
 
-/// What the watches of one scope list.
+/// The watches of one scope, for readiness.
 pub struct Listing {
-    /// Where.
+    /// One namespace, or all.
     pub scope: Scope,
-    /// The copies.
+    /// Copies of the watched objects.
     pub cache: Cache,
-    /// Whether the watches work.
+    /// Which watches fail.
     pub state: Arc<WatchState>,
 }
 
 impl Listing {
-    /// Resolves once all is listed, or for so long nothing may be.
+    /// Resolves once every watch has listed, or the API server has refused every watch for `refused`.
     async fn ended(&self, refused: Duration) {
         tokio::select! {
-            // The other end goes with the process alone.
+            // The watches end only with the process.
             _ = self.cache.ready() => {}
             () = self.state.sees_nothing(refused) => {
                 let namespace = self.scope.0.as_deref();
-                warn!(namespace, "the API server lets the operator see nothing here: it is ready without");
+                warn!(namespace, "the API server refuses every watch of this namespace; the operator gets ready without it");
             }
         }
     }
 }
 
-/// Until every watch has listed what there is, nothing is looked after: this process leads, and is not ready. A namespace in which it may
-/// see nothing for so long keeps the others from nothing: it may be deleted, and the operator's Role with it.
+/// Sets the process ready once every watch has listed. Before, it leads, but reconciles nothing. A namespace whose watches are all refused
+/// for `refused` does not delay the others: the namespace and the operator's Role in it may be deleted.
 pub async fn ready_once_listed(listings: &[Listing], readiness: &Readiness, refused: Duration) -> Infallible {
     join_all(listings.iter().map(|listing| listing.ended(refused))).await;
     let any = select_ok(listings.iter().map(|listing| listing.cache.ready().boxed()));
@@ -230,7 +230,7 @@ pub async fn ready_once_listed(listings: &[Listing], readiness: &Readiness, refu
     std::future::pending().await
 }
 
-/// A scope, and the pipelines of it that something concerns.
+/// A scope, and the channel of its pipelines to reconcile.
 type Scoped = (Arc<World>, mpsc::Receiver<ObjectRef<Pipeline>>);
 
 /// Starts the watches of one scope.
@@ -251,7 +251,7 @@ fn watched(shared: Arc<Shared>, scope: Scope, tasks: &mut JoinSet<()>) -> (Scope
     ((Arc::new(World { shared, cache }), events), listing)
 }
 
-/// Reconciles the pipelines of one scope, as events concern them, until it is told to stop.
+/// Reconciles the pipelines of one scope on events, until `stop`.
 async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
     let settings = controller::Config::default().concurrency(RECONCILES_MAX);
     let concerning = Arc::clone(&world);
@@ -265,7 +265,7 @@ async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>,
         settings,
     )
     .for_each(|outcome| {
-        // Results are counted and logged where they arise. What is left: a pipeline that is no longer there.
+        // `outcome` counts and logs the results. Only a pipeline that no longer exists is handled here.
         if let Err(ControlError::ObjectNotFound(gone)) = outcome {
             let pipeline = ObjectRef::new(&gone.name).within(&gone.namespace.clone().unwrap_or_default());
             if replacement::holds_pods(&pipeline, &world) {
@@ -310,7 +310,7 @@ fn client(config: Config, time: &ServerTime) -> Result<Client, Error> {
     time.client(config).map_err(|error| Error::Client(error.into()))
 }
 
-/// A client of its own for the Lease: its requests must not wait behind others, nor longer than the Lease lasts.
+/// A separate client for the Lease. Its requests must not wait for other requests, nor longer than the Lease lasts.
 fn lease_client(mut config: Config, time: &ServerTime) -> Result<Client, Error> {
     let longest = Some(Duration::from_secs(LEASE_REQUEST_SECONDS));
     config.connect_timeout = longest;
@@ -329,7 +329,7 @@ fn lease_name(args: &Args) -> LeaseName {
     }
 }
 
-/// Waits until the API server answers; one log line when it does not, one when it does again.
+/// Waits until the API server answers. It logs the first failure and the success.
 async fn reach(client: &Client) {
     let (mut wait, longest) = REACH_SECONDS;
     let mut is_away = false;
@@ -343,7 +343,7 @@ async fn reach(client: &Client) {
             Err(_) => "no answer in time".to_owned(),
         };
         if !is_away {
-            warn!(%error, "the API server does not answer; trying again");
+            warn!(%error, "the API server does not answer; the operator tries again");
             is_away = true;
         }
         sleep(Duration::from_secs(wait)).await;

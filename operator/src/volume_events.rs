@@ -1,4 +1,4 @@
-//! What a person would want to read of queue volumes: that they grow or cannot, and that one was left behind and what became of it.
+//! Events about queue volumes: they grow or cannot grow, and volumes without a gateway are drained or not.
 //! Pure: two statuses in, events out.
 
 use crate::report::happened;
@@ -9,11 +9,11 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// Conditions about volumes, with the event that says that they are true again.
+/// Conditions of volumes, each with the reason of the event when it becomes `True` again.
 const CONDITIONS: [(&str, &str); 2] =
     [(condition::VOLUMES_RESIZED, "VolumesResized"), (condition::VOLUMES_DRAINED, "VolumesDrained")];
 
-/// Events of what changed between two statuses. That all is well from the beginning is no event.
+/// Events for the changes between two statuses. A condition that is `True` from the beginning is no event.
 pub fn volume_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Event> {
     let changed = CONDITIONS.into_iter().filter_map(|(kind, when_true)| {
         let now = of(after, kind)?;

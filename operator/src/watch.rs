@@ -1,9 +1,9 @@
-//! Watches: one task for each kind of object, which keeps the copies of the [`Cache`] and says which pipelines an event
-//! concerns. All of them end with the [`JoinSet`] they were started in, and none before it: one that panics, which is a defect of the
-//! operator, lists anew, and says so as one does that the API server refuses.
+//! Watches: one task for each kind of object. A task updates the copies in the [`Cache`] and sends the pipelines that an event concerns to
+//! the reconciles. The tasks run until their [`JoinSet`] is dropped. A task that panics, which is a bug of the operator, lists again; the
+//! panic is logged and counted as a failing watch.
 //!
-//! Between the watches and the reconciles lies one bounded channel; a full one holds the watches back. What a watch may and may not see
-//! is in `operator/SECURITY.md`.
+//! One bounded channel connects the watches with the reconciles. A full channel makes the watches wait. `operator/SECURITY.md` lists what
+//! the watches can see.
 
 use crate::{
     cache::{AllPipelines, Cache, Pipeline},
@@ -29,13 +29,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A watch that panicked begins again at once, then after this many seconds, then after twice as long each time: what it panicked of may
-/// be an object that stays. Chosen as the client library does for a server that is away.
+/// A watch that panicked begins again at once, then after this many seconds, then after twice as long each time: the object that made it
+/// panic may still exist. Chosen: the backoff of the client library for an unreachable server.
 const AGAIN_SECONDS: u64 = 1;
-/// The longest such wait in seconds. A watch that has gone on for so long without a panic begins at once again.
+/// The longest such wait in seconds. A watch that ran this long without a panic begins again at once.
 const AGAIN_SECONDS_MAX: u64 = 60;
 
-/// What is watched: one namespace, or all of the cluster.
+/// What is watched: one namespace, or all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope(pub Option<String>);
 
@@ -53,26 +53,26 @@ impl Scope {
 
 /// Starts the watches of one scope.
 pub struct Watches<'a> {
-    /// The API server.
+    /// Client of the API server.
     pub client: &'a Client,
-    /// Where to watch.
+    /// One namespace, or all.
     pub scope: &'a Scope,
-    /// The tasks are started in here.
+    /// Owns the tasks of the watches.
     pub tasks: &'a mut JoinSet<()>,
-    /// Pipelines to look at are sent here.
+    /// Channel of the pipelines to reconcile.
     pub concerned: Sender<ObjectRef<Pipeline>>,
-    /// Says when a watch fails and when it works again.
+    /// Records which watches fail.
     pub state: Arc<WatchState>,
     /// Pipelines are noted here.
     pub all: Arc<AllPipelines>,
 }
 
 impl Watches<'_> {
-    /// Starts all of them.
+    /// Starts all watches.
     pub fn start(mut self) -> Cache {
         let pipelines = self.pipelines();
         Cache {
-            // Who set the number of replicas is written in the managed fields.
+            // Keep the managed fields: they name the manager of `replicas`.
             stateful_sets: self.owned(|_| {}),
             config_maps: self.owned(forget_managers),
             services: self.owned(forget_managers),
@@ -87,7 +87,8 @@ impl Watches<'_> {
         }
     }
 
-    /// The pipelines themselves, when their spec or annotations change, or they are deleted: a status that we wrote is no news.
+    /// The pipelines. A change of spec or annotations, or a deletion, starts a reconcile. A change of the status does
+    /// not: the operator writes it.
     fn pipelines(&mut self) -> Store<Pipeline> {
         let all = Arc::clone(&self.all);
         self.watch(watcher::Config::default(), forget_managers, move || {
@@ -113,7 +114,7 @@ impl Watches<'_> {
         })
     }
 
-    /// Objects of ours concern the pipeline that owns them.
+    /// Objects of the operator concern the pipeline in their owner references.
     fn owned<K>(&mut self, trim: fn(&mut K)) -> Store<K>
     where
         K: Watched,
@@ -127,7 +128,7 @@ impl Watches<'_> {
         })
     }
 
-    /// Pods belong to a StatefulSet or a Job, claims to nobody or anybody; the label says which pipeline that is for.
+    /// Pods belong to a StatefulSet or a Job, and claims may have any owner or none. Their label names the pipeline.
     fn labelled<K>(&mut self, config: watcher::Config, trim: fn(&mut K)) -> Store<K>
     where
         K: Watched,
@@ -143,7 +144,7 @@ impl Watches<'_> {
         })
     }
 
-    /// Secrets concern the pipelines that name them; the others are nobody's business.
+    /// Secrets concern the pipelines that name them. Other Secrets are ignored.
     fn secrets(&mut self, pipelines: Store<Pipeline>) -> Store<PartialObjectMeta<Secret>> {
         let all = watcher::Config::default();
         self.watch(all, keep_the_name, move || {
@@ -156,8 +157,8 @@ impl Watches<'_> {
         })
     }
 
-    /// Starts one watch. What `begin` gives says which pipelines an object concerns, and is told whether the object is gone; it is made
-    /// anew for each course of the watch, with nothing of the one before.
+    /// Starts one watch. `begin` returns a function from an object, and whether it is gone, to the pipelines that it concerns. After a panic
+    /// `begin` is called again, so that the function starts without the state of the one before.
     pub fn watch<K, C>(
         &mut self,
         config: watcher::Config,
@@ -194,8 +195,7 @@ struct Watch<K: Watched> {
 }
 
 impl<K: Watched> Watch<K> {
-    /// Until nobody is there any more to be told. A panic ends one course of it: the copies stay as they were until the next one has
-    /// listed what there is.
+    /// Runs until the receiver of the channel is gone. After a panic the watch lists again; until then the copies stay as they were.
     async fn run<C>(mut self, begin: impl Fn() -> C + Send)
     where
         C: FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>> + Send + 'static,
@@ -232,12 +232,12 @@ impl<K: Watched> Watch<K> {
                 Event::Delete(object) => concerns(object, true),
                 Event::Init | Event::InitDone => Vec::new(),
             };
-            // `Init` only says that a list was asked for.
+            // `Init` only means that a list was requested.
             if !matches!(event, Event::Init) {
                 self.state.works(&kind);
             }
             for concern in refs {
-                // The other end is gone only while the process ends.
+                // The receiver is gone only while the process ends.
                 if self.concerned.send(concern).await.is_err() {
                     return;
                 }
@@ -246,7 +246,7 @@ impl<K: Watched> Watch<K> {
     }
 }
 
-/// What can be watched by its type.
+/// A typed object with a namespace that can be watched.
 pub trait Watched:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -273,27 +273,27 @@ fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{}={}", names::MANAGED_BY, names::OPERATOR))
 }
 
-/// Claims of gateways: Kubernetes gives them the labels by which the StatefulSet selects its pods, and no others.
+/// Claims of gateways. Kubernetes gives them the labels by which the StatefulSet selects its pods, and no others.
 fn of_gateways() -> watcher::Config {
     let labels = [(names::NAME, names::PROGRAM), (names::COMPONENT, names::GATEWAY)];
     let labels = labels.map(|(key, value)| format!("{key}={value}"));
     watcher::Config::default().labels(&labels.join(","))
 }
 
-/// Managed fields are the larger half of an object.
+/// Drops the managed fields, which are the larger half of an object.
 fn forget_managers<K: Resource>(object: &mut K) {
     object.managed_fields_mut().clear();
 }
 
-/// An annotation may hold the content: `kubectl apply` writes it there.
+/// Drops annotations and labels too: `kubectl apply` copies the content of a Secret into an annotation.
 fn keep_the_name<K: Resource>(object: &mut K) {
     forget_managers(object);
     object.annotations_mut().clear();
     object.labels_mut().clear();
 }
 
-/// Of pods there may be many; why they do not run is in the status or with their node, which config they read in the volumes, how much
-/// memory they may use with each container.
+/// Keeps only the fields of a pod that the operator reads, since there may be many pods: the status and the node (why it does not run), the
+/// volumes (its config), and the resources of each container (its memory).
 fn keep_what_we_read(pod: &mut Pod) {
     forget_managers(pod);
     let spec = pod.spec.take().unwrap_or_default();

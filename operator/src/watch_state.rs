@@ -1,8 +1,8 @@
-//! Whether the watches work: one log line when that changes, instead of one per attempt and kind of object; and a metric that says which
-//! fail, since nothing is looked after until each has listed what there is.
+//! Which watches fail. A change is one log line, instead of one for each attempt and kind of object. A metric counts the failing watches,
+//! because the operator reconciles nothing until each watch has listed.
 //!
-//! An API server that is away breaks all watches at once and is one line; a refusal (no such kind, no permission), or a panic, which is
-//! a defect of the operator, concerns one kind of object and is a line for each.
+//! An unreachable API server breaks all watches at once, and is one line. A refusal (no such kind, no right) or a panic, which is a bug of
+//! the operator, is one line for each kind of object.
 
 use crate::metrics::Metrics;
 use kube::{core::Status, runtime::watcher};
@@ -14,16 +14,16 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 use tracing::{error, info, warn};
 
-/// HTTP status of "that is too old, list again": how a watch is told to begin anew, which is no failure.
+/// HTTP status with which the API server tells a watch to list again because its resource version is too old. It is no failure.
 const GONE: u16 = 410;
 
-/// What fails, by kind of object.
+/// The state of the watches of one scope, by kind of object.
 #[derive(Debug)]
 pub struct WatchState {
     metrics: Arc<Metrics>,
     /// Every kind that is watched; `None` while its watch does not fail.
     kinds: Mutex<BTreeMap<String, Option<Failure>>>,
-    /// Whether the operator may see nothing at all.
+    /// Whether the API server refuses every watch.
     sees_nothing: watch::Sender<bool>,
 }
 
@@ -33,11 +33,11 @@ enum Failure {
     Away,
     /// The server answers with this status.
     Refused(u16),
-    /// Nobody else is to blame.
+    /// The watch itself panicked.
     Panicked,
 }
 
-/// What is worth a line.
+/// Whether a change is logged.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     None,
@@ -46,7 +46,7 @@ enum Change {
 }
 
 impl WatchState {
-    /// One that says it to these metrics.
+    /// State without watches, which reports to these metrics.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, kinds: Mutex::default(), sees_nothing: watch::Sender::new(false) }
     }
@@ -57,10 +57,11 @@ impl WatchState {
         self.metrics.add_failing_watches(kind, 0);
     }
 
-    /// Resolves once the API server has refused every watch for so long: as in a namespace that is deleted, and the operator's Role with it.
+    /// Resolves once the API server has refused every watch for `wait`, for example because the namespace was deleted together with the
+    /// operator's Role.
     pub async fn sees_nothing(&self, wait: Duration) {
         let mut sees_nothing = self.sees_nothing.subscribe();
-        // The other end is this object.
+        // The sender is this object, so that the channel is open.
         while sees_nothing.wait_for(|nothing| *nothing).await.is_ok() {
             if timeout(wait, sees_nothing.wait_for(|nothing| !*nothing)).await.is_err() {
                 return;
@@ -80,7 +81,7 @@ impl WatchState {
             (Change::Fails, Failure::Refused(code)) => {
                 warn!(kind, code, answer = answer.map(|answer| answer.message.as_str()), "cannot watch");
             }
-            (Change::Fails, _) => warn!(%error, "cannot watch: the API server is away"),
+            (Change::Fails, _) => warn!(%error, "cannot watch: the API server is unreachable"),
             (Change::None | Change::Works, _) => {}
         }
     }
@@ -91,7 +92,7 @@ impl WatchState {
             error!(
                 kind,
                 panic = words,
-                "a watch panicked and lists anew: a defect of the operator, please report it"
+                "a watch panicked and starts again; this is a bug of the operator, please report it"
             );
         }
     }
@@ -128,12 +129,12 @@ impl WatchState {
     }
 }
 
-/// Sets a value, and says whether it was another one.
+/// Sets a value. Returns whether it changed.
 fn replaced(now: &mut bool, by: bool) -> bool {
     std::mem::replace(now, by) != by
 }
 
-/// What the server answered, if it did.
+/// The server's answer, if there is one.
 fn answer(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

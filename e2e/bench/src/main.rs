@@ -1,4 +1,4 @@
-//! The measurements on the command line. Only reads it and ends with a code; the work is in the library.
+//! The command line of the measurements. The work is in the library.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use e2e_bench::schema_bench::{self, SchemaBenchArgs};
 use e2e_bench::throughput::{self, ThroughputArgs, witness};
 use e2e_stack::say;
 
-/// Measures throughput, memory, schemas, and the operator's scale
+/// Measures throughput, memory, table layouts, and the operator at scale
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -19,26 +19,26 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Spans a CPU-second of the gateway, and of peers beside it
+    /// Measure spans per CPU-second of the gateway, and of other programs
     Throughput(ThroughputArgs),
 
-    /// The gateway's memory budget under the kernel's own limit
+    /// Check the gateway's memory budget under a cgroup limit
     Memory(MemoryArgs),
 
-    /// What hundreds of pipelines cost the operator and the API server
+    /// Measure the requests and memory of the operator with hundreds of pipelines
     OperatorScale(OperatorScaleArgs),
 
-    /// What each layout and order of the table costs, and how fast its answers are
+    /// Measure inserts, disk space and queries of each table layout and sorting key
     SchemaBench(SchemaBenchArgs),
 
-    /// Runs one command for `throughput` and reports what it cost
+    /// Run one command for `throughput` and report its cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
 }
 
 fn main() -> ExitCode {
     say::begin();
-    // Warnings of the libraries; what a command does is said by `say`.
+    // Only warnings of the libraries: the commands print their progress with `say`.
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     e2e_stack::conclude(match Arguments::parse().command {
         Command::Throughput(args) => throughput::run(&args),

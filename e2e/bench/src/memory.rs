@@ -36,15 +36,15 @@ use scenario::{Scenario, Size};
 /// Spans of the oversized scenarios beside the batch itself: enough that every partition has several batches.
 const OVERSIZED_SPANS: u64 = 500_000;
 
-/// Which scenarios run, and with how much.
+/// Which scenarios run, and their load.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct MemoryArgs {
-    /// Only scenarios whose name contains this; may be given several times
+    /// Run only scenarios whose name contains this; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Name the scenarios and run none
+    /// List the scenarios and run none
     #[arg(long)]
     list: bool,
 
@@ -52,19 +52,19 @@ pub struct MemoryArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     spans: u64,
 
-    /// Seconds that a sink is slow or gone
+    /// Seconds for which the sink is slow or unreachable
     #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(1..=600))]
     outage: u64,
 
-    /// Whether blocks may go to a queue volume while the sink is slow or gone
+    /// Whether the gateway has a queue volume while the sink is slow or unreachable
     #[arg(long, value_enum, default_value_t)]
     queue: QueueMode,
 
-    /// Write the outcomes to a file
+    /// Write the results to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// A gateway program to run instead of the one that is compiled from this checkout
+    /// Gateway program to run; default: compiled from this checkout
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
 }
@@ -72,34 +72,36 @@ pub struct MemoryArgs {
 /// The gateway's `queue.mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum QueueMode {
-    /// There is a queue volume, as usual: reading goes on.
+    /// With a queue volume, the default: the gateway continues to read.
     #[default]
     Spill,
-    /// There is none: reading stops when the memory's blocks are used up.
+    /// Without one: the gateway stops reading when all blocks in memory are used.
     Disabled,
 }
 
 const AFTER_HELP: &str = "\
-This program must be allowed to make memory control groups, which takes root. A local stack that runs is used and
-left running; else one is brought up, and taken down at the end. Every scenario fills a topic or reads the one before it
-again, starts the gateway in a group whose limit is the one in its config, without swap, takes its sink away once a
-quarter is read, and gives it back.
+Needs root, to create memory cgroups. It uses a running local stack and keeps it running; otherwise it starts one and
+stops it at the end. Every scenario fills a topic, or reads the topic of the scenario before it again. It starts the
+gateway in a cgroup without swap whose limit is the one in the gateway's config, makes the sink slow or unreachable
+once a quarter is read, and then restores it.
 
 Columns:
   peak MiB   the kernel's peak of the resident set, mapped files included
-  anon MiB   the most anonymous memory that was seen, looked at every 20 ms
-  kills      processes that the kernel killed because of the limit
-  lost       spans without a row; in the oversized scenarios the batch that must not pass has some
-  kspans/s   rows inserted before the sink went away, or over the whole of a steady run, in thousands
-  back s     from the sink's return until 0.8 of that again; more than 5 is a failure
-  -          what cannot be known: the rest of the backlog was too short, or the run did not come to its end
+  anon MiB   the largest anonymous memory, sampled every 20 ms
+  kills      processes that the kernel OOM-killed
+  lost       spans without a row; expected only for the batch that must not pass in the oversized scenarios
+  kspans/s   thousands of rows inserted per second before the sink's outage, or in the whole of a steady run
+  back s     from the sink's return until 0.8 of that rate again; more than 5 is a failure
+  -          unknown: the rest of the backlog was too short, or the run did not finish
 
-Exit codes: 0 everything held in every scenario, 1 otherwise.";
+Exit codes:
+  0  every scenario held all limits
+  1  otherwise";
 
-/// Runs the scenarios and prints what came of them.
+/// Runs the scenarios and prints their results.
 ///
 /// # Errors
-/// What failed; by then what the command started is stopped.
+/// What failed, after stopping everything that the command started.
 pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     let chosen = chosen(&args.only);
     if args.list {
@@ -108,7 +110,7 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    ensure!(!chosen.is_empty(), "no scenario has such a name; --list shows all");
     interrupt::watch()?;
     let program = match &args.gateway {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
@@ -136,7 +138,7 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
     Scenario::all().into_iter().filter(wanted).collect()
 }
 
-/// With what the scenarios run.
+/// The programs, servers and load of the scenarios.
 #[derive(Debug)]
 pub struct Plan {
     /// The gateway, in release form.
@@ -147,7 +149,7 @@ pub struct Plan {
     pub queue: QueueMode,
     /// Spans of backlog.
     pub spans: u64,
-    /// How long the sink is gone.
+    /// How long the sink is slow or unreachable.
     pub outage: Duration,
 }
 
@@ -155,7 +157,7 @@ impl Plan {
     /// Runs the scenarios with exactly these names.
     ///
     /// # Errors
-    /// When a scenario could not be run, or its gateway ended by itself.
+    /// When a scenario could not be run, or its gateway exited early.
     pub async fn check(self, names: &[&str]) -> Result<Report> {
         let all = Scenario::all().into_iter();
         let chosen: Vec<Scenario> =
@@ -204,7 +206,7 @@ async fn run_all(
         interrupt::check()?;
         let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
         let said = match outcome.failures.as_slice() {
-            [] => format!("everything held, {:.1} MiB at the most", outcome.peak_rss_mib),
+            [] => format!("all limits held, at most {:.1} MiB", outcome.peak_rss_mib),
             failures => format!("FAILED: {}", failures.join("; ")),
         };
         say::progress(&name, &said);

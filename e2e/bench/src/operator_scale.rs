@@ -1,4 +1,5 @@
-//! `e2e-bench operator-scale`: what hundreds of pipelines cost the operator and the API server, and that nothing is written at rest.
+//! `e2e-bench operator-scale`: measures the requests and memory of the operator with hundreds of pipelines, and checks that it writes nothing
+//! at rest.
 //!
 //! ```text
 //! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted
@@ -57,52 +58,54 @@ const PIPELINES_A_SECOND_MIN: f64 = 1.0;
 /// Longest time for few of them.
 const PATIENCE_MIN: Duration = Duration::from_mins(3);
 
-/// How often somebody's wish to stop is looked for.
+/// Interval of the check for Ctrl-C.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How many, and where.
+/// Number of pipelines, and the cluster.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct OperatorScaleArgs {
-    /// Pipelines
+    /// Number of pipelines
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     pipelines: u32,
 
-    /// Seconds of rest that are counted; every pipeline is looked at every 30 s
+    /// Seconds at rest for which requests are counted; the operator reconciles every pipeline every 30 s
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(30..=3_600))]
     quiet: u64,
 
-    /// Write the figures to a file
+    /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// An operator program to run instead of the one that is compiled from this checkout
+    /// Operator program to run; default: compiled from this checkout
     #[arg(long, value_name = "FILE")]
     operator: Option<PathBuf>,
 
-    /// Where it runs.
+    /// The cluster.
     #[command(flatten)]
     target: TargetArgs,
 }
 
 const AFTER_HELP: &str = "\
-A local stack that runs is used and left running; else one is brought up, and taken down at the end. No operator that
-looks after all namespaces may run. The operator runs as a
-process under the service account of the chart; a front between it and the API server counts its requests. All else is
-the cluster's own: API server, etcd, StatefulSet controller, Kafka. Gateways are not started: a node without a kubelet
-takes their pods and says that they are ready, and this program answers /metrics for them.
-Every second pipeline has credentials in a Secret of its own, every third has scaling.mode Auto, every fifth a queue
-volume, which is bound by Kubernetes and has no disk: of thirty each combination is there once.
+It uses a running local stack and keeps it running; otherwise it starts one and stops it at the end. No operator that
+watches all namespaces may run meanwhile. The operator runs as a process with the chart's service account; a proxy
+between it and the API server counts its requests. API server, etcd, StatefulSet controller and Kafka are those of the
+cluster. No gateway runs: a node without a kubelet takes their pods and reports them ready, and this program answers
+/metrics for them.
+Every second pipeline has credentials in its own Secret, every third has scaling.mode Auto, and every fifth has a queue
+volume, which Kubernetes binds and which has no disk. Of 30 pipelines each combination occurs once.
 
-What is printed:
-  created, applied, Ready   seconds from the first pipeline's creation until it holds for all of them
-  requests                  of the operator by verb, until all were Ready and it was at rest
+Output:
+  created, applied, Ready   seconds from the first pipeline's creation until all pipelines are in that state
+  requests                  of the operator by verb, until all pipelines were Ready and the operator was at rest
   at rest                   requests within the quiet time, and objects of the namespace that changed meanwhile
   memory                    the operator's largest resident set
 
-Exit codes: 0 when nothing but the Lease was written at rest and nothing changed, 1 otherwise.";
+Exit codes:
+  0  at rest, only the Lease was written and no object changed
+  1  otherwise";
 
-/// Runs it and prints the figures.
+/// Measures and prints the figures.
 ///
 /// # Errors
 /// What failed; by then what the command made is removed.
@@ -167,7 +170,7 @@ async fn alone(cluster: &Cluster) -> Result<()> {
     let pods = operator.pods().list().await?.len();
     ensure!(
         pods == 0,
-        "an operator is installed and would look after the same pipelines: helm uninstall sluice -n sluice-system"
+        "an installed operator would reconcile the same pipelines; remove it: helm uninstall sluice -n sluice-system"
     );
     Ok(())
 }
@@ -189,9 +192,9 @@ struct Ground {
 }
 
 impl Ground {
-    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
+    /// Removes everything, but files only if they are not needed. Continues after a failure and returns the first.
     async fn remove(self, with_files: bool) -> Result<()> {
-        say::progress("scale", "removing what was made");
+        say::progress("scale", "removing the objects of the run");
         // The node last: it lets its pods go.
         let mut removed = self.namespace.delete().await;
         if let Some(node) = self.node {
@@ -208,7 +211,7 @@ impl Ground {
         } else {
             say::progress("scale", &format!("the operator's log is kept in {}", self.folder.display()));
         }
-        removed.context("remove what the run made")
+        removed.context("remove the objects of the run")
     }
 }
 
@@ -305,7 +308,7 @@ async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant
         .try_collect::<Vec<()>>()
         .await?;
     let seconds = began.elapsed().as_secs_f64();
-    say::progress("scale", "all are made");
+    say::progress("scale", "all are created");
     Ok(seconds)
 }
 

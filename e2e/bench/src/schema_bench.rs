@@ -52,49 +52,52 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A gateway that does not move for so long has failed. Chosen: longer than a rebalance (45 s).
 const STALL: Duration = Duration::from_mins(2);
 
-/// How many spans, and what is written.
+/// The load, and the output.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct SchemaBenchArgs {
-    /// Spans; figures are steady from a million on
+    /// Number of spans; figures are stable from a million on
     #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     spans: u64,
 
-    /// Times that each question is asked; the median counts
+    /// Runs of each query; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     times: u32,
 
-    /// Only variants whose name contains one of these; may be given several times
+    /// Measure only variants whose name contains this; may be given several times
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
 
-    /// The gateway's program, instead of that of this checkout
+    /// Gateway program to run; default: compiled from this checkout
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
 
-    /// Write the results as JSON
+    /// Write the results to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Every variant and every question once, with few spans: fails when a table stays empty or a question finds nothing. The figures mean
-    /// nothing
+    /// Run every variant and every query once, with few spans: fails if a table stays empty or a query finds no row. The figures mean nothing
     #[arg(long, conflicts_with_all = ["spans", "times", "only", "json"])]
     short: bool,
 }
 
 const AFTER_HELP: &str = "\
-A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+It uses a running local stack and keeps it running; otherwise it starts one and stops it at the end.
 
 JSON: {spans, server, variants: [{name, layout, orderBy, insertCpuSeconds, insertCpuMicrosPerRow, inserts, insertMilliseconds,
 syncsPerInsert, bytesPerRow, viewBytesPerRow, questions: [{name, milliseconds, cpuMilliseconds, readRows, readBytes}]}]}
-  insertCpuSeconds     user and system CPU time of the server for all inserts, those into views included, without merges
-  insertMilliseconds   of the server, the mean of all inserts; merges and other programs of the machine are in it
-  syncsPerInsert       files and directories that the server synced for an insert, the mean
+  insertCpuSeconds     user and system CPU time of the server for all inserts, with those into views, without merges
+  insertMilliseconds   server time, mean of all inserts; merges and other programs of the machine slow it down
+  syncsPerInsert       files and directories that the server synced for an insert, mean
   bytesPerRow          bytes on disk of the table's parts, merged into one a day, divided by its rows
   viewBytesPerRow      bytes on disk of the tables that views fill, divided by the rows of the main table
-  milliseconds         of the server, the median of all times that it was asked
-  cpuMilliseconds      CPU time of the server, the median
-  readRows, readBytes  what the server read, uncompressed";
+  milliseconds         server time, median of all runs
+  cpuMilliseconds      CPU time of the server, median
+  readRows, readBytes  rows and bytes that the server read, uncompressed
+
+Exit codes:
+  0  all variants were measured
+  1  otherwise";
 
 /// Measures and prints.
 ///

@@ -1,4 +1,4 @@
-//! `cargo throughput`: how many spans a CPU-second the gateway moves, and any other program beside it.
+//! `cargo throughput`: measures spans per CPU-second of the gateway, and of other programs.
 //!
 //! ```text
 //! topic made and filled -> [ gateway, each peer ] x runs -> table, JSON
@@ -45,15 +45,15 @@ use server::Engine;
 pub(crate) use sink::{NullSink, serve_connection, stored};
 use spool::{Comparison, Spool};
 
-/// What is measured, with what load, and where the rows go.
+/// What to measure, with which load and which sinks.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct ThroughputArgs {
-    /// What the spans look like
+    /// Shape of the spans
     #[arg(long, value_enum)]
     shape: LoadShape,
 
-    /// How messages are encoded; a record batch of `otlp-json` is up to three times as large, so the limit is 256 MiB then
+    /// Encoding of the messages; with `otlp-json`, whose record batches are up to three times as large, the gateway has 256 MiB
     #[arg(long, value_enum, default_value_t = MessageEncoding::OtlpProto)]
     encoding: MessageEncoding,
 
@@ -65,93 +65,99 @@ pub struct ThroughputArgs {
     #[arg(long, value_name = "P", default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=1024))]
     partitions: i32,
 
-    /// How the gateway's blocks go over the wire; may be given twice, for both in turn
+    /// Format of the gateway's inserts; may be given twice, to measure both
     #[arg(long = "format", value_enum, default_values_t = [InsertFormat::RowBinary])]
     formats: Vec<InsertFormat>,
 
-    /// How attributes lie in the gateway's table; may be given several times, for each in turn
+    /// Layout of attributes in the gateway's table; may be given several times, to measure each
     #[arg(long = "layout", value_enum, default_values_t = [TableLayout::Json])]
     layouts: Vec<TableLayout>,
 
-    /// Where the gateway's rows go
+    /// Sink of the gateway's rows
     #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
     sink: SinkChoice,
 
-    /// Where the peers' rows go: most ask their sink more than inserts, which the null sink does not answer
+    /// Sink of the peers' rows: most send other queries too, which the null sink does not answer
     #[arg(long, value_enum, default_value_t = SinkChoice::Clickhouse)]
     peer_sink: SinkChoice,
 
-    /// A program to measure beside the gateway; may be given several times
+    /// Another program to measure; may be given several times
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
     peers: Vec<Peer>,
 
-    /// Measure the queue volume against the live path, into the null sink
+    /// Compare the queue volume with the live path, into the null sink
     #[arg(long, value_enum, conflicts_with_all = ["sink", "peers"])]
     spool: Option<Spool>,
 
-    /// Times that each is run, in turn
+    /// Runs of each, in turn
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
-    /// Print CPU time by thread, too
+    /// Also print CPU time by thread
     #[arg(long)]
     threads: bool,
 
-    /// Write the runs to a file
+    /// Write the runs to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// A gateway program to measure instead of the one that is compiled from this checkout
+    /// Gateway program to measure; default: compiled from this checkout
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-A run starts a process with a consumer group of its own, lets it read the topic from the earliest offset until the
-group has committed the end of every partition, and ends it by SIGTERM. All runs read one topic, which is filled
+Examples:
+  cargo throughput --shape rich --spans 1000000 --runs 3
+  cargo throughput --shape loadgen --spans 4000000 --spool drain
+
+A run starts a process with its own consumer group. The process reads the topic from the earliest offset until the
+group has committed the end of every partition, and is then ended by SIGTERM. All runs read one topic, which is filled
 once by an idempotent producer: zstd, record batches of up to 1,000,000 bytes before compression, 20 ms linger.
-A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+It uses a running local stack and keeps it running; otherwise it starts one and stops it at the end.
 
 Sinks:
-  null        a server in this program that takes inserts of RowBinary, keeps the bytes in a temporary file
-              and counts the rows by their numbers after the run; it answers no question but the gateway's
+  null        a server in this program that accepts inserts of RowBinary, keeps the bytes in a temporary file
+              and counts the rows by their numbers after the run; it answers only the gateway's queries
   clickhouse  the local stack's server, into a table with the Null engine and then one with MergeTree; rows,
               bytes and CPU time are from the server's query log, and with MergeTree lost and doubled from the
               table; with --sink null a peer runs into the Null engine alone
 
-With --format native the gateway has 256 MiB, and needs --sink clickhouse: the null sink reads rows alone.
+With --format native the gateway has 256 MiB, and needs --sink clickhouse: the null sink reads only rows.
 
 Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
-TABLE and ENGINE, where a table of the gateway's (first) layout is ready. They read TOPIC as GROUP from the earliest
-offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs. A script
-build.sh beside a peer's program is run before anything is measured. Ready to use (e2e/bench/peers/README.md):
+TABLE and ENGINE if there is a table with the gateway's (first) layout. They read TOPIC as GROUP from the earliest
+offset and commit; at the end they get SIGTERM. All processes that they start count as theirs. A script
+build.sh beside a peer's program is run before the measurement. Ready to use (e2e/bench/peers/README.md):
   --peer otelcol=e2e/bench/peers/otel-collector/run.sh
 
 The queue volume (--spool; the volume is a folder beside the run's config, on a real file system): three runs over the
 same spans, each a process of its own, in turn:
-  live        the sink takes everything: read, encoded, inserted
-  spill       the sink refuses every INSERT: read, encoded, appended to the volume. Ended once every span is read;
-              what is still in memory goes to the volume while the process leaves
-  drain       the sink takes everything again, and the same group goes on with that volume; Kafka has nothing that is
-              not on it, but for what was closed by leaving
-CPU time is that of the whole process as in all other runs: the start, what is sent in vain and the leaving are in it,
-the kernel's own writing to the disk is not. Rows are counted after drain: none may be lost or doubled on the way.
-Asked for are, of the live run's spans a CPU-second: spill at least 0.9, drain at least 5.
+  live        the sink accepts everything: read, encode, insert
+  spill       the sink refuses every INSERT: read, encode, append to the volume. The process is ended once every span is
+              read, and writes the blocks in memory to the volume while it shuts down
+  drain       the sink accepts everything again, and the same group continues with that volume; all that Kafka has is
+              on it, too, except blocks that the shutdown closed
+CPU time is that of the whole process, as in all other runs: with the start, refused inserts and the shutdown, without
+the kernel's own writes to the disk. Rows are counted after drain: none may be lost or doubled.
+Required, relative to the live run's spans per CPU-second: spill at least 0.9, drain at least 5.
 
 Columns:
   wall s        from the start of the process until the end of every partition is committed (spill: until every
                 span is read), to a quarter second
-  CPU s         user and system of the process and all it started, from start to end, by the kernel's accounting;
-                the gateway's start, its waiting for the group and its end are some 20 ms of it
-  B/span        bytes of the inserts' bodies, as compressed
+  CPU s         user and system time of the process and its children, from start to end, by the kernel's accounting;
+                the gateway's start, its wait for the group and its shutdown take about 20 ms of it
+  B/span        compressed bytes of the inserts' bodies
   peak MiB      the largest resident set of one process
-  switches      times that a thread gave way or was made to
-  server CPU s  user and system of the server's threads for this run's inserts alone, views and the writing of
-                parts included; merges in the background, of which there are none with the Null engine, are not
-  -             what cannot be known
+  switches      voluntary and involuntary context switches
+  server CPU s  user and system time of the server's threads for this run's inserts, with views and the writing of
+                parts, without background merges (the Null engine has none)
+  -             unknown
 
-Exit codes: 0 every span arrived in every run, once, and nothing else did, and whoever had committed all of them ended with 0 (a peer
-also by the signal), and with --spool the volume is as fast as is asked; 1 otherwise.";
+Exit codes:
+  0  in every run each span arrived exactly once and nothing else did, every process that had committed all of them
+     exited with 0 (a peer also by the signal), and with --spool the volume is as fast as required
+  1  otherwise";
 
 /// The two encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -186,16 +192,16 @@ impl TableLayout {
 /// The two load shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LoadShape {
-    /// A web shop's services: 1,000 spans and 461 KB a message
+    /// Services of a web shop: 1,000 spans and 461 KB per message
     Rich,
-    /// A load generator's: 8,192 spans and 989 KB a message
+    /// A load generator: 8,192 spans and 989 KB per message
     Loadgen,
 }
 
 /// The two kinds of sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SinkChoice {
-    /// Takes inserts, counts rows, keeps nothing
+    /// Accepts inserts and counts rows
     Null,
     /// The real server
     Clickhouse,
@@ -251,11 +257,11 @@ impl ThroughputArgs {
 pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
-        "--format native needs --sink clickhouse: the null sink reads rows alone"
+        "--format native needs --sink clickhouse: the null sink reads only rows"
     );
     anyhow::ensure!(
         args.spool.is_none() || args.layouts.len() == 1,
-        "--spool compares the runs of one layout; give --layout once"
+        "--spool compares the runs of one layout: use --layout once"
     );
     interrupt::watch()?;
     let gateway = match &args.gateway {

@@ -1,11 +1,11 @@
-//! `cargo demo`: everything from nothing to an answered query, watched while it happens.
+//! `cargo demo`: starts the stack, runs a pipeline and queries its rows, with progress on the terminal.
 //!
 //! ```text
 //! stack up -> images -> operator by its chart -> sample applied -> spans produced -> rows counted -> query answered
 //! ```
 //!
-//! It stays up until Ctrl-C, unless `--exit` is given; then, and after a failure, what it started is stopped. A stack that
-//! ran before is left running.
+//! It runs until Ctrl-C, or with `--exit` until the query. At the end, also after a failure, it stops what it started. A stack that ran before
+//! keeps running.
 
 mod look;
 mod watch;
@@ -42,26 +42,26 @@ const PARTITIONS: i32 = 8;
 /// Longest time from the sample to ready gateways: images are loaded, so that it is volumes, one Job and two pods.
 const READY_DEADLINE: Duration = Duration::from_mins(3);
 
-/// What the demo is asked for.
+/// Arguments of the demo.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// Spans to produce
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub spans: u64,
 
-    /// Verify, tear down, and end: with 0 only if every span was counted
+    /// Count, tear down, and exit: with 0 only if every span was counted
     #[arg(long)]
     pub exit: bool,
 
-    /// Write the counts to a file
+    /// Write the counts to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Where to run.
+    /// The cluster.
     #[command(flatten)]
     pub target: TargetArgs,
 
-    /// What to run there.
+    /// The images.
     #[command(flatten)]
     pub images: ImageArgs,
 }
@@ -69,14 +69,14 @@ pub struct DemoArgs {
 /// Runs the demo.
 ///
 /// # Errors
-/// What failed; by then what the demo started is stopped.
+/// What failed, after stopping everything that the demo started.
 pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let target = args.target.target()?;
     let ran_before = if target.needs_stack() { e2e_stack::up()?.ran_before } else { true };
     let outcome = target.resolve().and_then(|resolved| on(args, &resolved));
     if !ran_before {
-        say::progress("demo", "stopping the stack; its data stays for the next time");
+        say::progress("demo", "stopping the stack; its data stays");
         e2e_stack::down(false)?;
     }
     let verdict = outcome?;

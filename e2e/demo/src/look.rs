@@ -1,4 +1,4 @@
-//! What a person looks at: a query that ClickHouse answers, and how to go on from there.
+//! Shows a query with its answer, and commands to continue with.
 
 use anyhow::Context as _;
 
@@ -8,13 +8,13 @@ use e2e_stack::clickhouse;
 use e2e_stack::say;
 use e2e_stack::target::{Address, Resolved};
 
-/// The server for this machine. User and password, where needed, are in the URL; without them it is the user `default`.
+/// The server as seen from this machine. The URL may have a user and a password; without them the user is `default`.
 pub fn server(address: &Address) -> anyhow::Result<Server> {
     let Login { url, user, password } = login(&address.host)?;
     Ok(Server::new(&url, &user, &password))
 }
 
-/// User and password for the gateways: those of the local stack, or those in a given URL.
+/// User and password for the gateways: those of the local stack, or those of the given URL.
 pub fn gateway_user(resolved: &Resolved) -> anyhow::Result<(String, String)> {
     if resolved.clickhouse.pods == clickhouse::PODS_URL {
         return Ok((clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned()));
@@ -23,12 +23,12 @@ pub fn gateway_user(resolved: &Resolved) -> anyhow::Result<(String, String)> {
     Ok((user, password))
 }
 
-/// A URL as a pipeline names it: without user and password.
+/// A URL without user and password, as a pipeline needs it.
 pub fn plain_url(address: &Address) -> anyhow::Result<String> {
     Ok(login(&address.pods)?.url)
 }
 
-/// A URL without its user and password, and these.
+/// A URL without user and password, the user, and the password.
 struct Login {
     url: String,
     user: String,
@@ -42,7 +42,7 @@ fn login(url: &str) -> anyhow::Result<Login> {
     Ok(Login { url: format!("{scheme}://{place}"), user: user.to_owned(), password: password.to_owned() })
 }
 
-/// Asks which operations of the run are the slowest, and shows the answer.
+/// Queries the slowest operations of the run, and prints the answer.
 pub async fn answer(server: &Server, database: &str, table: &str, run: Run) -> anyhow::Result<()> {
     let query = format!(
         "SELECT ServiceName AS service, SpanName AS operation, count() AS spans, \
@@ -57,7 +57,7 @@ pub async fn answer(server: &Server, database: &str, table: &str, run: Run) -> a
     Ok(())
 }
 
-/// Three lines on what to do next.
+/// Prints three commands to continue with.
 pub fn around(resolved: &Resolved, database: &str, table: &str) {
     let kubeconfig = resolved.kubeconfig.display();
     say::line("");

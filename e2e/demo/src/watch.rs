@@ -1,4 +1,4 @@
-//! Waiting that can be watched: one line when something changes, one every two seconds while spans flow.
+//! Waits with progress lines: one when something changes, and one every two seconds while spans flow.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub async fn topic(brokers: &str, name: &str, partitions: i32) -> anyhow::Result
     Ok(topic)
 }
 
-/// Waits until the pipeline is ready, and says what it says on the way.
+/// Waits until the pipeline is ready, and prints each change of its condition `Ready`.
 pub async fn until_ready(namespace: &Namespace, name: &str, deadline: Duration) -> anyhow::Result<()> {
     let api: Api<TracePipeline> = namespace.api();
     let (started, mut last) = (Instant::now(), String::new());
@@ -51,7 +51,7 @@ pub async fn until_ready(namespace: &Namespace, name: &str, deadline: Duration) 
             }
         }
         if started.elapsed() > deadline {
-            bail!("the pipeline is not ready after {deadline:?}; it says {last:?}");
+            bail!("the pipeline is not ready after {deadline:?}; the last condition was {last:?}");
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -78,7 +78,7 @@ pub async fn counted(load: Load, oracle: &Oracle) -> anyhow::Result<Verdict> {
     Ok(Verdict { seconds: started.elapsed().as_secs_f64(), ..verdict })
 }
 
-/// What was said last, to tell the rate.
+/// The last line, for the rate.
 #[derive(Default)]
 struct Progress {
     at: Option<Instant>,
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Rows a second since the last line; `None` while that is too fresh.
+    /// Rows per second since the last line; `None` within [`LINE`] of it.
     fn rate(&mut self, started: Instant, rows: u64) -> Option<f64> {
         let since = self.at.unwrap_or(started).elapsed();
         if since < LINE {

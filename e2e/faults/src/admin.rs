@@ -1,4 +1,4 @@
-//! What is asked of a gateway over HTTP: its metrics, and to leave its group and come back.
+//! HTTP requests to a gateway: read metrics, drain, resume.
 //!
 //! Place in the flow: courses call it on the address of a gateway of the scene. Owner: the course. Limits: a request has
 //! [`REQUEST_TIMEOUT`], as the operator's have.

@@ -58,7 +58,7 @@ pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Ro
     closed.map(|()| round)
 }
 
-/// What a gateway is told otherwise than usual.
+/// Changes of a gateway's usual config.
 fn change(fault: Fault) -> Value {
     match fault {
         Fault::Process(process) => process.change(),

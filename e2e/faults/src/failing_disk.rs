@@ -1,4 +1,4 @@
-//! A gateway's queue volume whose disk fails to sync, or to read, when a scenario wants it to.
+//! A queue volume whose disk fails to sync or to read on demand.
 //!
 //! Job: compiles the library that `e2e/faults/disk_fails.c` describes, and holds the file that switches the fault on. Place in the
 //! flow: a scenario gives [`FailingDisk::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is the C library's

@@ -1,4 +1,4 @@
-//! Commits offsets of a group as another program does: by the protocol itself, in which metadata is any bytes. The client takes text.
+//! Commits offsets of a group with arbitrary bytes as metadata. It speaks the protocol itself, since the Kafka client accepts only text.
 //!
 //! The request is an `OffsetCommit` of version 7, the last one without compact strings:
 //!

@@ -1,9 +1,9 @@
-//! Where something that passes through a front is stopped until a scenario has decided what becomes of it.
+//! Holds a request inside a front until a scenario decides what happens to it.
 //!
-//! Job: the one thing that both fronts have in common. A scenario sets a [`Trap`] for a step and waits until it is seen; what was
-//! caught stays where it is until the scenario says a verdict, or lets go of it, which lets it pass. Verdicts that need nobody,
-//! such as "refuse the next three", are rules. Place in the flow: fronts call [`Gate::pass`] at each step, scenarios everything
-//! else. Any thread. Limits: traps and rules are a handful; each passage looks at all of them.
+//! Job: the common part of both fronts. A scenario sets a [`Trap`] for a step and waits until a request is caught. The request waits until
+//! the scenario gives a verdict, or drops the caught request, which lets it pass. Verdicts without a decision, such as "refuse the next
+//! three", are rules. Place in the flow: fronts call [`Gate::pass`] at each step, scenarios call everything else. Any thread. Limits: there
+//! are few traps and rules; each passage checks all of them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use e2e_stack::process::interrupt;
 
-/// How often a wait looks whether someone asked to stop.
+/// Interval of the check for Ctrl-C during a wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Traps and rules of one front. `P` is what passes, `V` what can become of it; the default verdict lets it pass.
@@ -59,7 +59,7 @@ impl<P, V> Trap<P, V> {
     /// Waits until something is caught.
     ///
     /// # Errors
-    /// When nothing was within `patience`, or someone asked to stop.
+    /// If nothing was caught within `patience`, or after Ctrl-C.
     pub async fn caught(mut self, patience: Duration) -> Result<Caught<P, V>> {
         let waited = async {
             loop {

@@ -1,4 +1,4 @@
-//! A gateway of a scenario: the real program as a process that is killed, stopped and asked.
+//! A gateway of a scenario: the real program as a process, which scenarios kill, stop and query.
 //!
 //! Job: one process, addressed by its id. Place in the flow: between the fronts. Owner: the scene; killed when dropped. Limits: none
 //! of its own.
@@ -34,11 +34,11 @@ pub struct Orders {
     pub config: PathBuf,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
-    /// Where it shows its metrics and takes requests: the same after each start, so that whoever asks it finds it again.
+    /// Address of its metrics and requests, which is the same after each start.
     pub admin: Arc<Port>,
     /// More of its environment.
     pub environment: Vec<(String, PathBuf)>,
-    /// Where it writes; a later one of the same name goes on behind.
+    /// Its log file; a later process of the same name appends to it.
     pub log: PathBuf,
 }
 
@@ -107,7 +107,7 @@ impl Gateway {
     /// # Errors
     /// When it has ended, or the kernel refuses.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        // A child that was not waited for keeps its id, so that nobody else can be hit.
+        // A child that was not waited for keeps its id, so that the signal cannot reach another process.
         if let Some(status) = self.ended()? {
             bail!("the gateway has ended already ({status}){}", log_tail(&self.orders.log));
         }
@@ -115,7 +115,7 @@ impl Gateway {
         kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("send {signal:?}"))
     }
 
-    /// Whether it was told to end, or killed.
+    /// Whether it was sent SIGTERM or SIGKILL.
     pub fn was_told_to_end(&self) -> bool {
         self.sent.iter().any(|sent| [Signal::TERM, Signal::KILL].contains(sent))
     }
@@ -132,7 +132,7 @@ impl Gateway {
     /// How it has ended, if it has.
     ///
     /// # Errors
-    /// When the kernel cannot say, or it was ended by a signal that it was not sent from here: it has aborted, or somebody else killed it.
+    /// When the kernel cannot say, or it was ended by a signal that it was not sent from here: it has aborted, or another program killed it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait().context("look for a gateway")?;
         if let Some(signal) = status.and_then(|status| status.signal()) {

@@ -65,14 +65,14 @@ pub struct Passage {
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It is forwarded.
     #[default]
     Pass,
-    /// It is swallowed; its connection goes on.
+    /// It is dropped; its connection stays.
     Drop,
     /// Its connection is reset.
     Reset,
-    /// It goes on, the answer to a `Metadata` without the cluster's id.
+    /// It is forwarded, the answer to a `Metadata` without the cluster's id.
     Unnamed,
 }
 

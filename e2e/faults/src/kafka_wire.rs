@@ -11,7 +11,7 @@
 //! | varint … | tagged fields, in versions that are called flexible |
 //!
 //! Source: Kafka's protocol guide, message formats of 4.1. Numbers are big-endian. Pure. Limits: what cannot be read is no request
-//! that a scenario acts on; it is forwarded as it is.
+//! that a scenario acts on; it is forwarded unchanged.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -151,7 +151,7 @@ pub fn correlation_of_answer(frame: &[u8]) -> Option<i32> {
 }
 
 /// Makes a `JoinGroup` ask for another session timeout, so that a group notices a silent member sooner than its members ask for.
-/// Every other frame stays as it is.
+/// Every other frame stays unchanged.
 pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
     let found = session_timeout_at(frame);
     if let Some(place) = found.and_then(|at| frame.get_mut(at..at + 4)) {
@@ -159,7 +159,7 @@ pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
     }
 }
 
-/// The answer to a `Metadata` of this version without the cluster's id, as some brokers answer. What cannot be read stays as it is.
+/// The answer to a `Metadata` of this version without the cluster's id, as some brokers answer. An unreadable frame stays unchanged.
 pub fn without_cluster(frame: &[u8], version: i16) -> Vec<u8> {
     let Some((from, to)) = cluster_at(frame, version) else { return frame.to_vec() };
     // No string: a length of 0, or of -1 in the plain form.

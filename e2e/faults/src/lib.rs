@@ -1,4 +1,4 @@
-//! `cargo faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
+//! `cargo faults`: injects faults into gateways, brokers, servers, clocks and disks under load, then counts spans by their numbers.
 //!
 //! ```text
 //! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts
@@ -6,11 +6,15 @@
 //!                         '---------'-- scenario ----------'
 //! ```
 //!
-//! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
-//! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
-//! but those that a scenario predicts exactly; no gateway ends by itself but where a scenario says so, and with that code, and none panics;
-//! and at its end every gateway that it leaves alive says that no row is missing in its account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
-//! kept then.
+//! Each run has its own servers ([`servers`]), so that faults affect nothing else. Scenarios observe the gateway's steps from outside, by
+//! what passes the fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this.
+//!
+//! What must hold in each round:
+//! - No span is lost or doubled, except exactly those that a scenario predicts.
+//! - A gateway exits only where a scenario expects it, with the expected code, and none panics.
+//! - At the end, every living gateway reports that its account misses no row and that no range is in doubt.
+//!
+//! Servers, processes and data are removed at the end of the run, also after a failure or Ctrl-C; then configs and logs are kept.
 
 mod admin;
 mod course;
@@ -52,56 +56,58 @@ pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct FaultsArgs {
-    /// Rounds of each scenario; those that take long have a most of their own
+    /// Rounds of each scenario; slow scenarios have a lower limit of their own
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 
-    /// How long ClickHouse is away in the long outage
+    /// Seconds for which ClickHouse is unreachable in the long outage
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..=86_400))]
     outage_s: u64,
 
-    /// Only scenarios whose name contains this, or the one of this very name, which a long one needs; may be given several times
+    /// Run the scenario of this name, or all whose name contains this; long ones run only by their whole name. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Only a part of the scenarios, as 2/5: they are dealt out in turn; a line for each says whether it passed, as a test's
+    /// Run only a part of the scenarios, such as 2/5: every fifth, from the second. Prints a line for each, as for a test
     #[arg(long, value_name = "K/N", value_parser = part, conflicts_with = "only")]
     part: Option<Part>,
 
-    /// Name the scenarios with their rounds at the most, and run none
+    /// List the scenarios with their largest number of rounds, and run none
     #[arg(long)]
     list: bool,
 
-    /// Write the outcomes to a file, after each scenario
+    /// Write the results to a file after each scenario, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// A gateway program to run instead of the one that is compiled from this checkout
+    /// Gateway program to run; default: compiled from this checkout
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Needs no running stack: brokers and a ClickHouse of the run's own are started from the programs that the stack
-installs (`cargo stack up` once, or this command fetches them), and removed at the end.
+Needs no running stack. It starts its own brokers and ClickHouse from the programs that the stack installs (after one
+`cargo stack up`, or fetched by this command), and removes them at the end.
 
-`--list` says how many rounds of a scenario are played at the most, whatever --rounds says; one that takes many minutes
-is \"long\", and runs only when it is named.
+`--list` shows the largest number of rounds of each scenario, which limits --rounds. A scenario that takes many minutes
+is \"long\", and runs only if --only has its whole name.
 
 Columns:
   spans       numbered spans that Kafka acknowledged, in all rounds
-  lost        those of them without a row; behind it, how many must be: Kafka itself had lost them
-  doubled     rows beyond the first of a span; behind it, how many must be: the server had forgotten their token
-  recovery s  from the death, or the fault's end, until a gateway is told of an insert; the longest of all rounds
+  lost        spans without a row; then the expected number: Kafka itself had lost these
+  doubled     rows beyond the first of a span; then the expected number: the server had forgotten their token
+  recovery s  from the death, or the fault's end, until a gateway's next successful insert; the longest of all rounds
 
-What was not played to its end because something failed is in the table and in the file as well, as a failure.
+A scenario that did not run to its end because something failed is in the table and in the file, as a failure.
 
-Exit codes: 0 every count is the expected one in every round, and no gateway has ended but as it must; 1 otherwise.";
+Exit codes:
+  0  every count is as expected in every round, and every gateway ended as expected
+  1  otherwise";
 
-/// Runs the scenarios and prints what came of them.
+/// Runs the scenarios and prints their results.
 ///
 /// # Errors
-/// What failed; by then what the command started is stopped.
+/// What failed, after stopping everything that the command started.
 pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     let mut chosen = chosen(&args.only);
     if let Some(part) = args.part {
@@ -110,7 +116,7 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     if !args.list {
         chosen.retain(|scenario| !scenario.is_long || args.only.iter().any(|name| name == scenario.name));
     }
-    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    ensure!(!chosen.is_empty(), "no scenario has such a name; --list shows all");
     if args.list {
         for line in list(&chosen) {
             say::line(&line);
@@ -135,7 +141,7 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     };
     let ran = run_all(&whole, &chosen, &mut report);
     report.table().iter().for_each(|line| say::line(line));
-    // Only now: what was measured before something failed is worth as much as without that.
+    // Return the error only now: the results before it are valid, and were printed.
     ran?;
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -151,7 +157,7 @@ fn list(scenarios: &[Scenario]) -> Vec<String> {
     std::iter::once(heading).chain(lines).collect()
 }
 
-/// The scenarios that these name: a whole name stands for one, a part of it for all that have it.
+/// The scenarios of these names: a whole name selects one, a part of a name all that contain it.
 fn chosen(only: &[String]) -> Vec<Scenario> {
     let all = scenario::all();
     let is_whole = |part: &String| all.iter().any(|scenario| scenario.name == part);

@@ -1,4 +1,4 @@
-//! The search for faults on the command line. Only reads it and ends with a code; the work is in the library.
+//! The command line of the fault scenarios. The work is in the library.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 use e2e_faults::FaultsArgs;
 use e2e_stack::say;
 
-/// Kills, stops and cuts everything under load, and counts what is lost or doubled
+/// Injects faults into gateways, brokers and servers under load, and counts lost and doubled rows
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! What came of the scenarios: a table for people, JSON for programs.
+//! The results of the scenarios: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use e2e_stack::say::aligned;
 
-/// With which codes gateways end by themselves, one after another.
+/// Expected exit codes of gateways that no scenario ends, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// With these.
@@ -49,7 +49,7 @@ pub struct Round {
     pub recovery_s: Option<f64>,
     /// What else was measured.
     pub measures: Vec<(&'static str, f64)>,
-    /// Codes of gateways that ended by themselves and were started again.
+    /// Exit codes of gateways that no scenario ended, and that were restarted.
     pub ends: Vec<i32>,
     /// How they must.
     pub ends_expected: Ends,
@@ -79,10 +79,10 @@ impl Round {
         let recovery = self.recovery_s.map_or(String::new(), |s| format!(", inserts again after {s:.1} s"));
         let ends = match (&self.ends[..], self.ends_expected) {
             (ends, expected) if !expected.allows(ends) => {
-                format!(", ended by itself with {ends:?}, {expected:?} expected")
+                format!(", gateways ended with {ends:?}, {expected:?} expected")
             }
             ([], _) => String::new(),
-            (ends, _) => format!(", ended by itself with {ends:?}"),
+            (ends, _) => format!(", gateways ended with {ends:?}"),
         };
         let measures = self
             .measures
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(outcome.failures.is_empty(), holds, "{:?}", outcome.failures);
         }
         let words = round(&[1], Ends::With(&[69])).words();
-        assert!(words.contains("ended by itself with [1], With([69]) expected"), "{words}");
+        assert!(words.contains("gateways ended with [1], With([69]) expected"), "{words}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is tried: each fault with its name, in the order of the path of a span.
+//! The fault scenarios with their names, in the order of a span's path.
 
 use super::course::{
     broker::Broker, columns::Columns, damage::Damage, disk, input::Input, kill::Step, leave::Leave,
@@ -7,13 +7,13 @@ use super::course::{
     volume::Volume,
 };
 
-/// Rounds of a scenario that takes long or that does not depend on the moment.
+/// Largest number of rounds of a scenario that is slow or does not depend on timing.
 pub(super) const FEW: u32 = 3;
 
-/// Rounds of one that depends on the moment, and has a server or a gateway started anew each time.
+/// Largest number of rounds of a scenario that depends on timing, and restarts a server or a gateway in each.
 const MANY: u32 = 20;
 
-/// Rounds of one that takes a minute.
+/// Largest number of rounds of a scenario that takes a minute.
 pub(super) const ONE: u32 = 1;
 
 /// What happens in a scenario.
@@ -21,7 +21,7 @@ pub(super) const ONE: u32 = 1;
 pub enum Fault {
     /// A gateway is killed at a step.
     Kill(Step),
-    /// Gateways are stopped, ended, joined or doubled.
+    /// Gateways are stopped, ended or added, or two have the same name.
     Process(Process),
     /// The coordinator divides the partitions.
     Protocol(Protocol),
@@ -31,15 +31,15 @@ pub enum Fault {
     RuleChange(RuleChange),
     /// A gateway comes back with another format of inserts.
     FormatChange,
-    /// Somebody else commits offsets of the group.
+    /// Another client commits offsets of the group.
     ForeignMetadata,
-    /// Gateways are told to leave, and to come back.
+    /// Gateways drain and resume.
     Leave(Leave),
-    /// Brokers die, move, fall silent or forget.
+    /// Brokers die, move, stop answering or delete messages.
     Broker(Broker),
-    /// ClickHouse dies, is slow, silent or forgets.
+    /// ClickHouse dies, is slow, stops answering or forgets tokens.
     Server(Server),
-    /// Little comes in.
+    /// Low traffic.
     Trickle(Trickle),
     /// One of two shards is lost, and comes back.
     ShardLost(Lost),
@@ -51,29 +51,29 @@ pub enum Fault {
     ShardAudit,
     /// One of a shard's endpoints is lost.
     Failover,
-    /// Brokers do not say which cluster they are of.
+    /// Brokers report no cluster id.
     UnnamedCluster,
     /// ClickHouse comes back in another time zone.
     ZoneChanged,
-    /// It refuses, or seems to.
+    /// ClickHouse, or a proxy in front of it, answers with an error.
     Refuse(Refusal),
-    /// It does not take a block whole.
+    /// ClickHouse refuses single rows, or blocks that are too large.
     Rows(Rows),
-    /// What comes in is bad, or the table changes.
+    /// Messages are malformed, or the table changes.
     Input(Input),
-    /// Nothing of what comes in can be read.
+    /// All messages are malformed.
     Storm(Storm),
-    /// ClickHouse is away while the queue volume holds blocks.
+    /// ClickHouse is unreachable while the queue volume holds blocks.
     Volume(Volume),
-    /// Something happens to the volume, or to what its blocks rely on.
+    /// The queue volume is lost or full, or Kafka or ClickHouse forget what its blocks need.
     Spooled(Spooled),
-    /// Blocks on it are damaged.
+    /// Blocks on the queue volume are damaged.
     Damage(Damage),
-    /// Its disk fails.
+    /// The disk of the queue volume fails.
     Disk(disk::Disk),
-    /// The table changes while blocks are on it.
+    /// The table changes while blocks are on the queue volume.
     Columns(Columns),
-    /// ClickHouse is away for minutes under full load.
+    /// ClickHouse is unreachable for minutes under full load.
     LongOutage,
     /// Gateways die or leave while their volumes hold blocks.
     OnlyCopy(OnlyCopy),
@@ -84,25 +84,25 @@ pub enum Fault {
 pub struct Scenario {
     /// Its name on the command line and in the report.
     pub name: &'static str,
-    /// What happens, in words.
+    /// The description for `--list`.
     pub describe: &'static str,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
     /// Brokers that it needs.
     pub brokers: u32,
-    /// Rounds at the most, whatever is asked for.
+    /// Largest number of rounds.
     pub rounds_max: u32,
-    /// It takes many minutes, and runs only when it is named.
+    /// Whether it takes many minutes, and runs only by its whole name.
     pub is_long: bool,
 }
 
 impl Scenario {
-    /// Whether it needs the gateway with the rule of one version ago.
+    /// Whether it needs the gateway with the previous version's rule for ranges.
     pub fn needs_former(&self) -> bool {
         self.fault == Fault::RuleChange(RuleChange::Versions)
     }
 
-    /// Its rounds at the most, in words.
+    /// Its largest number of rounds, for `--list`.
     pub fn rounds(&self) -> String {
         let rounds = match self.rounds_max {
             u32::MAX => "any".to_owned(),
@@ -121,7 +121,7 @@ const PROCESSES: [Scenario; 11] = [
         "stop-shorter",
         Fault::Process(Process::StopShort),
         FEW,
-        "SIGSTOP for two seconds, within the session",
+        "SIGSTOP for two seconds, shorter than the session timeout",
     ),
     scenario(
         "stop-longer",
@@ -145,7 +145,7 @@ const PROCESSES: [Scenario; 11] = [
         "partition-added",
         Fault::Process(Process::PartitionAdded),
         ONE,
-        "the topic grows from 8 to 12 partitions while spans come",
+        "the topic grows from 8 to 12 partitions under load",
     ),
     scenario(
         "clock-jump",
@@ -157,13 +157,13 @@ const PROCESSES: [Scenario; 11] = [
         "rule-change",
         Fault::RuleChange(RuleChange::Settings),
         FEW,
-        "two members with 3 and 5 messages a range; SIGKILL of each in turn, once an INSERT of its is stored and not answered",
+        "two members with 3 and 5 messages a range; SIGKILL of each in turn, once its INSERT is stored but not answered",
     ),
     scenario(
         "rule-versions",
         Fault::RuleChange(RuleChange::Versions),
         FEW,
-        "the same with two versions of the rule, as while an upgrade is rolled out: 4 and 3 messages a range",
+        "the same with two versions of the rule, as during a rolling upgrade: 4 and 3 messages a range",
     ),
     scenario(
         "format-change",
@@ -175,13 +175,13 @@ const PROCESSES: [Scenario; 11] = [
         "foreign-metadata",
         Fault::ForeignMetadata,
         FEW,
-        "between two lives of a gateway somebody else commits four partitions: é, no text, half a plan, nothing; each begins anew",
+        "while a gateway is down, another client commits four partitions with foreign metadata: é, no text, half a plan, nothing; the gateway plans each anew",
     ),
     scenario(
         "duplicate-member",
         Fault::Process(Process::DuplicateMember),
         FEW,
-        "a second process says that it is the same member",
+        "a second process joins with the same group.instance.id",
     ),
 ];
 
@@ -200,7 +200,7 @@ const PROTOCOLS: [Scenario; 2] = [
     ),
 ];
 
-const BROKERS: [Scenario; 13] = [
+const BROKERS: [Scenario; 14] = [
     scenario("broker-kill", Fault::Broker(Broker::Kill), MANY, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
@@ -208,21 +208,16 @@ const BROKERS: [Scenario; 13] = [
             "coordinator-move",
             Fault::Broker(Broker::CoordinatorMove),
             MANY,
-            "SIGKILL of that one of three brokers that keeps the group",
+            "SIGKILL of the group's coordinator, one of three brokers",
         )
     },
     scenario(
         "broker-silent",
         Fault::Broker(Broker::SilentShort),
         FEW,
-        "nothing passes for three seconds, within the session",
+        "no traffic for three seconds, shorter than the session timeout",
     ),
-    scenario(
-        "broker-silent-longer",
-        Fault::Broker(Broker::SilentLong),
-        FEW,
-        "nothing passes for nine seconds",
-    ),
+    scenario("broker-silent-longer", Fault::Broker(Broker::SilentLong), FEW, "no traffic for nine seconds"),
     scenario(
         "commit-answers-lost",
         Fault::Broker(Broker::CommitAnswersLost),
@@ -239,19 +234,19 @@ const BROKERS: [Scenario; 13] = [
         "join-answers-lost",
         Fault::Broker(Broker::JoinAnswersLost),
         FEW,
-        "two answers to joining are lost while a member comes",
+        "two answers to join requests are lost while a member joins",
     ),
     scenario(
         "heartbeat-lost",
         Fault::Broker(Broker::HeartbeatLost),
         ONE,
-        "a heartbeat is lost; the group gives the member up",
+        "a heartbeat is lost; the group removes the member",
     ),
     scenario(
         "group-away",
         Fault::Broker(Broker::GroupAway),
         ONE,
-        "what goes to the coordinator ends its connection until the gateway says that it is not ready, and why",
+        "each request to the coordinator ends its connection, until the gateway reports that it is not ready, and why",
     ),
     scenario(
         "retention-passes",
@@ -263,19 +258,19 @@ const BROKERS: [Scenario; 13] = [
         "retention-passes-running",
         Fault::Broker(Broker::RetentionPassesRunning),
         FEW,
-        "the same under a running gateway, with what it has read and not inserted: 4,000 spans are lost, of what was not read",
+        "the same under a running gateway, also messages that it has read but not inserted: 4,000 spans that were not read are lost",
     ),
     scenario(
         "topic-recreated",
         Fault::Broker(Broker::TopicRecreated),
         ONE,
-        "the topic is deleted and made again, and spans come at once",
+        "the topic is deleted and recreated, and spans arrive at once",
     ),
     scenario(
         "topic-recreated-longer",
         Fault::Broker(Broker::TopicRecreatedLonger),
         FEW,
-        "the topic is deleted, made again and longer than before while the gateway stands still",
+        "the topic is deleted, recreated and longer than before while the gateway is stopped",
     ),
     scenario(
         "unnamed-cluster",
@@ -296,7 +291,7 @@ const SERVERS: [Scenario; 13] = [
         "clickhouse-kill-after-commit",
         Fault::Server(Server::KillAfterCommit),
         MANY,
-        "SIGKILL of ClickHouse when it has stored one and its answer is on its way",
+        "SIGKILL of ClickHouse when it has stored an INSERT and its answer is on its way",
     ),
     scenario(
         "slow",
@@ -308,31 +303,31 @@ const SERVERS: [Scenario; 13] = [
         "slow-over-timeout",
         Fault::Server(Server::SlowOverTimeout),
         ONE,
-        "four answers are 20 s late, over the timeout",
+        "four answers are 20 s late, over the insert's timeout",
     ),
     scenario(
         "blackhole",
         Fault::Server(Server::Silent),
         FEW,
-        "nothing passes to or from ClickHouse, over the insert's timeout",
+        "no traffic to or from ClickHouse for longer than the insert's timeout",
     ),
     scenario(
         "window-short",
         Fault::Server(Server::WindowShort),
         FEW,
-        "the table remembers four tokens, and has forgotten that of a stored INSERT whose answer was lost: the server is asked",
+        "the table remembers four tokens, and has forgotten that of a stored INSERT whose answer was lost: the gateway asks the server's log",
     ),
     scenario(
         "window-short-untold",
         Fault::Server(Server::WindowShortUntold),
         FEW,
-        "the same, and the server has lost its logs: nobody can know, so that the rows are doubled, and counted as rows that may be",
+        "the same, but the server has lost its logs: the rows are doubled, and counted as possible duplicates",
     ),
     scenario(
         "past-window",
         Fault::Server(Server::PastWindow),
         FEW,
-        "an INSERT is sent again once its token is forgotten, which nobody could know: its rows are doubled",
+        "an INSERT is sent again after its token was forgotten, which the gateway cannot know: its rows are doubled",
     ),
     scenario(
         "shard-added",
@@ -350,19 +345,19 @@ const SERVERS: [Scenario; 13] = [
         "shard-rows-vanish",
         Fault::ShardAudit,
         FEW,
-        "rows of three messages vanish from one of two shards, others are on both: audit names them; 300 spans are lost, 100 doubled",
+        "rows of three messages vanish from one of two shards, others are on both: audit reports them; 300 spans are lost, 100 doubled",
     ),
     scenario(
         "replica-fails-over",
         Fault::Failover,
         FEW,
-        "one of two ways to the server is gone with an INSERT on it, stored or not: the other has it under the same token",
+        "one of two endpoints fails during an INSERT, stored or not: the gateway sends it to the other with the same token",
     ),
     scenario(
         "zone-changed",
         Fault::ZoneChanged,
         FEW,
-        "the server comes back in another time zone, on which the table's partitions depend, without its logs: rows are doubled, and counted",
+        "the server comes back without its logs in another time zone, on which the table's partitions depend: rows are doubled, and counted",
     ),
 ];
 
@@ -371,13 +366,13 @@ const INPUTS: [Scenario; 12] = [
         "bad-messages-dead-lettered",
         Fault::Input(Input::BadLettered),
         FEW,
-        "garbage, truncated, hostile, empty and null messages in every partition; exactly one letter for each bad one",
+        "garbage, truncated, hostile, empty and null messages in every partition; exactly one dead letter for each",
     ),
     scenario(
         "bad-messages-kill",
         Fault::Input(Input::BadKill),
         u32::MAX,
-        "the same, and SIGKILL among their letters: a letter may be there twice, a row may not",
+        "the same, and SIGKILL while their dead letters are sent: a letter may be doubled, a row may not",
     ),
     scenario(
         "bad-messages-skipped",
@@ -389,43 +384,43 @@ const INPUTS: [Scenario; 12] = [
         "bad-message-stops",
         Fault::Input(Input::BadStops),
         FEW,
-        "a message that cannot be read stops its partition alone without a dead-letter topic, onMissing: Stop",
+        "a malformed message stops only its partition without a dead-letter topic, onMissing: Stop",
     ),
     scenario(
         "stopped-partition-unready",
         Fault::Input(Input::StopsUnready),
         ONE,
-        "the same until the watchdog names it and the gateway is not ready, and until the broker lets the topic be made",
+        "the same until the watchdog reports the partition and the gateway is not ready, and until the broker allows to create the topic",
     ),
     scenario(
         "dead-letter-topic-refused",
         Fault::Input(Input::LettersRefused),
         FEW,
-        "the same until the broker lets the dead-letter topic be made: the partition goes on by itself",
+        "the same until the broker allows to create the dead-letter topic: the partition continues without a restart",
     ),
     scenario(
         "letter-answers-lost",
         Fault::Input(Input::LetterAnswersLost),
         FEW,
-        "answers to dead letters are lost that the broker has: nothing is committed before one arrives, and no letter is there twice",
+        "answers to stored dead letters are lost: nothing is committed before an answer arrives, and no letter is doubled",
     ),
     scenario(
         "poison-storm",
         Fault::Storm(Storm::Alone),
         FEW,
-        "12,000 messages, none of which can be read: letters a second, each once and in the order of the log",
+        "12,000 malformed messages: dead letters per second, each once and in the order of the log",
     ),
     scenario(
         "poison-storm-kill",
         Fault::Storm(Storm::Killed),
         FEW,
-        "the same, and SIGKILL in the middle: a letter may be there twice, none is missing",
+        "the same, and SIGKILL in the middle: a letter may be doubled, none is missing",
     ),
     scenario(
         "wrong-encoding",
         Fault::Input(Input::WrongEncoding),
         FEW,
-        "16 messages of 100 spans come as JSON among good ones, and are dead letters",
+        "16 messages of 100 spans arrive as JSON among valid ones, and become dead letters",
     ),
     scenario(
         "table-changed",
@@ -442,11 +437,11 @@ const OUTAGE: Scenario = Scenario {
         "volume-outage-long",
         Fault::LongOutage,
         ONE,
-        "ClickHouse is away for ten minutes (--outage-s) under 20,000 spans a second, which go on; runs only when it is named",
+        "ClickHouse is unreachable for ten minutes (--outage-s) under a continuous load of 20,000 spans a second",
     )
 };
 
-/// All of them; those that need the same brokers stand together as far as the order allows.
+/// All scenarios, ordered by the number of brokers that they need.
 pub fn all() -> Vec<Scenario> {
     let kills =
         Step::ALL.map(|(step, [name, _], describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
@@ -497,7 +492,7 @@ pub fn all() -> Vec<Scenario> {
         &only_copies,
     ]
     .concat();
-    // Stable: the order of a path stays, and servers are not started twice.
+    // A stable sort: the order of the path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all
 }

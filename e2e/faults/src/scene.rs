@@ -1,5 +1,4 @@
-//! What one round of a scenario plays with: a topic, a table and a group of its own, a load, and gateways that are started again when
-//! they end, as Kubernetes does.
+//! The environment of one round: its own topic, table and group, a load, and gateways that are restarted when they end, as in Kubernetes.
 //!
 //! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
 //! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
@@ -69,7 +68,7 @@ pub struct Stage {
     pub program: PathBuf,
     /// A folder for configs and logs.
     pub folder: PathBuf,
-    /// How long ClickHouse is away in the long outage.
+    /// How long ClickHouse is unreachable in the long outage.
     pub outage: Duration,
 }
 
@@ -98,7 +97,7 @@ pub struct Expected {
     pub doubled: u64,
     /// Messages that are never committed, because their partition has stopped.
     pub messages_left: i64,
-    /// How gateways end by themselves, and are started again.
+    /// Expected exits of gateways, after which they are restarted.
     pub ends: Ends,
     /// Seconds from the fault's end, or the death, to the first insert after it.
     pub recovery_s: Option<f64>,
@@ -126,7 +125,7 @@ pub struct Scene<'a> {
     load: Option<Load>,
     sent: Sent,
     members: Vec<Member>,
-    /// Codes of gateways that have ended by themselves and were started again.
+    /// Exit codes of gateways that no scenario ended, and that were restarted.
     ends: Vec<i32>,
     /// Below a gateway's queue volume; unmounted behind the gateways' end.
     small_volume: Option<SmallVolume>,
@@ -216,7 +215,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// The server loses what it has written down about inserts and the parts that they made: nobody can ask it any more what became of one.
+    /// The server loses its logs of inserts and of their parts: a gateway can no longer ask what became of an INSERT.
     pub async fn lose_logs(&self) -> Result<()> {
         // What is written down is not in the tables at once.
         for statement in [
@@ -236,7 +235,7 @@ impl<'a> Scene<'a> {
         self.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await
     }
 
-    /// Gateways that are started from now on are told this too.
+    /// Adds to the config of gateways that are started from now on.
     ///
     /// # Errors
     /// When the config cannot be written.
@@ -244,7 +243,7 @@ impl<'a> Scene<'a> {
         change_config(&self.config, change)
     }
 
-    /// A gateway is told this too once it is started again.
+    /// Adds to the config of a gateway at its next start.
     ///
     /// # Errors
     /// When its config cannot be written.
@@ -387,7 +386,7 @@ impl<'a> Scene<'a> {
         Ok(committed.map(commit).collect())
     }
 
-    /// Commits these for the group, as somebody does who is no member of it. It must have none.
+    /// Commits these for the group, as a client that is no member. The group must have no member.
     ///
     /// # Errors
     /// When the broker does not take them.

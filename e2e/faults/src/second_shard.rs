@@ -105,7 +105,7 @@ impl Drop for SecondShard {
     fn drop(&mut self) {
         let stopped = self.clickhouse.stop(Signal::KILL).and_then(|()| remove_folder(&self.folder));
         if let Err(failure) = stopped {
-            say::error(&format!("the second shard was not removed: {failure:#}"));
+            say::error(&format!("cannot remove the second shard: {failure:#}"));
         }
     }
 }

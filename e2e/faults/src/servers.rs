@@ -70,7 +70,7 @@ impl Servers {
             sink: SinkFront::start(&address).await?,
             server: Server::new(&format!("http://{address}"), "default", ""),
         };
-        say::progress("servers", &format!("{brokers} own brokers and an own ClickHouse start"));
+        say::progress("servers", &format!("starting {brokers} brokers and a ClickHouse for this run"));
         servers.begin().await?;
         Ok(servers)
     }
@@ -191,7 +191,7 @@ impl Drop for Servers {
             stopped.push(remove_folder(&self.folder.join("clickhouse/data")));
         }
         for failure in stopped.into_iter().filter_map(Result::err) {
-            say::error(&format!("the servers of the run were not all removed: {failure:#}"));
+            say::error(&format!("cannot remove all servers of the run: {failure:#}"));
         }
     }
 }

@@ -62,12 +62,12 @@ pub struct Passage {
 /// What becomes of an INSERT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It is forwarded.
     #[default]
     Pass,
     /// Both connections are ended.
     Reset,
-    /// It goes on after this time.
+    /// It is forwarded after this time.
     Late(Duration),
     /// The gateway gets this answer; what the server does not have yet it never gets.
     Answer(Answer),
@@ -100,12 +100,12 @@ impl Answer {
     }
 }
 
-/// Inserts that the gateway was told are in.
+/// Inserts for which the gateway got the answer that they are stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored {
     /// How many.
     pub inserts: u64,
-    /// When the last one was told.
+    /// When the last such answer was sent.
     pub last: Option<Instant>,
 }
 
@@ -245,7 +245,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
         Verdict::Reset => bail!("reset after the answer"),
         Verdict::Answer(answer) => return answer.response(),
     }
-    // A gateway that died meanwhile is told nothing; then this is dropped before it is polled to here.
+    // A gateway that died meanwhile gets no answer; then this is dropped before it is polled to here.
     way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
     if response.status() == StatusCode::OK {
         shared.stored.send_modify(|stored| {

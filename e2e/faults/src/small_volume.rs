@@ -1,4 +1,4 @@
-//! A file system of a few MiB for a queue volume, so that the device and not a setting is what is full.
+//! A file system of a few MiB for a queue volume, to test a full device instead of a full `queue.maxBytes`.
 //!
 //! Owner: the round; unmounted when dropped. Limits: needs the right to mount (root).
 

@@ -1,4 +1,4 @@
-//! The wall clock of a gateway, which jumps when a scenario wants it to.
+//! A gateway's wall clock that jumps on demand.
 //!
 //! Job: compiles the library that `e2e/faults/wall_clock.c` describes, and holds the file that says how far the clock is off.
 //! Place in the flow: a scenario gives [`WallClock::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is

@@ -1,5 +1,5 @@
-//! Definitions of other people's kinds, for tests that apply objects of them. Those of the Prometheus operator are whole, as its Go module
-//! has them, which Go checks by `go.sum`. Those of Strimzi are in no registry, and made of the classes by which its operators read objects.
+//! CRDs of other projects, for tests that apply objects of these kinds. The CRDs of the Prometheus operator come from its Go module, which Go
+//! checks by `go.sum`. The CRDs of Strimzi are in no registry: they are generated from the classes by which its operators read objects.
 //!
 //! Blocking, like everything about processes.
 

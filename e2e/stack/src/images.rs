@@ -19,7 +19,7 @@ use archive::{AUTHORITIES, Archive, Entry};
 
 pub use save::{ImagesArgs, run};
 
-/// First part of every image's name; not a registry, so nobody tries to pull.
+/// First part of every image's name; not a registry, so that nothing tries to pull it.
 pub const REGISTRY: &str = "sluice.local";
 
 /// User and group of the programs in images.
@@ -59,7 +59,7 @@ pub fn build_image(name: &str, program: &Path) -> anyhow::Result<Image> {
 }
 
 fn contents(program: &Path) -> anyhow::Result<Archive> {
-    let file = program.file_name().with_context(|| format!("{} is no program", program.display()))?;
+    let file = program.file_name().with_context(|| format!("{} is not a program", program.display()))?;
     let inside = format!("/usr/bin/{}", file.to_string_lossy());
     let mut archive = Archive::new(&[&inside], USER);
     archive.add(&inside, Entry::program(program)?);
@@ -74,7 +74,7 @@ fn contents(program: &Path) -> anyhow::Result<Archive> {
 fn authorities() -> anyhow::Result<PathBuf> {
     let places = [AUTHORITIES, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
     let found = places.iter().map(PathBuf::from).find(|file| file.is_file());
-    found.context("this machine has no certificates of authorities: install the package ca-certificates")
+    found.context("this machine has no CA certificates: install the package ca-certificates")
 }
 
 /// Writes an archive to the cache, unless it is there.

@@ -27,11 +27,11 @@ const READY_TIMEOUT: &str = "3m";
 /// Images that the cluster has already, for clusters that we cannot give images to.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImageArgs {
-    /// The operator's image, for clusters that pull their images
+    /// Image of the operator, for clusters that pull their images
     #[arg(long, value_name = "REFERENCE", env = "SLUICE_OPERATOR_IMAGE", requires = "gateway_image")]
     pub operator_image: Option<String>,
 
-    /// The gateway's image, for clusters that pull their images
+    /// Image of the gateway, for clusters that pull their images
     #[arg(long, value_name = "REFERENCE", env = "SLUICE_GATEWAY_IMAGE", requires = "operator_image")]
     pub gateway_image: Option<String>,
 }
@@ -48,14 +48,14 @@ pub struct Images {
 /// The images to run: those that were named, or those that are built from this checkout and given to the cluster.
 ///
 /// # Errors
-/// When the cluster can neither be given images nor was told which to pull, or the build fails.
+/// If images can neither be loaded into the cluster nor were named, or the build fails.
 pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
     if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
     }
     let store = target.images.as_ref().context(
         "this cluster pulls its images: build them with operator/Dockerfile and gateway/Dockerfile, push them, and \
-         give --operator-image and --gateway-image",
+         use --operator-image and --gateway-image",
     )?;
     let programs = images::Programs::compiled(Form::Checked)?;
     let built = [("operator", &programs.operator), ("gateway", &programs.gateway)].map(|(name, program)| {

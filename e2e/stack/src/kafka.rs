@@ -57,7 +57,7 @@ pub struct Node {
     pub host: String,
     /// `host:port` of the listener for pods.
     pub pods_listen: String,
-    /// `host:port` under which clients of that listener are told to find it.
+    /// `host:port` that the broker advertises to clients of this listener.
     pub pods: String,
     /// `host:port` of the controllers of all brokers, by number; its own among them.
     pub controllers: Vec<String>,

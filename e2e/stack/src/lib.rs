@@ -1,15 +1,14 @@
-//! The local stack: a one-node Kubernetes with real pods, a Kafka broker and a ClickHouse server, brought up from package
-//! registries alone, and taken away without a trace.
+//! The local stack: a one-node Kubernetes with real pods, a Kafka broker and a ClickHouse server. It needs only package registries, and
+//! leaves nothing behind.
 //!
-//! [`up`] builds what the cache lacks (parts beside each other), then starts what does not run. [`down`] stops it. [`status`] looks.
-//! One stack per machine; a lock keeps commands that change it apart. All functions block; none needs a runtime.
+//! [`up`] builds in parallel what the cache lacks, then starts what does not run. [`down`] stops it. [`status`] shows it.
+//! One stack per machine; a lock lets only one command at a time change it. All functions block; none needs a runtime.
 //!
-//! What the local parts cannot show: Keeper and replicated tables, server-side async inserts, enforcement of network policies,
-//! growth of volumes.
-
+//! The local parts cannot test: Keeper and replicated tables, server-side async inserts, enforcement of network policies, growth of
+//! volumes.
 //!
-//! Beside it stands what every command needs to run others: [`process`], [`say`], [`cargo`], [`paths`] and [`requirements`]. No client of
-//! Kubernetes or Kafka is in this package, so that it compiles in seconds.
+//! The package also has what every command needs to run programs: [`process`], [`say`], [`cargo`], [`paths`] and [`requirements`]. It depends
+//! on no client of Kubernetes or Kafka, so that it compiles in seconds.
 
 pub mod cargo;
 pub mod clickhouse;
@@ -53,14 +52,13 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// What an `up` found and did.
 #[derive(Clone, Debug)]
 pub struct Up {
-    /// Whether any part already ran: then the stack is somebody else's, who may have stopped a part on purpose, and whoever called
-    /// `up` should leave it running.
+    /// Whether any part already ran. Then another command or user owns the stack, and the caller should keep it running.
     pub ran_before: bool,
     /// Administrator's kubeconfig.
     pub kubeconfig: PathBuf,
 }
 
-/// Brings the stack up: leaves alone what runs and answers, starts what does not, builds what was never built.
+/// Starts the stack: keeps parts that run and answer, starts the others, and builds what the cache lacks.
 ///
 /// # Errors
 /// All that is missing on the machine, or the parts that failed. Then, and when interrupted, every process that this call
@@ -82,13 +80,13 @@ pub fn up() -> anyhow::Result<Up> {
     Ok(Up { ran_before: !ran.is_empty(), kubeconfig: kubernetes.kubeconfig() })
 }
 
-/// Removes what is left of a stack that was cut off and of which nothing runs: objects, containers and claims that nobody ends.
+/// Removes the remains of a stack that was interrupted and of which nothing runs: objects, containers and claims.
 ///
 /// # Errors
 /// As [`down`].
 pub fn discard_leftovers() -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
-    // Whoever is not root is told so by [`up`], with all else that is missing.
+    // Without root, [`up`] reports that together with everything else that is missing.
     if !paths.state.exists() || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -179,7 +177,7 @@ pub fn down(purge: bool) -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     anyhow::ensure!(
         rustix::process::geteuid().is_root(),
-        "taking the local stack down needs root, as bringing it up does"
+        "stopping the local stack needs root, like starting it"
     );
     let lock = paths.lock_to_stop()?;
     stop_all(&paths)?;

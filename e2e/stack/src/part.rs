@@ -1,4 +1,4 @@
-//! One running part of the stack as `status` shows it, and how parts are started: begun, probed, begun once more when they hang.
+//! One part of the stack: its status, and how it is started, probed, and started again if it hangs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,13 +16,13 @@ const HUNG_PATIENCE: Duration = Duration::from_secs(10);
 /// What a part's probe does: an answer within a second or two, or why not.
 pub type Probe = Box<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
-/// A process of the stack, where it listens, and how to ask it whether it works.
+/// A process of the stack, its address, and its probe.
 pub struct Part {
     /// The process.
     pub daemon: Daemon,
-    /// `host:port` or socket path; empty for a part that serves nobody.
+    /// `host:port` or socket path; empty for a part that does not listen.
     pub address: String,
-    /// Asks it.
+    /// Checks whether it works.
     pub probe: Probe,
 }
 
@@ -45,7 +45,7 @@ pub struct PartStatus {
     pub name: &'static str,
     /// Its process id, when it runs.
     pub pid: Option<i32>,
-    /// Where it listens; empty for a part that serves nobody.
+    /// Where it listens; empty for a part that does not listen.
     pub address: String,
     /// Whether it works.
     pub state: State,
@@ -70,7 +70,7 @@ impl Part {
         match self.answers_within(patience) {
             Ok(()) => return Ok(()),
             Err(failure) if started || interrupt::requested() => return Err(failure),
-            Err(_) => say::progress(self.daemon.name(), "runs but does not answer; starting it anew"),
+            Err(_) => say::progress(self.daemon.name(), "runs but does not answer; restarting it"),
         }
         self.daemon.stop(Signal::TERM, HUNG_PATIENCE)?;
         self.daemon.start(what)?;
@@ -133,7 +133,7 @@ pub fn beside(tasks: Vec<Task<'_>>) -> anyhow::Result<()> {
 fn attempt(name: &str, task: impl FnOnce() -> anyhow::Result<()>) -> Result<(), String> {
     task().map_err(|failure| {
         if !interrupt::requested() {
-            say::progress(name, "failed; the other parts go on, so that what they build is kept");
+            say::progress(name, "failed; the other parts continue, so that their builds are kept");
         }
         format!("{name}: {failure:#}")
     })

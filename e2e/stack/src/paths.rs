@@ -1,5 +1,4 @@
-//! Where the stack keeps things: built parts in a cache that survives everything, state and data of the one running stack in a
-//! folder that `down --purge` removes.
+//! The stack's folders: a cache for built parts, which no command removes, and a folder for state and data, which `down --purge` removes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +45,7 @@ impl Paths {
         let cache = match given(CACHE_VARIABLE) {
             Some(cache) => cache,
             None => given("HOME")
-                .context("neither SLUICE_CACHE nor HOME says where built parts go")?
+                .context("set SLUICE_CACHE or HOME: the folder for built parts is unknown")?
                 .join(".cache/sluice"),
         };
         let state = given(STATE_VARIABLE).unwrap_or_else(|| PathBuf::from(STATE_DEFAULT));
@@ -144,7 +143,7 @@ fn try_lock(file: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("open {}", file.display()))?;
     flock(&held, FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("lock {}", file.display()))?;
-    // A purge may have removed the file between our opening and locking it; then the lock is on a file nobody else sees.
+    // A purge may have removed the file between our opening and locking it; then the locked file is no longer the one that others lock.
     let ours = held.metadata().with_context(|| format!("look at {}", file.display()))?;
     let named = fs::metadata(file).with_context(|| format!("look at {}", file.display()))?;
     anyhow::ensure!(
@@ -212,7 +211,7 @@ pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
 /// A folder that exists is left alone; one that another thread or command makes is waited for.
 ///
 /// # Errors
-/// What `fill` says, or when folders cannot be made or renamed, or somebody else takes too long.
+/// What `fill` says, or when folders cannot be made or renamed, or another command takes too long.
 pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -220,7 +219,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     }
-    let waits = format!("somebody else makes {}; waiting for it", folder.display());
+    let waits = format!("another command makes {}; waiting for it", folder.display());
     let _held = lock(&folder.with_added_extension("lock"), &waits, interrupt::check)?;
     if folder.is_dir() {
         return Ok(());

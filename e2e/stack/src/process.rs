@@ -1,5 +1,5 @@
-//! Processes: those that outlive the command that started them ([`Daemon`]), those we wait for ([`Job`]), and the wish to stop
-//! ([`interrupt`]). Everything here blocks its thread; call it from a blocking task where a runtime runs. Any thread may.
+//! Processes that outlive the command that started them ([`Daemon`]), processes that a command waits for ([`Job`]), and Ctrl-C
+//! ([`interrupt`]). Everything here blocks its thread: within a runtime, call it from a blocking task. Any thread may call it.
 //!
 //! A process is always addressed by its own id together with its start time, never by name, so that a reused id is not mistaken.
 

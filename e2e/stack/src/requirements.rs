@@ -1,5 +1,5 @@
-//! What compiling and the local stack need from the machine, checked before any work begins, so that everything missing is named at once.
-//! Debian packages are installed; compilers and package managers are only named, since how to have them is the user's choice.
+//! Checks what compiling and the local stack need from the machine before any work begins, and reports everything missing at once.
+//! It installs Debian packages. It only names compilers and package managers, since users choose how to install these.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -85,10 +85,10 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     }
     missing.extend(disk_missing(&paths.state));
     missing.extend(disk_missing(&paths.cache));
-    // Who may not read what runs is told of the missing right.
+    // Without root the status may fail; the missing right is in the list already.
     missing.extend(crate::status().map(|parts| ports_taken(&parts)).unwrap_or_default());
     missing.dedup();
-    install_or_name(paths, "the local stack cannot start here", &packages, missing)
+    install_or_name(paths, "the local stack cannot start on this machine", &packages, missing)
 }
 
 /// Makes sure that the project can be compiled, which takes no stack.
@@ -98,7 +98,7 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
 pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
     let mut packages = missing_of(&COMPILER_PACKAGES);
     packages.extend(headers_missing());
-    install_or_name(paths, "the project cannot be compiled here", &packages, Vec::new())
+    install_or_name(paths, "the project cannot be compiled on this machine", &packages, Vec::new())
 }
 
 /// Makes sure that fuzz targets can be compiled. The nightly compiler is fetched by rustup when they are.
@@ -112,7 +112,7 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
     let packages = missing_of(&FUZZING_PACKAGES);
     install_or_name(
         &Paths::from_environment()?,
-        "fuzz targets cannot be compiled here",
+        "fuzz targets cannot be compiled on this machine",
         &packages,
         missing.into_iter().collect(),
     )
@@ -124,7 +124,12 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
 /// That valgrind is missing, with the command to install it.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
     let packages = missing_of(&VALGRIND_PACKAGES);
-    install_or_name(&Paths::from_environment()?, "instructions cannot be counted here", &packages, Vec::new())
+    install_or_name(
+        &Paths::from_environment()?,
+        "instructions cannot be counted on this machine",
+        &packages,
+        Vec::new(),
+    )
 }
 
 /// Installs packages as root on Debian and its kin; elsewhere they are named beside what else is missing.
@@ -160,7 +165,7 @@ fn headers_missing() -> Option<&'static str> {
 const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
      bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
 
-/// Words for too little free disk space where `folder` is, or will be. A file system that does not tell is taken as it is.
+/// Words for too little free disk space where `folder` is, or will be. A file system that reports no size counts as sufficient.
 fn disk_missing(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
     let disk = rustix::fs::statvfs(there).ok()?;
@@ -170,8 +175,8 @@ fn disk_missing(folder: &Path) -> Option<String> {
 
 fn too_little_disk(free: u64) -> String {
     format!(
-        "disk space: {} GiB, of which {} MiB are free; below 1 GiB Kubernetes drives all pods off \
-         (`cargo clean` frees what was compiled)",
+        "disk space: {} GiB, but only {} MiB are free; below 1 GiB Kubernetes evicts all pods \
+         (`cargo clean` frees space)",
         DISK_FREE_MIN >> 30,
         free >> 20,
     )
@@ -217,7 +222,7 @@ fn tools_missing(paths: &Paths) -> Vec<String> {
     need(
         go_for,
         go_suffices(),
-        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 where the release has it",
+        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 if the release has it",
     );
     need(
         Some("the Kafka broker".into()),
@@ -273,7 +278,7 @@ fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
     arguments.extend(packages);
     if apt(&doing, &arguments).is_err() {
         process::interrupt::check()?;
-        say::progress("packages", "that failed; once more with fresh package lists");
+        say::progress("packages", "that failed; trying again with new package lists");
         apt("fetch package lists", &["update"])?;
         apt(&doing, &arguments)?;
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::gomodule::GoModule;
 use crate::paths::Paths;
 
-/// The program. Compiles it, unless the cache has it.
+/// The program, compiled if it is not in the cache.
 ///
 /// # Errors
 /// When there is no place for a cache, or the compiler fails.

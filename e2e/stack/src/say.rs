@@ -34,7 +34,7 @@ fn clock() -> &'static (Instant, f64) {
     })
 }
 
-/// One line of a result, as it is.
+/// Prints one line of a result unchanged.
 pub fn line(text: &str) {
     put(&mut stdout().lock(), &format!("{text}\n"));
 }

@@ -1,4 +1,4 @@
-//! The stack for one command: the one that runs, which is somebody's and left as it is, or one of its own.
+//! The stack for one command: a running one, which is used and kept running, or one of its own, which is stopped at the end.
 
 use crate::part::{PartStatus, State};
 use crate::say;
@@ -7,11 +7,11 @@ use crate::{down, status, up};
 /// What to do about the stack, from how its parts are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
-    /// All of it runs: it is someone's, used and left alone.
+    /// All parts run: use the stack and keep it running.
     Use,
-    /// Nothing of it runs: it is ours to bring up and to take down.
+    /// No part runs: start the stack, and stop it at the end.
     Begin,
-    /// Some of it runs: it is someone's, who may have stopped the rest on purpose. These parts do not answer.
+    /// Only some parts run: another command may have stopped the others on purpose. These do not answer.
     Refuse(Vec<&'static str>),
 }
 
@@ -25,7 +25,7 @@ pub fn session<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T>
     if !began {
         return outcome;
     }
-    say::progress("stack", "stopping; its data stays for the next time");
+    say::progress("stack", "stopping; its data stays");
     match (outcome, down(false)) {
         (Ok(_), Err(failure)) => Err(failure),
         (Err(failure), Err(second)) => Err(failure.context(format!("and then: {second:#}"))),
@@ -43,7 +43,7 @@ fn begin() -> anyhow::Result<bool> {
             Ok(true)
         }
         Plan::Refuse(parts) => anyhow::bail!(
-            "the local stack runs but for {}; another command may be using it: try again when it is done, or run `cargo stack up`",
+            "the local stack runs except {}; another command may be using it: try again when that is done, or run `cargo stack up`",
             parts.join(", ")
         ),
     }

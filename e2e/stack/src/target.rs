@@ -1,4 +1,4 @@
-//! Where tests and the demo run: on the local stack, or on a cluster and servers that the user names.
+//! The target of tests and demo: the local stack, or a cluster and servers that the user names.
 
 use std::path::PathBuf;
 
@@ -15,27 +15,27 @@ use crate::{clickhouse, kafka};
 /// test program.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetArgs {
-    /// Kubeconfig of a cluster to run on instead of the local stack
+    /// Kubeconfig of a cluster to use instead of the local stack
     #[arg(long, value_name = "FILE", env = "SLUICE_KUBECONFIG", conflicts_with = "kind")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Name of a kind cluster to run on instead of the local stack
+    /// Name of a kind cluster to use instead of the local stack
     #[arg(long, value_name = "NAME", env = "SLUICE_KIND")]
     pub kind: Option<String>,
 
-    /// A Kafka to use instead of the local stack's; both this machine and pods must reach it under this address
+    /// Kafka to use instead of the local stack's; this machine and pods must reach it at this address
     #[arg(long, value_name = "HOST:PORT", env = "SLUICE_KAFKA")]
     pub kafka: Option<String>,
 
-    /// Address of that Kafka for pods, where it differs
+    /// Address of that Kafka for pods, if it differs
     #[arg(long, value_name = "HOST:PORT", env = "SLUICE_KAFKA_PODS", requires = "kafka")]
     pub kafka_pods: Option<String>,
 
-    /// A ClickHouse to use instead of the local stack's; user and password may be in the URL
+    /// ClickHouse to use instead of the local stack's; the URL may have user and password
     #[arg(long, value_name = "URL", env = "SLUICE_CLICKHOUSE", hide_env_values = true)]
     pub clickhouse: Option<String>,
 
-    /// URL of that ClickHouse for pods, where it differs
+    /// URL of that ClickHouse for pods, if it differs
     #[arg(long, value_name = "URL", env = "SLUICE_CLICKHOUSE_PODS", requires = "clickhouse")]
     pub clickhouse_pods: Option<String>,
 }
@@ -109,7 +109,7 @@ impl TargetArgs {
         };
         if target.cluster != Cluster::Local && (target.kafka.is_none() || target.clickhouse.is_none()) {
             bail!(
-                "pods of another cluster do not reach the local Kafka and ClickHouse: give --kafka HOST:PORT and --clickhouse URL"
+                "pods of another cluster cannot reach the local Kafka and ClickHouse: use --kafka HOST:PORT and --clickhouse URL"
             );
         }
         Ok(target)

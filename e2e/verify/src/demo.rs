@@ -1,5 +1,5 @@
-//! `cargo demo` up to its first line: prepares the machine, builds what the stack lacks beside the programs that the demo runs, and
-//! starts the demo itself (`e2e/demo`).
+//! Starts `cargo demo`: checks the machine, builds the missing parts of the stack in parallel with the demo's programs, and then executes the
+//! demo itself (`e2e/demo`).
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -12,7 +12,7 @@ use e2e_stack::process::interrupt;
 use e2e_stack::programs::{self, Form};
 use e2e_stack::{requirements, say};
 
-/// What the demo is told, as it is written.
+/// The demo's arguments, passed on unchanged.
 #[derive(Args, Clone, Debug)]
 pub struct DemoWords {
     /// See `cargo demo --help`
@@ -20,10 +20,10 @@ pub struct DemoWords {
     words: Vec<OsString>,
 }
 
-/// Options with which the demo runs on another cluster, and builds no part of the local stack.
+/// Options that choose another cluster. With them, no part of the local stack is built.
 const OF_ANOTHER_CLUSTER: [&str; 2] = ["--kubeconfig", "--kind"];
 
-/// Prepares and runs the demo. Ends with its code.
+/// Prepares and runs the demo, and exits with its code.
 ///
 /// # Errors
 /// What is missing, or does not compile.
@@ -44,7 +44,7 @@ pub fn run(DemoWords { words }: &DemoWords) -> anyhow::Result<ExitCode> {
     }
     interrupt::check()?;
     let program = programs::DEMO.file(Form::Checked);
-    // In place of this process: Ctrl-C reaches the demo, and its code is ours.
+    // `exec` replaces this process: Ctrl-C reaches the demo, and its exit code is that of this process.
     let failure = Command::new(&program).args(words).envs([say::clock_for_child()]).exec();
     Err(failure).with_context(|| format!("start {}", program.display()))
 }

@@ -1,14 +1,13 @@
-//! The fuzz targets of `gateway/fuzz`: built, run for a while, and their findings kept.
+//! Builds and runs the fuzz targets of `gateway/fuzz`, and keeps their findings.
 //!
-//! Job: drive libFuzzer's programs without any program beside the nightly compiler. Place in the flow: a part of `verify`, where each
-//! target has so many runs from a fixed seed, so that two verifies with one compiler see the same; and a command of its own for as
-//! long as wanted.
+//! Job: run libFuzzer's programs with only the nightly compiler. Place in the flow: a part of `verify`, with a fixed number of runs from a
+//! fixed seed for each target, so that two runs with one compiler are equal; and a command of its own, for a given time.
 //! Limits: an input that takes longer than [`INPUT_SECONDS_MAX`] is a finding.
 //!
 //! ```text
 //! gateway/fuzz/corpus        inputs that are checked in: where every run begins
 //! target/fuzz/corpus         what long runs found beside them; kept from run to run
-//! target/fuzz/bounded        what the runs of verify found beside them; begun anew each time
+//! target/fuzz/bounded        what the runs of verify found beside them; emptied before each run
 //! target/fuzz/findings       inputs that broke a promise
 //! ```
 
@@ -25,7 +24,7 @@ pub use program::Programs;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Seconds after which an input counts as one that never ends: a thousand times what the longest take on two shared cores.
+/// Seconds after which an input counts as endless: a thousand times the longest on two shared cores.
 const INPUT_SECONDS_MAX: u32 = 60;
 
 /// A round of a long run, in minutes. A job may take 40; what a round found is where the next begins.
@@ -54,11 +53,11 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "gateway_config", corpus: "gateway_config", runs: 1_000 },
 ];
 
-/// What is run, and for how long.
+/// Which targets run, and for how long.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct FuzzArgs {
-    /// Only this target; otherwise all, one after another
+    /// Run only this target; default: all, one after another
     #[arg(long, value_name = "NAME", value_parser = TARGETS.map(|target| target.name))]
     pub target: Option<String>,
 
@@ -66,30 +65,32 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub minutes: u32,
 
-    /// Runs the target once on this file, to see a finding again
+    /// Run the target once with this file, to reproduce a finding
     #[arg(long, value_name = "FILE", requires = "target")]
     pub input: Option<PathBuf>,
 
-    /// Only the runs of `cargo verify`, which are always the same
+    /// Run only what `cargo verify` runs: always the same inputs
     #[arg(long, conflicts_with_all = ["minutes", "input", "keep"])]
     pub bounded: bool,
 
-    /// Afterwards adds what was found to the inputs that are checked in, as far as it reaches code that they do not
+    /// Afterwards add the found inputs that reach new code to the checked-in ones
     #[arg(long, conflicts_with = "input")]
     pub keep: bool,
 }
 
 const AFTER_HELP: &str = "\
-Needs g++ and rustup, with which a nightly compiler is installed unless there is one. What a run found is kept in
-target/fuzz/corpus, where the next begins; an input that breaks a promise, in target/fuzz/findings. The table of
-targets and promises stands in gateway/fuzz/src/lib.rs.
+Needs g++ and rustup; installs a nightly compiler if there is none. A run keeps its inputs in target/fuzz/corpus, and
+the next run begins with them. Inputs that break a promise are kept in target/fuzz/findings. gateway/fuzz/src/lib.rs
+lists targets and promises.
 
-Exit codes: 0 every promise held, 1 otherwise.";
+Exit codes:
+  0  every promise held
+  1  a promise was broken, or the targets could not run";
 
 /// Builds the targets and runs them.
 ///
 /// # Errors
-/// When there is no nightly compiler, or a target broke a promise: the error names the input and the command that shows it again.
+/// If there is no nightly compiler, or a target broke a promise: the error names the input and the command that reproduces it.
 pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let programs = Programs::build()?;

@@ -1,7 +1,7 @@
 //! `cargo verify`, `cargo demo` and `cargo stack`: only reads the command line and ends with a code.
 //!
-//! This package is small on purpose: it prepares the machine and says what is missing before anything large is compiled, and it compiles
-//! the rest itself, beside what else is built. It names no client of Kubernetes or Kafka.
+//! This package is small on purpose: it checks the machine before anything large is compiled, and then compiles the rest itself, in parallel
+//! with the parts of the stack. It depends on no client of Kubernetes or Kafka.
 
 mod demo;
 mod fuzz;
@@ -17,7 +17,7 @@ use fuzz::FuzzArgs;
 use stack_command::StackCommand;
 use verify::VerifyArgs;
 
-/// Sluice's checks: verify, demo, and the local stack
+/// Sluice's checks, demo and local stack
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -27,21 +27,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything that CI checks; the last line counts
+    /// Run everything that CI checks; the last line has the counts
     Verify(VerifyArgs),
 
-    /// Everything from nothing to an answered query; stays up until Ctrl-C
+    /// Start the stack, run a pipeline and query its rows; runs until Ctrl-C
     #[command(disable_help_flag = true)]
     Demo(demo::DemoWords),
 
-    /// A local Kubernetes, Kafka and ClickHouse
+    /// Start, stop or show a local Kubernetes, Kafka and ClickHouse
     #[command(subcommand)]
     Stack(StackCommand),
 
-    /// Searches for bytes that break a promise of the gateway's readers
+    /// Search for inputs that break a promise of the gateway's parsers
     Fuzz(FuzzArgs),
 
-    /// The images as files, for kind and for registries
+    /// Write the images to files, for kind and for registries
     Images(ImagesArgs),
 }
 

@@ -11,40 +11,40 @@ use e2e_stack::process::interrupt;
 use e2e_stack::target::TargetArgs;
 use e2e_stack::{images, say};
 
-/// Characters of a reason that fit on a line of the table; `--json` has it whole.
+/// Characters of a reason in the table; `--json` has the whole reason.
 const REASON_CHARACTERS: usize = 120;
 
-/// What to do with the local stack.
+/// Commands for the local stack.
 #[derive(Subcommand, Clone, Debug)]
 pub enum StackCommand {
-    /// Bring up Kubernetes, Kafka and ClickHouse; builds them the first time
+    /// Start Kubernetes, Kafka and ClickHouse; builds them the first time
     Up,
-    /// Stop everything that `up` started
+    /// Stop everything that `up` started; the data stays
     Down {
         /// Also remove state, topics, tables and volumes
         #[arg(long)]
         purge: bool,
     },
-    /// Show every part; ends with 0 when all are up, else with 1
+    /// Show every part; exits with 0 if all are up, else with 1
     Status {
-        /// One JSON array instead of a table
+        /// Print a JSON array instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Make an image of a program with its libraries and give it to the cluster; prints the image's name
+    /// Build an image of a program with its libraries and load it into the cluster; prints the image's reference
     Image {
         /// Name of the image
         name: String,
-        /// The program
+        /// File of the program
         program: PathBuf,
-        /// Where to give it to
+        /// The cluster
         #[command(flatten)]
         target: TargetArgs,
     },
 }
 
 impl StackCommand {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// What failed.

@@ -4,12 +4,12 @@
 //! requirements -> [ parts of the stack | format, lints, compile, tests ] -> manifests -> stack -> quick end-to-end tests -> one group
 //! ```
 //!
-//! The quick tier runs every time. The long tests are in groups, of which each run takes one ([`rotation`]); `--all` takes them all.
-//! A step that fails does not stop the others, unless they need what it makes, until [`steps::FAILURES_MAX`] have failed. The last line
-//! counts: a test of a test program counts as itself, every other step as one.
+//! The quick tier runs every time. The long tests are in groups; each run takes one ([`rotation`]), and `--all` takes all.
+//! A failed step stops only the steps that need its result, until [`steps::FAILURES_MAX`] steps have failed. The last line has the counts:
+//! each test of a test program counts, and every other step counts as one.
 //!
-//! Tests are always picked out of the whole workspace: a package alone has other features of what it is built from, and would have
-//! all of that compiled once more.
+//! Tests are always selected from the whole workspace. A package alone would have other features of its dependencies, which would be compiled
+//! again.
 
 mod cluster;
 mod group;
@@ -29,59 +29,69 @@ use group::Group;
 use rotation::Rotation;
 use steps::Steps;
 
-/// What is checked.
+/// Which checks run, and where.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct VerifyArgs {
-    /// Leave out the end-to-end tests and the groups, and with them the local stack
+    /// Skip the end-to-end tests and the groups; needs no stack
     #[arg(long)]
     pub without_e2e: bool,
 
-    /// The quick tier and every group; takes hours
+    /// Run the quick tier and every group; takes hours
     #[arg(long, conflicts_with = "without_e2e")]
     pub all: bool,
 
-    /// The quick tier and this group; may be given several times
+    /// Run the quick tier and this group; may be given several times
     #[arg(long = "group", value_name = "NAME", value_parser = group::NAMES, conflicts_with_all = ["all", "without_e2e"])]
     pub groups: Vec<String>,
 
-    /// Only end-to-end tests whose name contains this, of whatever group; nothing else is checked. May be given several times
+    /// Run only end-to-end tests whose name contains this, from all groups; may be given several times
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "without_e2e", "groups"])]
     pub only: Vec<String>,
 
-    /// Leave out a part of the quick tier, or all of it
+    /// Skip a part of the quick tier, or all of it
     #[arg(long, value_enum, value_name = "PART", conflicts_with_all = ["without_e2e", "only"])]
     pub skip: Option<Skip>,
 
-    /// Where the end-to-end tests run.
+    /// The cluster of the end-to-end tests.
     #[command(flatten)]
     pub target: TargetArgs,
 
-    /// What they run there.
+    /// The images of the end-to-end tests.
     #[command(flatten)]
     pub images: ImageArgs,
 }
 
-/// What is left out of the quick tier.
+/// The part of the quick tier to skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Skip {
-    /// What needs no cluster: format, lints, the tests of packages and of manifests
+    /// Checks without a cluster: format, lints, tests of packages and manifests
     Packages,
-    /// All of it: only groups are run
+    /// The whole quick tier: run only groups
     Quick,
 }
 
 const AFTER_HELP: &str = "\
-Without --all and --group, one group runs behind the quick tier: of those whose files have changed since they last ran,
-or all if there is none, the one that ran longest ago; if several never ran, the number of commits decides.
-When a group last ran is kept in the cache (~/.cache/sluice, or SLUICE_CACHE).
+Examples:
+  cargo verify                              the quick tier and one group
+  cargo verify --without-e2e                no stack and no root needed
+  cargo verify --group storage --skip quick
+  cargo verify --only delivery::outage
 
-Exit codes: 0 when all that ran passed, 1 otherwise, 130 after Ctrl-C. The last line is `N passed, N failed`.";
+Without --all and --group, one group runs after the quick tier: among the groups whose files changed since their last
+run (or among all, if none changed), the one that ran longest ago. If several never ran, the number of commits decides.
+The cache remembers when each group last ran (~/.cache/sluice, or SLUICE_CACHE).
 
-/// Checks, counts, and says so in the last line.
+Exit codes:
+  0    everything that ran passed
+  1    something failed
+  130  interrupted by Ctrl-C
+The last line is `N passed, N failed`.";
+
+/// Runs the checks, and prints the counts in the last line.
 ///
 /// # Errors
-/// Never for what is checked, which is counted: only when signals cannot be listened for.
+/// Only if signal handlers cannot be installed. A failed check is counted, not returned.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let steps = Steps::default();
@@ -91,7 +101,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     Ok(steps.conclude())
 }
 
-/// An error stands for all that could not be checked any more.
+/// An error stands for all checks that could not run.
 fn checked(args: &VerifyArgs, steps: &Steps) -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     let needs_stack = !args.without_e2e && args.target.target()?.needs_stack();

@@ -1,12 +1,12 @@
-//! The clients that there are: one for each Kafka cluster and each way to connect to it (credentials, TLS, properties), shared by all pipelines
-//! that have both in common, and closed when no pipeline uses it.
+//! The open Kafka clients: one for each cluster and each way to connect to it (credentials, TLS, properties). Pipelines with equal values
+//! share a client. A client that no pipeline uses is closed.
 //!
-//! Each cluster has places for questions of its own, so that those about one that is away wait for one another and for nobody else.
-//! Threads: at most as many as clients times [`QUESTIONS_MAX`] ask, of those that tokio has for what blocks ([`blocking_threads_max`]); and
-//! librdkafka has three of its own for each client, and one for each broker of its cluster.
+//! Each cluster has its own permits for requests, so that requests to an unreachable cluster delay no other cluster.
+//! Threads: requests use up to [`QUESTIONS_MAX`] of tokio's blocking threads for each client ([`blocking_threads_max`]). librdkafka adds
+//! three threads for each client, and one for each broker of its cluster.
 //!
-//! With more clusters than clients each look closes a client that the next look needs, and connects once more. The counter
-//! `sluice_operator_kafka_clients_replaced_total` tells it, and one line of the log.
+//! If there are more clusters than clients, each request closes a client that the next one needs, and connects again. The counter
+//! `sluice_operator_kafka_clients_replaced_total` and one log line show that.
 
 use super::{Client, Error, cluster::Cluster};
 use crate::metrics::KafkaClientMetrics;
@@ -21,22 +21,22 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
-/// Clients at the same time, unless the command line says otherwise. Chosen; a client of one broker without TLS takes half a MiB (measured:
-/// 30 MB for 64, debug build).
+/// Open clients, unless the command line says otherwise. Chosen; a client of one broker without TLS takes 0.5 MiB (measured: 30 MB for 64,
+/// debug build).
 pub const CLIENTS_MAX_DEFAULT: u16 = 64;
-/// The largest number that the command line may say: half a GiB of clients without TLS. Chosen.
+/// The largest number that the command line accepts: 0.5 GiB of clients without TLS. Chosen.
 pub const CLIENTS_MAX_MAX: u16 = 1_024;
-/// Questions to one cluster at the same time, each on a thread of its own. A question takes some five answers: at 20 ms each, these are 40
-/// questions a second, and 1200 pipelines are each asked for once in 30 s. Chosen.
+/// Parallel requests to one cluster, each on its own thread. A request needs about five answers. At 20 ms each that is 40 requests a second,
+/// which allows 1200 pipelines one request in 30 s. Chosen.
 pub const QUESTIONS_MAX: usize = 4;
-/// Threads for what blocks beside questions to Kafka, such as names that are looked up: with 64 clients as many as tokio has by itself. Chosen.
+/// Blocking threads for other work, such as DNS lookups. With 64 clients the sum is tokio's default. Chosen.
 const OTHER_THREADS_MAX: usize = 256;
-/// A client that nobody used for this many seconds is closed: ten times the interval between two questions.
+/// A client that was not used for this many seconds is closed: ten times the interval between two requests.
 pub const IDLE_SECONDS_MAX: u64 = 300;
-/// Reconciles that wait for an answer of a cluster that did not give the last one: one finds out when it is back.
+/// Reconciles that wait for a cluster that did not give its last answer: one is enough to find out that it is back.
 const WAITING_MAX: usize = 1;
 
-/// A cluster that is asked, and its client once somebody has.
+/// A cluster, and its client once a request has opened it.
 pub struct Connection {
     cluster: Cluster,
     places: Arc<Semaphore>,
@@ -51,19 +51,19 @@ impl Connection {
             cluster,
             places: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             waiting: Arc::new(Semaphore::new(WAITING_MAX)),
-            // Nothing speaks against it yet.
+            // Assumed until a request fails.
             has_answered: AtomicBool::new(true),
             client: Mutex::default(),
         }
     }
 
-    /// A place to ask from; waits until one is free.
+    /// A permit for a request; waits until one is free.
     pub async fn place(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// The client, made when there is none. `group` is the one that is asked for: a client has to have some group, and this one may be
-    /// looked at. It blocks its thread, for others that make the same client.
+    /// The client, created if there is none. `group` becomes the client's own group: librdkafka needs one, and the user may describe this
+    /// one. It blocks its thread while another thread creates the same client.
     pub fn client(&self, group: &str) -> Result<Arc<Client>, Error> {
         let mut client = self.open();
         if let Some(open) = &*client {
@@ -74,16 +74,16 @@ impl Connection {
         Ok(made)
     }
 
-    /// Who asks next has another client; this one ends with the last question that it has under way.
+    /// Removes a client. The next request opens another one; this one closes with its last running request.
     pub fn retire(&self, client: &Arc<Client>) {
         let mut open = self.open();
         let retired = open.take_if(|open| Arc::ptr_eq(open, client));
-        // The last one waits for librdkafka's threads; nobody may wait for that at the lock.
+        // Closing the last reference waits for librdkafka's threads: release the lock first.
         drop(open);
         drop(retired);
     }
 
-    /// Remembers whether the cluster answers.
+    /// Records whether the cluster answered.
     pub fn note(&self, has_answered: bool) {
         self.has_answered.store(has_answered, Ordering::Relaxed);
     }
@@ -93,16 +93,16 @@ impl Connection {
     }
 }
 
-/// Leave to wait for a cluster's answer, for as long as it is kept.
+/// The right to wait for a cluster's answer, until it is dropped.
 pub struct Turn {
     _of_few: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection, and another one that was given up for it: it is closed when it is dropped, which blocks its thread.
+/// A connection, and another one that was removed for it. Dropping the removed one closes it, which blocks the thread.
 pub struct Connected {
-    /// To the cluster.
+    /// The connection to the cluster.
     pub connection: Arc<Connection>,
-    /// The one that made room.
+    /// The connection that was removed.
     pub given_up: Option<Arc<Connection>>,
 }
 
@@ -112,7 +112,7 @@ struct Open {
 }
 
 impl Open {
-    /// No question holds it, nor waits for a place. Asked under the lock, behind which nobody can take it.
+    /// Whether no request uses it or waits for a permit. The caller holds the lock, so that no request can start meanwhile.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.connection) == 1
     }
@@ -126,13 +126,13 @@ pub struct Clients {
     is_shortage_logged: AtomicBool,
 }
 
-/// Threads that tokio may need for what blocks, with so many clients.
+/// Limit of tokio's blocking threads for this many clients.
 pub fn blocking_threads_max(clients_max: u16) -> usize {
     usize::from(clients_max) * QUESTIONS_MAX + OTHER_THREADS_MAX
 }
 
 impl Clients {
-    /// At most so many at the same time.
+    /// No connections yet, and at most `most` at the same time.
     pub fn new(most: u16, metrics: KafkaClientMetrics) -> Self {
         metrics.set_most(most);
         Self {
@@ -143,13 +143,12 @@ impl Clients {
         }
     }
 
-    /// How many there may be at the same time.
+    /// Limit of open connections.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// The connection to a cluster. When there are too many, another one goes that nobody uses: the one used longest ago. `None` when
-    /// there is no such.
+    /// The connection to a cluster. At the limit, the idle connection that was used longest ago is removed; `None` if none is idle.
     pub fn connect(&self, cluster: &Cluster) -> Option<Connected> {
         let used = Instant::now();
         let mut open = self.open();
@@ -171,8 +170,8 @@ impl Clients {
         Some(Connected { connection, given_up })
     }
 
-    /// Leave to wait for a cluster's answer; `None` when it did not give the last one and others wait already. Else the pipelines of one
-    /// cluster that is away would take all reconciles there are, and those of others would wait for theirs.
+    /// The right to wait for a cluster's answer; `None` if the cluster did not give its last answer and another reconcile already waits.
+    /// Otherwise the pipelines of one unreachable cluster would occupy all reconciles.
     pub fn turn(&self, cluster: &Cluster) -> Option<Turn> {
         let waiting = match self.open().get(cluster).map(|open| &open.connection) {
             Some(away) if !away.has_answered.load(Ordering::Relaxed) => Arc::clone(&away.waiting),
@@ -181,7 +180,7 @@ impl Clients {
         waiting.try_acquire_owned().ok().map(|turn| Turn { _of_few: Some(turn) })
     }
 
-    /// Closes the clients that nobody used for `idle`. It blocks its thread.
+    /// Closes the clients that were not used for `idle`. It blocks its thread.
     pub fn close_idle(&self, idle: Duration) {
         let mut open = self.open();
         let closed: Vec<Open> = open
@@ -189,18 +188,18 @@ impl Clients {
             .map(|(_, open)| open)
             .collect();
         self.metrics.set_open(open.len());
-        // Closing waits for librdkafka's threads; nobody may wait for that at the lock.
+        // Closing waits for librdkafka's threads: release the lock first.
         drop(open);
         drop(closed);
     }
 
-    /// One line for each process: the counter has the rest.
+    /// Logs the shortage once for each process. The counter shows how often it happens.
     fn tell_of_shortage(&self) {
         if !self.is_shortage_logged.swap(true, Ordering::Relaxed) {
             warn!(
                 kafka_clients_max = self.most,
-                "pipelines have more Kafka clusters and credentials than there may be clients: a client is closed for each new one; increase \
-                 --kafka-clients-max (the chart's kafkaClientsMax)"
+                "the pipelines need more Kafka clients than --kafka-clients-max allows: the operator closes one for each new one; increase \
+                 --kafka-clients-max (chart value kafkaClientsMax)"
             );
         }
     }

@@ -1,13 +1,13 @@
-//! Which Kafka cluster is asked, and as whom: pipelines with the same one share a client. Pure.
+//! A Kafka cluster and how to connect to it. Pipelines with equal values share a client. Pure.
 //!
-//! Of the settings that a spec adds, those reach the operator's client that concern connections: without them the operator might not
-//! get where its gateways do. What concerns reading stays with the gateways, and so does `debug`: nobody would read the lines.
+//! Of the properties in the spec, the operator's client gets only those about connections: without them the operator might not reach brokers
+//! that the gateways reach. Properties about reading are only for the gateways, and so is `debug`: the operator drops librdkafka's log lines.
 
 use crate::kafka_security::KafkaSecurity;
 use sluice_crds::KafkaSource;
 use std::collections::BTreeMap;
 
-/// Settings of the spec that are passed on: names, or beginnings of names that end in a dot.
+/// Properties of the spec that the operator's client gets: names, or prefixes that end in a dot.
 const OF_CONNECTIONS: [&str; 7] = [
     "socket.",
     "broker.address.",
@@ -18,26 +18,26 @@ const OF_CONNECTIONS: [&str; 7] = [
     "retry.backoff.",
 ];
 
-/// Settings that the spec may change.
+/// Settings that the spec can override.
 const DEFAULTS: [(&str, &str); 1] = [
-    // A broker that takes longer would leave a question no time for its answer.
+    // A longer setup would leave no time for the answer of a request.
     ("socket.connection.setup.timeout.ms", "3000"),
 ];
 
-/// Settings that it may not.
+/// Settings that the spec cannot override.
 const OURS: [(&str, &str); 6] = [
     ("client.id", "sluice-operator"),
-    // Asking must not make anything: neither topics nor offsets.
+    // Reading must not create topics or commit offsets.
     ("allow.auto.create.topics", "false"),
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
-    // As gateways do: who forgets a connection on the way in silence is noticed.
+    // As in gateways: keepalive detects a firewall or NAT that silently drops the connection.
     ("socket.keepalive.enable", "true"),
-    // The default of 10 s would let a broker that is back look dead for two questions.
+    // With the default of 10 s, a broker that is back would look dead for two more requests.
     ("reconnect.backoff.max.ms", "1000"),
 ];
 
-/// A Kafka cluster, and how it is connected to.
+/// A Kafka cluster, and how to connect to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cluster {
     bootstrap_servers: String,
@@ -46,7 +46,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that a spec names. In which order it names the brokers makes no other one.
+    /// The cluster of a spec. The order of the brokers does not matter.
     pub fn of(kafka: &KafkaSource, security: KafkaSecurity) -> Self {
         let mut servers = kafka.bootstrap_servers.clone();
         servers.sort();
@@ -61,8 +61,8 @@ impl Cluster {
         &self.bootstrap_servers
     }
 
-    /// librdkafka's settings; of two with one name the later one holds. Those that the spec adds stand where `is_accepted` says that
-    /// librdkafka takes them: what is wrong with another is said by the gateways, which need it as much.
+    /// librdkafka's settings; of two with one name the later one holds. Properties of the spec are left out if `is_accepted` says that
+    /// librdkafka rejects them: the gateways report these, since they get them too.
     pub fn settings(&self, is_accepted: impl Fn(&str, &str) -> bool) -> Vec<(&str, &str)> {
         let added = self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let added = added.filter(|(name, value)| is_accepted(name, value));

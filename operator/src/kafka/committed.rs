@@ -1,20 +1,20 @@
-//! What a group has committed, whichever group the client is of.
+//! Reads the committed offsets of any consumer group.
 //!
-//! Place in the flow: one of the questions of a client ([`super::Client`]). Owner: whoever asks; it waits for the answer.
+//! Place in the flow: one of the requests of [`super::Client`]. It blocks the calling thread until the answer or the timeout.
 //!
-//! Why here is unsafe code: the Rust client asks for committed offsets in the name of its own group alone, and has no call for librdkafka's
-//! `ListConsumerGroupOffsets`, which asks for any. What is called is librdkafka's public interface (rdkafka.h of 2.12), by the bindings
-//! that the Rust client has itself; each object that it gives is owned by a value here, and destroyed with it.
+//! Why there is unsafe code: the Rust client reads committed offsets only of its own group, and does not wrap librdkafka's
+//! `ListConsumerGroupOffsets`, which reads those of any group. This file calls librdkafka's public interface (rdkafka.h of 2.12) through the
+//! bindings of the Rust client. Each object of librdkafka is owned by a value here, which destroys it.
 //!
-//! What librdkafka 2.12 demands of the caller, or it ends the process:
+//! The caller must observe three rules, or librdkafka 2.12 crashes the process:
 //!
-//! - The client has a group. An answer that the coordinator has moved makes it look for the coordinator of the client's own group, and it
-//!   does not look whether there is one (librdkafka#5040).
-//! - A question is not given up inside it while a coordinator is waited for: when that comes back, what was given up is used after it was
-//!   freed (librdkafka#3663, #4605). So the time is kept here, the question is left where it is, and the caller ends the client
-//!   within [`PENDING_SECONDS_MAX`].
-//! - Which broker is a group's coordinator is remembered for some groups, also when it has become another one: then the caller ends the
-//!   client, too ([`Error::is_clients_end`]).
+//! - The client has a group. If a broker answers that the coordinator has moved, librdkafka looks for the coordinator of the client's own
+//!   group, and does not check that there is one (librdkafka#5040).
+//! - A request does not time out inside librdkafka while it waits for a coordinator: once the coordinator is back, librdkafka would use the
+//!   request after freeing it (librdkafka#3663, #4605). So the timeout is kept here, the request stays pending in librdkafka, and the caller
+//!   closes the client within [`PENDING_SECONDS_MAX`].
+//! - librdkafka remembers the coordinators of some groups, also after they have moved. Then the caller closes the client, too
+//!   ([`Error::is_clients_end`]).
 //!
 //! Cost: one request to the coordinator, some 40 bytes a partition; one more to find the coordinator, unless the group is one of the
 //! eleven that a client remembers.
@@ -34,29 +34,29 @@ use std::{
     time::Duration,
 };
 
-/// Within so many seconds a client must have ended that owes an answer: the most that librdkafka allows for a request, and far more
-/// than the seconds that the last question of a client takes.
+/// A client with a pending request must be closed within this many seconds: the longest timeout that librdkafka allows for a request, and
+/// far more than the last request of a client takes.
 pub const PENDING_SECONDS_MAX: u16 = 3_600;
 
 /// Offsets by topic and partition.
 pub type Offsets = HashMap<(String, i32), i64>;
 
-/// Why there are none.
+/// Why there are no offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The group's name holds a zero.
-    #[error("no group has such a name")]
+    /// The group's name contains a NUL byte.
+    #[error("the group name contains a NUL byte")]
     Name,
-    /// No answer in time; the question is still there.
+    /// No answer in time; the request is still pending.
     #[error("no answer in time")]
     Late,
-    /// An error is the answer.
+    /// The answer is an error.
     #[error("{0}")]
     Refused(RDKafkaErrorCode),
 }
 
 impl Error {
-    /// The code of the error, where there is one.
+    /// The Kafka error code, if there is one.
     pub fn code(self) -> Option<RDKafkaErrorCode> {
         match self {
             Self::Name => None,
@@ -65,18 +65,18 @@ impl Error {
         }
     }
 
-    /// Whether the client must not be used any more; see above.
+    /// Whether the client must be closed; see the module's rules.
     pub fn is_clients_end(self) -> bool {
         use RDKafkaErrorCode::{CoordinatorNotAvailable, NotCoordinator};
         matches!(self, Self::Late | Self::Refused(NotCoordinator | CoordinatorNotAvailable))
     }
 }
 
-/// What the group has committed of these partitions, which are not none; those that it has committed nothing of are not in the answer.
+/// The group's committed offsets of these partitions, at least one. Partitions without a committed offset are not in the answer.
 /// Blocks for up to `timeout`.
 ///
 /// # Errors
-/// When there is no answer, or it is one. What is wrong with one partition leaves that one out.
+/// If there is no answer, or it is an error. A partition with an error of its own is left out.
 pub fn committed<C: ClientContext>(
     client: &Client<C>,
     group: &str,
@@ -88,7 +88,7 @@ pub fn committed<C: ClientContext>(
     Question::new(client, &group, partitions).ask(client, millis)?.offsets()
 }
 
-/// What is asked, and where the answer arrives. None of it is null: librdkafka ends the process when it has no memory.
+/// A request, and the queue of its answer. No pointer is null: librdkafka aborts the process when it is out of memory.
 struct Question {
     group: *mut rd::rd_kafka_ListConsumerGroupOffsets_t,
     options: *mut rd::rd_kafka_AdminOptions_t,
@@ -111,7 +111,7 @@ impl Question {
 
     fn ask<C: ClientContext>(&self, client: &Client<C>, millis: i32) -> Result<Answer, Error> {
         let mut groups = [self.group];
-        // SAFETY: what is handed over is owned by `self`, and read before the calls return; so many groups are told as there are. The event
+        // SAFETY: what is handed over is owned by `self`, and read before the calls return; the number of groups is that of the array. The event
         // is ours, and destroyed once.
         let event = unsafe {
             rd::rd_kafka_ListConsumerGroupOffsets(
@@ -165,7 +165,7 @@ impl Answer {
         if list.is_null() {
             return Ok(Offsets::new());
         }
-        // SAFETY: the list is not null, and nobody writes to it any more.
+        // SAFETY: the list is not null, and no code writes to it any more.
         let (first, count) = unsafe { ((*list).elems, usize::try_from((*list).cnt).unwrap_or(0)) };
         // SAFETY: the list has `count` partitions one after another.
         Ok((0..count).filter_map(|at| Self::offset(unsafe { first.add(at) })).collect())

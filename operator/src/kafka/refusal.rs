@@ -1,28 +1,28 @@
-//! Why a connection to a broker came to nothing, in words that are the same for as long as it does: they stand in a condition, which is
-//! written again when they change.
+//! The reason of a failed connection to a broker, as a text that stays the same while the failure lasts. The text is part of a condition,
+//! and each change of it is a write.
 //!
-//! librdkafka begins with the broker, of which there may be many, and ends with how long this connection took and how often it has kept the
-//! same to itself: `ssl://b:9093/bootstrap: SSL handshake failed: ... (after 147ms in state SSL_HANDSHAKE, 3 identical error(s) suppressed)`.
+//! librdkafka's text varies in two places. It begins with the broker, and ends with the duration and the number of suppressed errors:
+//! `ssl://b:9093/bootstrap: SSL handshake failed: ... (after 147ms in state SSL_HANDSHAKE, 3 identical error(s) suppressed)`.
 
 use rdkafka::types::RDKafkaErrorCode;
 use std::time::Instant;
 
-/// How the end of librdkafka's words begins that is another one each time.
+/// Start of the varying end of librdkafka's text.
 const TIMES: &str = " (after ";
 
-/// Why a connection came to nothing.
+/// The reason of a failed connection.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
-    /// When.
+    /// When librdkafka last reported it.
     pub at: Instant,
     /// TLS or authentication.
     pub code: RDKafkaErrorCode,
-    /// In librdkafka's words.
+    /// librdkafka's text without its varying end.
     pub reason: String,
 }
 
 impl Refusal {
-    /// One that librdkafka tells at this moment, behind the one before. The same that another broker has said before stays said of that one.
+    /// The reason that librdkafka reports now. If the previous reason differs only in the broker, its text stays.
     pub(super) fn now(code: RDKafkaErrorCode, said: &str, before: Option<Self>) -> Self {
         let reason = without_times(said);
         let same = before.filter(|before| before.code == code && cause(&before.reason) == cause(reason));
@@ -37,7 +37,7 @@ fn without_times(said: &str) -> &str {
     if rest.starts_with("ms in state ") { &said[..at] } else { said }
 }
 
-/// The words behind the broker.
+/// The text after the broker.
 fn cause(reason: &str) -> &str {
     reason.split_once(": ").map_or(reason, |(_, cause)| cause)
 }

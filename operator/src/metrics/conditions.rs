@@ -1,4 +1,4 @@
-//! The conditions of each pipeline, as Prometheus wants them: they say what is wrong also when no gateway runs that could.
+//! The conditions of each pipeline as metrics: they show what is wrong also while no gateway runs.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use prometheus::{GaugeVec, Opts, Registry};
@@ -10,11 +10,11 @@ use std::{
 /// Type, status and reason of one condition.
 type Said = [String; 3];
 
-/// One series for every condition as it is now; what was said before has none.
+/// One series for each condition with its current status and reason. Series of former values are removed.
 #[derive(Debug)]
 pub(super) struct ConditionMetrics {
     gauge: GaugeVec,
-    /// What is told of each pipeline, which bounds the series: reasons are words of ours.
+    /// The current series of each pipeline. Their number is bounded, since all reasons are constants of the operator.
     said: Mutex<HashMap<[String; 2], Vec<Said>>>,
 }
 
@@ -22,7 +22,7 @@ impl ConditionMetrics {
     pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
             "sluice_operator_pipeline_condition",
-            "1 for every condition of a pipeline, with its status and reason.",
+            "1 for each condition of a pipeline, with its current status and reason.",
         );
         let gauge = GaugeVec::new(options, &["namespace", "name", "type", "status", "reason"])?;
         registry.register(Box::new(gauge.clone()))?;
@@ -50,12 +50,12 @@ impl ConditionMetrics {
     }
 
     fn remove(&self, [namespace, name]: [&str; 2], [kind, status, reason]: &Said) {
-        // An error says that there was nothing to remove.
+        // An error means that there was no such series.
         self.gauge.remove_label_values(&[namespace, name, kind, status, reason]).ok();
     }
 
     fn said(&self) -> MutexGuard<'_, HashMap<[String; 2], Vec<Said>>> {
-        // Whatever the thread that held it died of: at worst a series of what was said before stays.
+        // If a thread panicked while it held the lock, at worst an outdated series stays.
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! Clients with which the operator asks Kafka.
+//! Metrics of the operator's Kafka clients.
 
 use prometheus::{IntCounter, IntGauge, Registry};
 
-/// Handles of what is told of Kafka clients.
+/// Metric handles of the Kafka clients.
 #[derive(Debug, Clone)]
 pub struct KafkaClientMetrics {
     open: IntGauge,
@@ -11,7 +11,7 @@ pub struct KafkaClientMetrics {
 }
 
 impl Default for KafkaClientMetrics {
-    /// Such that are exported nowhere.
+    /// Handles that are not registered.
     fn default() -> Self {
         Self::make().expect("the names are constants and valid")
     }
@@ -30,35 +30,35 @@ impl KafkaClientMetrics {
         Ok(Self {
             open: IntGauge::new(
                 "sluice_operator_kafka_clients",
-                "Clients with which the operator asks Kafka: one for each cluster and each way to connect to it.",
+                "Open Kafka clients of the operator: one for each Kafka cluster and way to connect to it.",
             )?,
             most: IntGauge::new(
                 "sluice_operator_kafka_clients_max",
-                "Kafka clients that there may be at the same time: --kafka-clients-max.",
+                "Limit of open Kafka clients: --kafka-clients-max.",
             )?,
             replaced: IntCounter::new(
                 "sluice_operator_kafka_clients_replaced_total",
-                "Kafka clients that were closed to make room for another one.",
+                "Kafka clients that were closed for another one because of the limit.",
             )?,
         })
     }
 
-    /// Says how many there may be.
+    /// Sets the limit of open clients.
     pub(crate) fn set_most(&self, most: u16) {
         self.most.set(most.into());
     }
 
-    /// Says how many there are.
+    /// Sets the number of open clients.
     pub(crate) fn set_open(&self, count: usize) {
         self.open.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// One was closed that another one may have room.
+    /// Counts a client that was closed to make room for another.
     pub(crate) fn replaced(&self) {
         self.replaced.inc();
     }
 
-    /// Clients that there are, and that were replaced.
+    /// Open and replaced clients.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (i64, u64) {
         (self.open.get(), self.replaced.get())

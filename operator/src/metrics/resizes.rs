@@ -1,10 +1,10 @@
-//! How often gateways were given more memory in place, or were not: counted from what two statuses say.
+//! Counts memory resizes of OOM-killed gateways by result, from the difference of two statuses.
 
 use crate::resize_events::news;
 use prometheus::{IntCounterVec, Opts, Registry};
 use sluice_crds::{MemoryResizeState as State, TracePipelineStatus};
 
-/// The label of each state at which it is counted.
+/// The counted states, with their labels.
 const RESULTS: [(State, &str); 5] = [
     (State::Done, "done"),
     (State::Deferred, "deferred"),
@@ -13,7 +13,7 @@ const RESULTS: [(State, &str); 5] = [
     (State::AtBound, "at_bound"),
 ];
 
-/// What is told of one pipeline; every series is forgotten with it.
+/// The counter. The series of a pipeline are removed with it.
 #[derive(Debug)]
 pub(super) struct ResizeMetrics {
     resizes: IntCounterVec,
@@ -22,7 +22,7 @@ pub(super) struct ResizeMetrics {
 impl ResizeMetrics {
     pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let name = "sluice_operator_pipeline_memory_resizes_total";
-        let help = "Gateways that were killed for their memory, by whether they were given more in place.";
+        let help = "OOM-killed gateways by result of the memory increase in place.";
         let resizes = IntCounterVec::new(Opts::new(name, help), &["namespace", "name", "result"])?;
         registry.register(Box::new(resizes.clone()))?;
         Ok(Self { resizes })
@@ -43,7 +43,7 @@ impl ResizeMetrics {
 
     pub(super) fn forget(&self, [namespace, name]: [&str; 2]) {
         for (_, result) in RESULTS {
-            // An error says that there was nothing to forget.
+            // An error means that there was no such series.
             self.resizes.remove_label_values(&[namespace, name, result]).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! How many gateways each pipeline has, and why, and volumes without one: the numbers of its status, as Prometheus wants them.
+//! Metrics from a pipeline's status: the number of gateways and its cause, and volumes without a gateway.
 
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 use sluice_crds::{ScalingStatus, TracePipelineStatus};
@@ -11,28 +11,30 @@ const DOWN: &str = "down";
 /// A number of a status.
 type Read = fn(&TracePipelineStatus) -> Option<f64>;
 
-/// Names, help and numbers of the gauges that have no label but the pipeline.
+/// Names, help and values of the gauges that have only the pipeline as labels.
 const GAUGES: [(&str, &str, Read); 8] = [
-    ("ready_replicas", "Gateways that are ready.", |status| status.ready_replicas.map(f64::from)),
-    ("desired_replicas", "Gateways that are wanted.", |status| status.desired_replicas.map(f64::from)),
-    ("recommended_replicas", "Gateways that the load takes, whether or not that is acted upon.", |status| {
-        scaling(status)?.recommended_replicas.map(f64::from)
-    }),
-    ("leaving_replicas", "Gateways that were told to leave and are waited for.", |status| {
+    ("ready_replicas", "Ready gateways.", |status| status.ready_replicas.map(f64::from)),
+    ("desired_replicas", "Desired gateways.", |status| status.desired_replicas.map(f64::from)),
+    (
+        "recommended_replicas",
+        "Gateways that the load needs, whether or not the operator scales to it.",
+        |status| scaling(status)?.recommended_replicas.map(f64::from),
+    ),
+    ("leaving_replicas", "Gateways that drain before they are removed.", |status| {
         let drain = scaling(status).and_then(|scaling| scaling.drain.as_ref());
         Some(drain.map_or(0.0, |drain| f64::from(drain.from.saturating_sub(drain.target))))
     }),
     (
         "arrival_messages_per_second",
-        "Messages that arrive in a pipeline's topics, two significant digits.",
+        "Messages per second that arrive in a pipeline's topics, two significant digits.",
         |status| scaling(status)?.arrival_rate.map(float),
     ),
     (
         "capacity_messages_per_second",
-        "Messages that one gateway reads at most, learned, two significant digits.",
+        "Learned capacity of one gateway in messages per second, two significant digits.",
         |status| scaling(status)?.capacity_per_replica.map(float),
     ),
-    ("lag_seconds", "Time of arrivals that wait in Kafka, two significant digits.", |status| {
+    ("lag_seconds", "Lag in seconds of arrivals, two significant digits.", |status| {
         scaling(status)?.lag_seconds.map(float)
     }),
     ("orphaned_volumes", "Queue volumes that no gateway uses and that may hold blocks.", |status| {
@@ -40,7 +42,7 @@ const GAUGES: [(&str, &str, Read); 8] = [
     }),
 ];
 
-/// What is told of one pipeline; every series is forgotten with it.
+/// The metrics. The series of a pipeline are removed with it.
 #[derive(Debug)]
 pub(super) struct ScalingMetrics {
     gauges: Vec<(GaugeVec, Read)>,
@@ -57,7 +59,10 @@ impl ScalingMetrics {
             Ok::<_, prometheus::Error>(metric)
         };
         let rescales = IntCounterVec::new(
-            Opts::new("sluice_operator_pipeline_rescales_total", "Changes of the wanted number of gateways."),
+            Opts::new(
+                "sluice_operator_pipeline_rescales_total",
+                "Changes of the desired number of gateways.",
+            ),
             &["namespace", "name", "direction"],
         )?;
         registry.register(Box::new(rescales.clone()))?;
@@ -69,19 +74,19 @@ impl ScalingMetrics {
             gauges,
             cause: gauge(
                 "scaling_cause",
-                "1 for why there is lag or would be, 0 for the other causes.",
+                "1 for the cause of present or expected lag, 0 for the other causes.",
                 &["namespace", "name", "cause"],
             )?,
             held: gauge(
                 "scaling_held",
-                "1 for what holds the number of gateways, 0 for what does not.",
+                "1 for the reason that keeps the number of gateways, 0 for the other reasons.",
                 &["namespace", "name", "reason"],
             )?,
             rescales,
         })
     }
 
-    /// Takes over what the status says now; `before` is what it said before. A number that is not known has no series.
+    /// Sets the metrics from the status `after`, and counts rescales since the status `before`. An unknown number has no series.
     pub(super) fn set(&self, of: [&str; 2], before: &TracePipelineStatus, after: &TracePipelineStatus) {
         for (gauge, read) in &self.gauges {
             match read(after) {
@@ -127,7 +132,7 @@ fn scaling(status: &TracePipelineStatus) -> Option<&ScalingStatus> {
     status.scaling.as_ref()
 }
 
-/// 1 for the word that is said, 0 for the others.
+/// Sets the series of one word to 1 and those of the others to 0.
 fn choose(gauge: &GaugeVec, [namespace, name]: [&str; 2], said: Option<&str>, words: &[&str]) {
     for word in words {
         let is_said = said == Some(*word);
@@ -135,7 +140,7 @@ fn choose(gauge: &GaugeVec, [namespace, name]: [&str; 2], said: Option<&str>, wo
     }
 }
 
-/// An error of a removal says that there was nothing to remove.
+/// Ignores the error of a removal, which means that there was no such series.
 fn absent(_removed: Result<(), prometheus::Error>) {}
 
 /// A number of a status as a float.

@@ -1,123 +1,132 @@
-//! What `kubectl sluice` is told on its command line.
+//! The command line of `kubectl sluice`.
 
 use crate::args::PlanArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const AFTER_HELP: &str = "\
+Examples:
+  kubectl sluice status -n tracing                        all pipelines of the namespace
+  kubectl sluice lag traces -n tracing                    lag of each partition
+  kubectl sluice drain traces-gateway-0 -n tracing        before maintenance of its node or volume
+  kubectl sluice dead-letter traces list --since 2h       messages and spans that could not be stored
+  kubectl sluice plan -f pipeline.yaml                    what the operator would apply
+
 Exit codes:
-  0   done, and all is well
-  1   something is not as it should be: a pipeline that is not ready, a partition that no gateway answers for, a gateway that is
-      not drained in time, or has something on its volume that cannot be read
-  64  the command line, or the pipeline in a file, is wrong
-  66  there is no such pipeline, pod or file
-  69  the cluster cannot be reached, or refuses
-`dead-letter` ends as the program in the pod does.
+  0   done, and healthy
+  1   unhealthy: a pipeline is not ready, no gateway reports a partition, a gateway does not answer, a drain timed out,
+      or a queue volume has unreadable data
+  64  an argument is wrong, or the pipeline in the file is invalid
+  66  the pipeline, pod or file does not exist
+  69  the cluster is unreachable or refuses the request
+`dead-letter` exits with the code of `sluice-gateway dead-letter` in the pod.
 
-Rights: get and list of tracepipelines and pods; get of pods/proxy for lag, spool and drain; for drain get and create of
-pods/portforward and patch of pods, too; get and create of pods/exec for dead-letter.";
+Rights:
+  all but plan      get and list on tracepipelines and pods
+  lag, spool        get on pods/proxy
+  drain             get on pods/proxy; get and create on pods/portforward; patch on pods
+  dead-letter       get and create on pods/exec";
 
-/// Trace pipelines at a glance: what runs, how far behind, why this size, and what a person must do.
+/// Shows trace pipelines: what runs, the lag, why there are this many gateways, and what you must do.
 ///
-/// As a file called kubectl-sluice on the PATH it is the command `kubectl sluice`.
+/// kubectl finds this program as `kubectl sluice` if the PATH has a file kubectl-sluice.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "kubectl-sluice", bin_name = "kubectl sluice", version, max_term_width = 120, after_help = AFTER_HELP)]
 pub struct PluginArgs {
-    /// The namespace; that of the kubeconfig's context when it is left out
+    /// The namespace; default: that of the kubeconfig's context
     #[arg(short, long, global = true, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// The context of the kubeconfig; its current one when it is left out
+    /// The context of the kubeconfig; default: the current one
     #[arg(long, global = true, value_name = "CONTEXT")]
     pub context: Option<String>,
 
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// The story of a pipeline, or of all of the namespace: what runs, how far behind, why this size, what it is doing now, what a
-    /// person must do
+    /// Show one pipeline, or all of the namespace: what runs, the lag, why this many gateways, what it is doing, what you must do
     Status {
-        /// The pipeline; all of the namespace when it is left out
+        /// The pipeline; default: all of the namespace
         name: Option<String>,
         /// Print a JSON list
         #[arg(long)]
         json: bool,
     },
-    /// What the operator would do with a pipeline in a file; needs no cluster
+    /// Print what the operator would apply for a pipeline in a file; needs no cluster
     Plan(PlanArgs),
-    /// How far each partition is behind, as the gateways say now
+    /// Show the lag of each partition, as the gateways report it now
     Lag(Named),
-    /// What waits on the queue volume of each gateway
+    /// Show the blocks on the queue volume of each gateway
     Spool(Named),
-    /// Make a gateway give up its partitions and insert what it holds, and wait for that; or take it back
+    /// Make a gateway leave the consumer group and insert everything it holds; --resume makes it join again
     Drain(DrainArgs),
-    /// List, show or replay what could not be delivered, from within a gateway's pod and with its config
+    /// List, show or replay dead letters, in a gateway's pod and with its config
     DeadLetter(DeadLetterArgs),
 }
 
-/// A pipeline.
+/// One pipeline.
 #[derive(Debug, Clone, Args)]
 pub struct Named {
-    /// The pipeline
+    /// Name of the pipeline
     pub name: String,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// A gateway that is to be drained.
+/// Drains one gateway, and waits for the end.
 ///
-/// It leaves the consumer group, inserts what it holds and stays up, not ready, until it is started again or resumed. The operator
-/// does the same by itself before it takes a gateway away: this is for a node or a volume that a person wants to look after. The pod
-/// is marked (annotation sluice.dev/kept-out), because the operator takes back whoever drains without having been asked to.
+/// The gateway leaves the consumer group, inserts what it holds, and keeps running, not ready, until it restarts or is resumed. Use
+/// this before maintenance of a node or a volume; before the operator removes a gateway, it drains it itself. The plugin annotates the pod
+/// with sluice.dev/kept-out, because the operator resumes gateways that drain without it.
 #[derive(Debug, Clone, Args)]
 pub struct DrainArgs {
-    /// The gateway's pod
+    /// Name of the gateway's pod
     pub pod: String,
-    /// Take part again
+    /// End the drain: the gateway joins the consumer group again
     #[arg(long)]
     pub resume: bool,
-    /// Seconds to wait until it holds nothing; it goes on draining afterwards
+    /// Longest wait in seconds until the gateway holds nothing; the drain continues after it
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// Print what it holds in the end as JSON
+    /// Print what the gateway holds in the end as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What to do with dead letters.
+/// Lists, shows or replays dead letters.
 ///
-/// Runs `sluice-gateway dead-letter` in a gateway's pod, with the pod's config and credentials. It takes some of the pod's memory
-/// while it runs: narrow it by --partition, --since and --limit.
+/// It runs `sluice-gateway dead-letter` in a gateway's pod, with the pod's config and credentials. The program uses memory of the pod;
+/// use --partition, --since and --limit to read fewer letters.
 #[derive(Debug, Clone, Args)]
 pub struct DeadLetterArgs {
-    /// The pipeline
+    /// Name of the pipeline
     pub name: String,
-    /// What to do
+    /// The action
     #[arg(value_enum)]
     pub action: Letters,
-    /// Passed on, as --partition 3 --since 2h --limit 10 --json, or --dry-run for replay
+    /// Options for `sluice-gateway dead-letter`, such as --partition 3 --since 2h --limit 10 --json, or --dry-run for replay
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub options: Vec<String>,
 }
 
-/// What to do with dead letters.
+/// Actions on dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Letters {
-    /// One line each
+    /// Print one line per letter
     List,
-    /// Everything that is known about each
+    /// Print all fields of each letter
     Show,
-    /// Produce them to the topics that they came from; twice stores twice
+    /// Produce the letters to their original topics again; a second replay stores the rows twice
     Replay,
 }
 
 impl Letters {
-    /// As the gateway calls it.
+    /// The gateway's word for the action.
     pub fn word(self) -> &'static str {
         match self {
             Self::List => "list",

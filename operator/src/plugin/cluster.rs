@@ -1,9 +1,10 @@
-//! What the plugin asks of a cluster: pipelines, what their gateways say, and programs in their pods.
+//! The plugin's requests to a cluster: it reads pipelines, asks and commands their gateways, and runs programs in their pods.
 //!
-//! Gateways are asked through the API server, which reaches pods where a terminal does not. They are told something over a connection
-//! that the kubelet makes within their pod, as `kubectl port-forward` does: from elsewhere, they take commands of the operator alone. Limits: [`ASK_SECONDS`] for one
-//! gateway, [`ASKED_MAX`] of them at the same time; an answer is as large as a gateway's `/metrics`, two lines of 100 bytes for each
-//! partition and the rest.
+//! The plugin reads from gateways through the pod proxy of the API server. It sends commands over a port-forward, which ends inside the
+//! pod: from outside of the pod, gateways accept commands only from the operator.
+//!
+//! Limits: [`ASK_SECONDS`] for one gateway, [`ASKED_MAX`] gateways at the same time. The largest answer is a gateway's `/metrics`: two
+//! lines of 100 bytes for each partition, and the rest.
 
 use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
 use crate::{
@@ -31,27 +32,27 @@ use sluice_plan::{
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longest question to one gateway or to the API server, in seconds: several times what a busy node needs.
+/// Longest request to one gateway or to the API server, in seconds: several times what a busy node needs.
 const ASK_SECONDS: u64 = 10;
 
-/// Gateways that are asked at the same time: more would be a burden on the API server that no person waits for.
+/// Gateways that are asked at the same time: more would load the API server, and a person would not notice the difference.
 const ASKED_MAX: usize = 16;
 
-/// Why the plugin could not do what it was asked for.
+/// Why a command of the plugin failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No kubeconfig, or none that says where the cluster is.
-    #[error("cannot find out where the cluster is (KUBECONFIG, ~/.kube/config): {0}")]
+    /// There is no kubeconfig, or it names no cluster.
+    #[error("cannot find a cluster (KUBECONFIG, ~/.kube/config): {0}")]
     Infer(String),
     /// The context is not in the kubeconfig.
     #[error("cannot use the context {context:?}: {why}")]
     Context {
-        /// Its name.
+        /// Name of the context.
         context: String,
-        /// Why.
+        /// Why it cannot be used.
         why: String,
     },
-    /// The API server gave no answer, or another one.
+    /// A request to the API server failed.
     #[error("cannot {what}: {}", described(source))]
     Ask {
         /// What was asked for.
@@ -59,50 +60,50 @@ pub enum Error {
         /// Why.
         source: ApiError,
     },
-    /// The cluster has no such kind of object.
+    /// The cluster has no CRD of pipelines.
     #[error("the API server at {server} knows no TracePipelines: is Sluice installed there?")]
     NotInstalled {
-        /// Where the API server is.
+        /// URL of the API server.
         server: String,
     },
-    /// Nothing in time.
+    /// There was no answer within [`ASK_SECONDS`].
     #[error("cannot {what}: no answer within {ASK_SECONDS} s")]
     Late {
         /// What was asked for.
         what: String,
     },
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("there is no {what} in the namespace {namespace}")]
     Missing {
-        /// What.
+        /// Kind and name of the object.
         what: String,
-        /// Where it was looked for.
+        /// The namespace.
         namespace: String,
     },
-    /// The gateway gave no answer that can be read.
-    #[error("cannot tell {pod} to {path}: {source}")]
+    /// A command to a gateway failed, maybe after it arrived.
+    #[error("cannot send POST {path} to {pod}: {source}")]
     Tell {
-        /// The gateway.
+        /// The gateway's pod.
         pod: String,
-        /// What it was told.
+        /// Path of the command.
         path: String,
         /// Why.
         source: exchange::Error,
     },
-    /// The gateway does not do it.
+    /// The gateway refuses a command.
     #[error("{pod} answers {path} with status {status}: {words}")]
     Refused {
-        /// The gateway.
+        /// The gateway's pod.
         pod: String,
-        /// What it was told.
+        /// Path of the command.
         path: String,
-        /// With what.
+        /// Status of the answer.
         status: StatusCode,
-        /// What it said.
+        /// Body of the answer.
         words: String,
     },
-    /// The gateway says something that cannot be read.
-    #[error("cannot understand what {pod} says of its drain: {source}")]
+    /// A gateway's answer about its drain is not the JSON that the plugin knows.
+    #[error("cannot read the answer of {pod} about its drain: {source}")]
     Drain {
         /// The gateway.
         pod: String,
@@ -110,7 +111,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// Standard output or standard error cannot be written to.
-    #[error("cannot write: {0}")]
+    #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),
 }
 
@@ -124,40 +125,40 @@ impl Error {
     }
 }
 
-/// What one gateway said of itself.
+/// The metrics of one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Its pod.
+    /// The gateway's pod.
     pub pod: String,
-    /// In Prometheus' text format, or why there is no answer.
+    /// The metrics in Prometheus' text format, or why there is no answer.
     pub text: Result<String, String>,
 }
 
 /// One namespace of a cluster.
 pub struct Cluster {
     client: Client,
-    /// Where its API server is.
+    /// URL of the API server.
     server: String,
     namespace: String,
 }
 
 /// Pipelines of a namespace.
 pub struct Listed {
-    /// Those that can be read, by name.
+    /// The readable pipelines, by name.
     pub pipelines: Vec<TracePipeline>,
-    /// Of each of the others its name and why it cannot: another version of Sluice may have more words.
+    /// One line for each other pipeline: its name, and why it cannot be read. Another version of Sluice may have more fields or values.
     pub unread: Vec<String>,
 }
 
 impl Error {
-    /// Whether what a gateway was told may have arrived all the same.
+    /// Whether the command may have reached the gateway although it failed.
     pub fn may_have_arrived(&self) -> bool {
         matches!(self, Self::Tell { .. } | Self::Late { .. })
     }
 }
 
 impl Cluster {
-    /// Reads the kubeconfig, or the pod's service account; nothing is asked yet.
+    /// Reads the kubeconfig or the pod's service account. It sends no request yet.
     pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {
         let mut config = match context {
             None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::what_is_wrong(&error)))?,
@@ -171,7 +172,7 @@ impl Cluster {
                 Config::from_kubeconfig(&options).await.map_err(failed)?
             }
         };
-        // A person waits, and would rather hear what is wrong than that it is tried again.
+        // A person waits at the terminal: show the error at once instead of retrying.
         config.default_retry = false;
         let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
         let server = config.cluster_url.to_string();
@@ -180,7 +181,7 @@ impl Cluster {
         Ok(Self { client, server, namespace })
     }
 
-    /// Its namespace.
+    /// The namespace of all requests.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -209,14 +210,14 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The pipeline of that name.
+    /// The pipeline with this name.
     pub async fn pipeline(&self, name: &str) -> Result<TracePipeline, Error> {
         let pipelines = self.of_pipelines();
         let found = self.in_time(&format!("read the pipeline {name}"), pipelines.get_opt(name)).await?;
         found.ok_or_else(|| self.missing(format!("pipeline {name}")))
     }
 
-    /// What each gateway of the pipeline says of itself, by name.
+    /// The metrics of each gateway of the pipeline, by name.
     pub async fn metrics(&self, pipeline: &TracePipeline) -> Result<Vec<Said>, Error> {
         let pods = self.gateways(pipeline).await?;
         let names = pods.iter().map(ResourceExt::name_any);
@@ -227,18 +228,18 @@ impl Cluster {
         Ok(said.buffered(ASKED_MAX).collect().await)
     }
 
-    /// A gateway that can be asked: one that is ready, else any that runs.
+    /// A ready gateway, else any running one.
     pub async fn a_gateway(&self, pipeline: &TracePipeline) -> Result<String, Error> {
         let pods = self.gateways(pipeline).await?;
         let ready = pods.iter().find(|pod| workload::is_ready(pod));
         let found = ready.or_else(|| pods.iter().find(|pod| workload::is_running(pod)));
-        let none = || self.missing(format!("gateway of {} that runs", pipeline.name_any()));
+        let none = || self.missing(format!("running gateway of {}", pipeline.name_any()));
         found.map(ResourceExt::name_any).ok_or_else(none)
     }
 
-    /// Asks a gateway's admin port through the API server.
+    /// Gets a path of a gateway's admin port through the API server.
     pub async fn ask(&self, pod: &str, path: &str) -> Result<String, Error> {
-        let what = format!("ask {pod} for {path}");
+        let what = format!("get {path} of {pod}");
         let uri = format!("/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy{path}", self.namespace);
         let request = Request::get(uri).body(Vec::new());
         let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
@@ -248,10 +249,10 @@ impl Cluster {
         }
     }
 
-    /// Tells a gateway something, from within its pod.
+    /// Sends a command to a gateway through a port-forward.
     pub async fn tell(&self, pod: &str, path: &str) -> Result<String, Error> {
         let told = timeout(Duration::from_secs(ASK_SECONDS), self.post(pod, path)).await;
-        told.unwrap_or_else(|_| Err(Error::Late { what: format!("tell {pod} to {path}") }))
+        told.unwrap_or_else(|_| Err(Error::Late { what: format!("send POST {path} to {pod}") }))
     }
 
     async fn post(&self, pod: &str, path: &str) -> Result<String, Error> {
@@ -261,7 +262,7 @@ impl Cluster {
                 kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(
                     StatusCode::NOT_FOUND,
                 )) => self.missing(format!("pod {pod}")),
-                source => self.failed(&format!("reach the inside of {pod}"), source),
+                source => self.failed(&format!("forward a port to {pod}"), source),
             })?;
         let stream = forwarded.take_stream(port).expect("it was asked for, and is taken once");
         let answer = exchange(stream, "localhost".to_owned(), Method::POST, path, None).await;
@@ -277,20 +278,20 @@ impl Cluster {
         }
     }
 
-    /// Marks the pod of a gateway that a person keeps out, or takes the mark away: the operator takes back one that drains without it.
+    /// Adds or removes the annotation [`KEPT_OUT`] of a pod. The operator resumes a gateway that drains without it.
     pub async fn keep_out(&self, pod: &str, is_kept_out: bool) -> Result<(), Error> {
         let mark = if is_kept_out { Value::from("true") } else { Value::Null };
         let change = json!({"metadata": {"annotations": {KEPT_OUT: mark}}});
         let how = PatchParams { field_manager: Some("kubectl-sluice".into()), ..PatchParams::default() };
         let (pods, patch) = (self.of_pods(), Patch::Merge(&change));
-        match self.in_time(&format!("mark the pod {pod}"), pods.patch_metadata(pod, &how, &patch)).await {
+        match self.in_time(&format!("annotate the pod {pod}"), pods.patch_metadata(pod, &how, &patch)).await {
             Ok(_) => Ok(()),
             Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
             Err(error) => Err(error),
         }
     }
 
-    /// Starts a program in a gateway's container; its output is for the caller to read.
+    /// Starts a program in a gateway's container. The caller reads its output.
     pub async fn execute(&self, pod: &str, words: &[String]) -> Result<AttachedProcess, Error> {
         let how = AttachParams::default().container(GATEWAY_CONTAINER).stdin(false).stdout(true).stderr(true);
         let pods = self.of_pods();
@@ -298,7 +299,7 @@ impl Cluster {
     }
 
     async fn gateways(&self, pipeline: &TracePipeline) -> Result<Vec<Pod>, Error> {
-        // A name that no object can be called by has no gateways.
+        // A pipeline whose name makes no valid object names has no gateways.
         let Ok(names) = Names::of(pipeline) else { return Ok(Vec::new()) };
         let of_it = ListParams::default().labels(&names.selector_text());
         let all = self.of_pods();
@@ -315,7 +316,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The API server's answer; no terminal waits for it for ever.
+    /// The API server's answer, or [`Error::Late`] after [`ASK_SECONDS`].
     async fn in_time<T>(
         &self,
         what: &str,
@@ -335,7 +336,7 @@ impl Cluster {
         format!("{what} in the namespace {} at {}", self.namespace, self.server)
     }
 
-    /// That there is no such thing in the namespace.
+    /// The error that the namespace has no such object.
     pub fn missing(&self, what: String) -> Error {
         Error::Missing { what, namespace: self.namespace.clone() }
     }

@@ -1,6 +1,6 @@
-//! `kubectl sluice dead-letter`: the gateway's own command, run in one of its pods, where config and credentials are.
+//! `kubectl sluice dead-letter`: runs `sluice-gateway dead-letter` in a gateway's pod, which has the config and the credentials.
 //!
-//! What it writes is passed on as it comes; nothing is kept. It ends as the program in the pod does.
+//! The plugin copies the output as it arrives, and keeps none of it. It exits with the code of the program in the pod.
 
 use super::{
     EXIT_UNAVAILABLE, EXIT_WELL, Terminal,
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// The program in the image.
 const PROGRAM: &str = "/usr/bin/sluice-gateway";
 
-/// Bytes that are passed on at a time. Chosen: a page of text.
+/// Bytes that are copied at a time. Chosen: a page of text.
 const PASSED_ON_BYTES: usize = 8 << 10;
 
 pub(super) async fn run(
@@ -35,7 +35,7 @@ pub(super) async fn run(
     };
     let code = exit_code(status.as_ref());
     if let Some(why) = cut_off(status.as_ref()) {
-        terminal.tell(&format!("{pod}: {why}; what was written may not be all"))?;
+        terminal.tell(&format!("{pod}: {why}; the output may be incomplete"))?;
     }
     Ok(code)
 }
@@ -57,15 +57,15 @@ async fn pass_on(from: Option<impl AsyncRead + Unpin>, to: &mut dyn Write) -> io
     }
 }
 
-/// Why the program did not end by itself, as far as is known; `None` when it did.
+/// Why the program was cut off; `None` if it ran to its end.
 fn cut_off(status: Option<&Status>) -> Option<String> {
     let Some(status) = status else { return Some("the connection broke".into()) };
     let has_ended = status.status.as_deref() == Some("Success") || code_of(status).is_some();
-    let why = || status.message.clone().unwrap_or_else(|| "the program was not run to its end".into());
+    let why = || status.message.clone().unwrap_or_else(|| "the program did not run to its end".into());
     (!has_ended).then(why)
 }
 
-/// The exit code of the program, which the kubelet gives as a cause of its failure.
+/// The exit code of the program, which the kubelet reports as a cause of the failure.
 fn exit_code(status: Option<&Status>) -> u8 {
     let Some(status) = status else { return EXIT_UNAVAILABLE };
     if status.status.as_deref() == Some("Success") {
@@ -105,7 +105,7 @@ mod tests {
             (
                 failed(json!([{"reason": "ExitCode", "message": "many"}])),
                 EXIT_UNAVAILABLE,
-                Some("the program was not run to its end"),
+                Some("the program did not run to its end"),
             ),
             (
                 json!({"status": "Failure", "message": "container not found"}),

@@ -1,4 +1,4 @@
-//! `kubectl sluice drain`: makes one gateway hold nothing, and tells how far it is.
+//! `kubectl sluice drain`: drains one gateway and reports progress.
 
 use super::{
     EXIT_NOT_WELL, EXIT_WELL, Terminal,
@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// How often a gateway is asked what it holds, in seconds: a person looks on.
+/// Interval between two requests of `/drainz`, in seconds: a person watches the progress.
 const LOOK_AGAIN_SECONDS: u64 = 1;
 
-/// What a gateway still holds, as `/drainz` says it. Older gateways say nothing of damage, nor whether they drain.
+/// What a gateway still holds, as `/drainz` reports it. Older gateways report neither damage nor whether they drain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
     blocks: u64,
     bytes: u64,
     uncommitted: u64,
-    /// Whether something on its queue volume cannot be read.
+    /// Whether its queue volume has unreadable data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     damaged: Option<bool>,
-    /// Whether it was told to drain, and was not started anew since.
+    /// Whether it drains; `false` again after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     draining: Option<bool>,
 }
 
-/// How far it is.
+/// Progress of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It holds something still.
+    /// The gateway still holds something.
     Holds,
-    /// It holds nothing, and stays out.
+    /// The gateway holds nothing, and stays out of the consumer group.
     Drained,
-    /// It holds nothing that can be read, and something that cannot.
+    /// The gateway holds only unreadable data.
     Damaged,
-    /// It takes part: it was started anew, and knows nothing of having been told.
+    /// The gateway does not drain: a restart ended the drain.
     TakesPart,
 }
 
@@ -57,13 +57,12 @@ impl Held {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.blocks == 0 && self.uncommitted == 0 {
-            let damaged =
-                if self.damaged == Some(true) { ", but for what cannot be read of its volume" } else { "" };
+            let damaged = if self.damaged == Some(true) { " but unreadable data on its volume" } else { "" };
             return write!(f, "holds nothing{damaged}");
         }
         write!(
             f,
-            "holds {} blocks of {}, {} messages not committed",
+            "holds {} blocks ({}) and {} uncommitted messages",
             self.blocks,
             size(self.bytes),
             self.uncommitted
@@ -71,7 +70,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// Asks, and waits until nothing is held.
+/// Drains the gateway and waits until it holds nothing, or resumes it.
 pub(super) async fn run(
     cluster: &Cluster,
     asked: &DrainArgs,
@@ -86,7 +85,7 @@ pub(super) async fn run(
     }
     let patience = Duration::from_secs(asked.timeout);
     let begun = Instant::now();
-    // First: the operator takes back at once whoever drains without it.
+    // Before the drain: the operator resumes a gateway that drains without the annotation at once.
     cluster.keep_out(pod, true).await?;
     let mut looked = match cluster.tell(pod, "/drain").await {
         Ok(text) => held(pod, &text),
@@ -105,23 +104,23 @@ pub(super) async fn run(
         match looked {
             Ok(now) => match now.standing() {
                 Standing::Drained => {
-                    let words = format!("{pod} {now}; `kubectl sluice drain {pod} --resume` takes it back");
+                    let words = format!("{pod} {now}; `kubectl sluice drain {pod} --resume` ends the drain");
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_WELL);
                 }
                 Standing::Damaged => {
-                    let words = format!("{pod} {now}: do not throw that away; {}", kept_out(pod));
+                    let words = format!("{pod} {now}: do not delete the volume; {}", kept_out(pod));
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_NOT_WELL);
                 }
                 Standing::TakesPart => {
-                    let words = format!("{pod} was started anew, and takes part: tell it once more");
+                    let words = format!("{pod} restarted, which ended the drain: run the command again");
                     terminal.answer(asked.json, &now, &words)?;
                     cluster.keep_out(pod, false).await?;
                     return Ok(EXIT_NOT_WELL);
                 }
                 Standing::Holds if is_over => {
-                    let words = format!("{pod} {now} after {} s; it goes on draining", asked.timeout);
+                    let words = format!("{pod} {now} after {} s; the drain continues", asked.timeout);
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_NOT_WELL);
                 }
@@ -132,24 +131,24 @@ pub(super) async fn run(
                     }
                 }
             },
-            // A pod that is gone does not come back as the same one.
+            // A pod that is gone does not come back: one with its name is another gateway.
             Err(error @ Error::Missing { .. }) => return Err(error),
-            // An API server that is away for a moment changes nothing of what the gateway does.
+            // The gateway continues the drain while the API server is unreachable.
             Err(error) if is_over || matches!(error, Error::Drain { .. }) => {
                 terminal.tell(&kept_out(pod))?;
                 return Err(error);
             }
-            Err(error) => terminal.tell(&format!("{error}; asking again"))?,
+            Err(error) => terminal.tell(&format!("{error}; trying again"))?,
         }
         sleep(Duration::from_secs(LOOK_AGAIN_SECONDS)).await;
         looked = cluster.ask(pod, "/drainz").await.and_then(|text| held(pod, &text));
     }
 }
 
-/// In which state it is left.
+/// The state in which the command leaves the gateway.
 fn kept_out(pod: &str) -> String {
     format!(
-        "{pod} may go on draining, and is marked as kept out: `kubectl sluice drain {pod} --resume` takes it back"
+        "{pod} may still drain, and keeps the annotation sluice.dev/kept-out: `kubectl sluice drain {pod} --resume` ends the drain"
     )
 }
 
@@ -172,7 +171,7 @@ mod tests {
             ),
             (
                 r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":true,"draining":true}"#,
-                "holds nothing, but for what cannot be read of its volume",
+                "holds nothing but unreadable data on its volume",
                 Standing::Damaged,
             ),
             (
@@ -182,12 +181,12 @@ mod tests {
             ),
             (
                 r#"{"blocks":3,"bytes":24000000,"uncommitted":40,"more":1}"#,
-                "holds 3 blocks of 22 MiB, 40 messages not committed",
+                "holds 3 blocks (22 MiB) and 40 uncommitted messages",
                 Standing::Holds,
             ),
             (
                 r#"{"blocks":0,"bytes":0,"uncommitted":2,"damaged":true}"#,
-                "holds 0 blocks of 0 B, 2 messages not committed",
+                "holds 0 blocks (0 B) and 2 uncommitted messages",
                 Standing::Holds,
             ),
         ] {
@@ -196,7 +195,7 @@ mod tests {
         }
         for wrong in ["no", "{}", r#"{"blocks":0}"#] {
             let wrong = held("p-gateway-0", wrong).unwrap_err().to_string();
-            assert!(wrong.starts_with("cannot understand what p-gateway-0 says of its drain"), "{wrong}");
+            assert!(wrong.starts_with("cannot read the answer of p-gateway-0 about its drain"), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far each partition is behind, from what the gateways say of themselves.
+//! `kubectl sluice lag`: the lag of each partition, from the metrics of the gateways.
 
 use super::{
     cluster::Said,
@@ -15,7 +15,7 @@ const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
 
-/// All that is told of a partition.
+/// All metrics of a partition.
 const OF_PARTITIONS: [&str; 8] = [
     LAG,
     COMMITTED,
@@ -35,39 +35,39 @@ const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 pub(super) struct PipelineLag {
     /// By topic and number.
     partitions: Vec<OfPartition>,
-    /// Rows that gateways have read and that are not settled; not set while none says it.
+    /// Rows that gateways have read and that are not settled; not set if no gateway reports it.
     rows_in_flight: Option<u64>,
-    /// Gateways that give no answer, with the reason.
+    /// Gateways that do not answer, with the reason.
     silent: BTreeMap<String, String>,
 }
 
-/// One of them. What is not known is not set.
+/// One partition. Unknown values are not set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OfPartition {
     topic: String,
     partition: u32,
-    /// Who reads it.
+    /// The gateway that reads it.
     gateway: Option<String>,
     /// Messages between the committed offset and the end.
     lag_messages: Option<u64>,
     committed_offset: Option<u64>,
-    /// Where reading goes on.
+    /// The offset that is read next.
     position: Option<u64>,
-    /// Until Kafka's retention overtakes what is not inserted.
+    /// Seconds until Kafka's retention deletes messages that are not inserted.
     retention_seconds_left: Option<u64>,
     /// Messages behind an open transaction, which lag does not count; not set while none is open.
     open_transaction_messages: Option<u64>,
-    /// For how long it keeps them from being read.
+    /// Seconds for which the transaction has kept the gateway from reading them.
     open_transaction_seconds: Option<u64>,
-    /// Where it begins.
+    /// First offset of the transaction.
     open_transaction_first_offset: Option<u64>,
-    /// Why it stands still; not set while it does not.
+    /// Why the partition makes no progress; not set while it does.
     still: Option<String>,
 }
 
 impl PipelineLag {
-    /// What the gateways say; partitions of the topics that none of them names are there without a gateway.
+    /// Collects the metrics of the gateways. A partition that no gateway reports is listed without a gateway.
     pub(super) fn of(topics: &[TopicStatus], said: &[Said]) -> Self {
         let mut known: BTreeMap<(String, u32), OfPartition> = BTreeMap::new();
         for TopicStatus { name, partitions } in topics {
@@ -105,7 +105,7 @@ impl PipelineLag {
         }
     }
 
-    /// Whether every partition has a gateway that answers for it. Where none is known there is nothing that would be well.
+    /// Whether a gateway reports every partition and every gateway answers; `false` if no partition is known.
     pub(super) fn is_whole(&self) -> bool {
         let is_answered_for = self.partitions.iter().all(|one| one.gateway.is_some());
         self.silent.is_empty() && !self.partitions.is_empty() && is_answered_for
@@ -113,14 +113,14 @@ impl PipelineLag {
 }
 
 impl OfPartition {
-    /// What waits behind an open transaction, and for how long.
+    /// Messages behind an open transaction, and for how long they wait.
     fn open_transaction(&self) -> Option<String> {
         let (messages, seconds) = self.open_transaction_messages.zip(self.open_transaction_seconds)?;
         Some(format!("{messages} messages, {}", time(seconds)))
     }
 }
 
-/// Rows between Kafka and the table, of all gateways that say it.
+/// Rows between Kafka and the table, summed over all gateways that report them.
 fn rows_in_flight(said: &[Said]) -> Option<u64> {
     let texts = said.iter().filter_map(|said| said.text.as_ref().ok());
     let rows = texts.flat_map(|text| lines(text)).filter(|line| line.name == ROWS_IN_FLIGHT);
@@ -161,11 +161,11 @@ impl fmt::Display for PipelineLag {
             self.rows_in_flight.map_or_else(String::new, |rows| format!(", {rows} rows in flight"));
         let unknown = match self.partitions.iter().filter(|one| one.lag_messages.is_none()).count() {
             0 => String::new(),
-            unknown => format!(" ({unknown} of them not known)"),
+            unknown => format!(" ({unknown} of them unknown)"),
         };
         writeln!(f, "{lag} messages behind in {} partitions{unknown}{in_flight}", rows.len())?;
         for (gateway, why) in &self.silent {
-            writeln!(f, "{gateway} gives no answer: {why}")?;
+            writeln!(f, "{gateway} does not answer: {why}")?;
         }
         Ok(())
     }
@@ -205,8 +205,8 @@ mod tests {
              spans          0  p-gateway-0     3         17        20       2 h 1 min  40 messages, 20 min 5 s  -\n\
              spans          1  p-gateway-0  1200          -         -               -                        -  sink\n\
              spans          2  -               -          -         -               -                        -  -\n\
-             1203 messages behind in 3 partitions (1 of them not known), 41000 rows in flight\n\
-             p-gateway-1 gives no answer: refused\n"
+             1203 messages behind in 3 partitions (1 of them unknown), 41000 rows in flight\n\
+             p-gateway-1 does not answer: refused\n"
         );
         assert!(!found.is_whole());
         let json = serde_json::to_value(&found).unwrap();

@@ -1,5 +1,5 @@
-//! The operator's program under its other name: `kubectl-sluice`. One program, so that the plugin of an installation is of its version
-//! and costs no build of its own; kubectl calls whatever has that name on the PATH `kubectl sluice`.
+//! Entry point of the plugin: the operator's program under the file name `kubectl-sluice`, which kubectl runs as `kubectl sluice`. One
+//! program for both, so that plugin and operator of an installation have the same version and need one build.
 
 use super::{
     EXIT_UNAVAILABLE, EXIT_USAGE, Terminal,
@@ -14,20 +14,20 @@ use std::{
     process::ExitCode,
 };
 
-/// The name by which the program is the plugin.
+/// File name under which the program is the plugin.
 pub const NAME: &str = "kubectl-sluice";
 
-/// Whether the program was called by that name; `words` are those of its command line, its own name first.
+/// Whether the program was called as [`NAME`]; `words` is the command line, with the program's name first.
 pub fn is_called(words: &[OsString]) -> bool {
     words.first().and_then(|word| Path::new(word).file_name()) == Some(OsStr::new(NAME))
 }
 
-/// Does what the command line says, and ends with the status that its help names.
+/// Runs the command of the command line and returns the exit status that `--help` lists.
 pub fn start(words: &[OsString]) -> ExitCode {
     let args = match PluginArgs::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => {
-            // Where nobody reads the text there is nobody to tell either.
+            // If the text cannot be written, neither can an error about it.
             error.print().ok();
             return if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
         }

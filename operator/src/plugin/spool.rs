@@ -1,4 +1,4 @@
-//! What waits on the queue volume of each gateway, from what the gateways say of themselves.
+//! `kubectl sluice spool`: the blocks on the queue volume of each gateway, from the metrics of the gateways.
 
 use super::{
     cluster::Said,
@@ -14,7 +14,7 @@ pub(super) struct Spools {
     gateways: Vec<Spool>,
 }
 
-/// One of them. What is not known is not set.
+/// The queue volume of one gateway. Unknown values are not set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spool {
@@ -22,11 +22,11 @@ struct Spool {
     blocks: Option<u64>,
     rows: Option<u64>,
     bytes: Option<u64>,
-    /// Since the oldest block was put there.
+    /// Age of the oldest block.
     oldest_seconds: Option<u64>,
     volume_bytes: Option<u64>,
     volume_free_bytes: Option<u64>,
-    /// Why it gives no answer; not set when it does.
+    /// Why the gateway does not answer; not set if it does.
     silent: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Spools {
         Self { gateways: said.iter().map(Spool::of).collect() }
     }
 
-    /// Whether every gateway answers, and there is one.
+    /// Whether there is a gateway and all answer.
     pub(super) fn is_whole(&self) -> bool {
         !self.gateways.is_empty() && self.gateways.iter().all(|one| one.silent.is_none())
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Spools {
         for (gateway, why) in
             self.gateways.iter().filter_map(|one| Some((&one.gateway, one.silent.as_ref()?)))
         {
-            writeln!(f, "{gateway} gives no answer: {why}")?;
+            writeln!(f, "{gateway} does not answer: {why}")?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ mod tests {
             "GATEWAY      BLOCKS   ROWS   BYTES     OLDEST   VOLUME     FREE\n\
              p-gateway-0       3  30000  22 MiB  1 min 1 s  953 MiB  925 MiB\n\
              p-gateway-1       -      -       -          -        -        -\n\
-             p-gateway-1 gives no answer: refused\n"
+             p-gateway-1 does not answer: refused\n"
         );
         assert_eq!(
             (found.is_whole(), Spools::of(&said[..1]).is_whole(), Spools::of(&[]).is_whole()),

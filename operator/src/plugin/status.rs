@@ -1,4 +1,4 @@
-//! `kubectl sluice status`: the story of a pipeline, told from its spec and its status alone.
+//! `kubectl sluice status`: a summary of a pipeline, from its spec and status only.
 
 mod lines;
 
@@ -11,17 +11,17 @@ use sluice_crds::{
 use sluice_plan::resize;
 use std::fmt;
 
-/// Conditions that are false for something that only a person, or what lies outside of the cluster, can change.
+/// Conditions that are `False` for a cause that only a person, or a system outside of the cluster, can remove.
 const TO_BE_MENDED: [&str; 3] =
     [condition::SOURCE_REACHABLE, condition::SINK_REACHABLE, condition::SCHEMA_READY];
 
-/// Reasons with which Kafka is reachable, and what it holds is for a person to look at.
+/// Reasons with which `SourceReachable` is `True`, but a person must look at the messages.
 const OF_MESSAGES: [&str; 2] = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
 
-/// Reasons with which a condition is false for a moment, and by itself well again.
+/// Reasons with which a condition is `False` only for a moment.
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
 
-/// Reasons with which a pipeline is not ready until a person does something; its words say what.
+/// Reasons with which a pipeline is not ready until a person acts; the condition's message says how.
 const FOR_A_PERSON: [&str; 7] = [
     reason::REPLICAS_NOT_READY,
     reason::APPLY_FAILED,
@@ -32,7 +32,7 @@ const FOR_A_PERSON: [&str; 7] = [
     reason::VOLUME_OUT_OF_REACH,
 ];
 
-/// Conditions of queue volumes with the reasons that are for a person, too.
+/// Conditions of queue volumes, with the reasons that need a person.
 const OF_VOLUMES: [(&str, &str); 4] = [
     (condition::VOLUMES_RESIZED, reason::STORAGE_CLASS_MISSING),
     (condition::VOLUMES_DRAINED, reason::CLAIM_DELETED),
@@ -40,25 +40,25 @@ const OF_VOLUMES: [(&str, &str); 4] = [
     (condition::VOLUMES_DRAINED, reason::NOT_DELETED),
 ];
 
-/// Words of a volume that waits for a person, whatever the reason of its condition: they come from the plan.
+/// Parts of messages about a volume that needs a person, whatever the reason of the condition. `sluice-plan` writes these messages.
 const VOLUME_IS_KEPT: [&str; 2] = ["does not let their claims be deleted", "does not grow ("];
 
-/// What is said where the operator has said nothing.
-const UNSEEN: &str = "no operator has looked at it yet: is one running, and does it watch this namespace?";
+/// Shown if the status has no conditions.
+const UNSEEN: &str = "no operator has reconciled it yet: does one run, and does it watch this namespace?";
 
-/// A pipeline, as a person asks after it.
+/// The summary of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Story {
     pub name: String,
     pub namespace: String,
-    /// Whether the operator has looked at the newest spec, and all is as it says.
+    /// Whether the operator has reconciled the newest spec, and `Ready` is `True`.
     pub ready: bool,
-    /// Whether it rests: nothing is read, as the spec says.
+    /// Whether the pipeline is suspended, and reads nothing.
     pub suspended: bool,
-    /// Whether the operator changes nothing of it, as the spec says.
+    /// Whether `managementState` is `Unmanaged`: the operator changes nothing of the pipeline.
     pub left_alone: bool,
-    /// Each line of the story, by what it answers.
+    /// The lines of the summary, each named as in the output.
     pub runs: String,
     pub reads: String,
     pub writes: String,
@@ -67,11 +67,11 @@ pub(super) struct Story {
     pub delivery: String,
     /// Messages that Kafka deleted before they were read.
     pub lost_messages: i64,
-    /// Why there are as many gateways as there are.
+    /// Why the pipeline has this number of gateways.
     pub size: String,
-    /// What is going on.
+    /// Changes in progress.
     pub now: String,
-    /// What a person must do; empty for nothing.
+    /// What a person must do; empty if nothing.
     pub to_do: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl Story {
             now: if is_current || status.conditions.is_empty() {
                 seen.now()
             } else {
-                "the operator has not looked at the newest spec yet".into()
+                "the operator has not reconciled the newest spec yet".into()
             },
             to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).collect(),
         }
@@ -125,7 +125,7 @@ impl fmt::Display for Story {
             (false, true) => "ready",
             (false, false) => "not ready",
         };
-        let alone = if self.left_alone { ", left alone" } else { "" };
+        let alone = if self.left_alone { ", unmanaged" } else { "" };
         writeln!(f, "{}/{}: {state}{alone}", self.namespace, self.name)?;
         for (name, line) in self.lines() {
             writeln!(f, "  {name:<9} {line}")?;
@@ -149,7 +149,7 @@ impl Seen<'_> {
         self.status.conditions.iter().any(|condition| condition.type_ == kind && condition.status == value)
     }
 
-    /// Reason and words of a condition that has this value.
+    /// Reason and message of a condition that has this status.
     fn words(&self, kind: &str, value: &str) -> Option<(&str, &str)> {
         let conditions = self.status.conditions.iter();
         let mut found = conditions.filter(|condition| condition.type_ == kind && condition.status == value);
@@ -171,7 +171,7 @@ impl Seen<'_> {
         if all.is_empty() { "nothing is on its way".into() } else { all.join("; ") }
     }
 
-    /// What keeps queue volumes from being as they are meant to be.
+    /// Messages of the conditions of queue volumes that need a person.
     fn of_volumes(&self) -> impl Iterator<Item = &str> {
         let all = self.status.conditions.iter();
         all.filter(|one| {
@@ -210,10 +210,10 @@ impl Seen<'_> {
         if let Some((reason, words)) = self.words(condition::STALLED, "True")
             && !found.iter().any(|line| line.ends_with(words))
         {
-            found.push(format!("nothing changes before someone changes something ({reason}): {words}"));
+            found.push(format!("the pipeline is stalled until you change something ({reason}): {words}"));
         }
         if let Some((reason, words)) = self.words(condition::SCALING_LIMITED, "True") {
-            found.push(format!("the number of gateways is kept from changing ({reason}): {words}"));
+            found.push(format!("scaling is limited ({reason}): {words}"));
         }
         if let Some(words) = resize::words(&self.status.memory_resizes)
             && !found.iter().any(|line| line.ends_with(&words))
@@ -224,10 +224,10 @@ impl Seen<'_> {
     }
 }
 
-/// That nobody looks after it is the first thing to know of a pipeline that somebody has forgotten to take over again.
+/// The first line of what to do for an unmanaged pipeline, in case its owner forgot to manage it again.
 fn left_alone(pipeline: &TracePipeline) -> Option<String> {
     (pipeline.spec.management_state == ManagementState::Unmanaged).then(|| {
-        "managementState is Unmanaged: nothing is repaired, scaled or changed before it is Managed again"
+        "managementState is Unmanaged: the operator repairs, scales and changes nothing until you set it to Managed"
             .into()
     })
 }
@@ -315,7 +315,7 @@ mod tests {
             story.to_do,
             [
                 format!("SourceReachable is false (TopicMissing): {missing}"),
-                "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
+                "scaling is limited (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
             ]
         );
     }
@@ -405,8 +405,8 @@ mod tests {
         let story = Story::of(&pipeline(&lost));
         assert_eq!(
             story.delivery,
-            "exactly_once_effect: every row is in the table once; but Kafka deleted 40000 messages before they were read, the last that was \
-             found at 2026-01-01T00:00:00Z"
+            "exactly_once_effect: every row is in the table once; but Kafka deleted 40000 messages before they were read, last noticed \
+             at 2026-01-01T00:00:00Z"
         );
         assert_eq!(serde_json::to_value(&story).unwrap()["lostMessages"], 40_000);
     }
@@ -416,7 +416,7 @@ mod tests {
         let mut alone = pipeline(&well(&[]));
         alone.spec.management_state = ManagementState::Unmanaged;
         let story = Story::of(&alone);
-        assert!(story.to_string().starts_with("tracing/prod: ready, left alone\n"), "{story}");
+        assert!(story.to_string().starts_with("tracing/prod: ready, unmanaged\n"), "{story}");
         assert!(story.to_do[0].starts_with("managementState is Unmanaged"), "{:?}", story.to_do);
     }
 
@@ -466,7 +466,7 @@ mod tests {
     fn what_nobody_has_said_is_not_made_up() {
         let story = Story::of(&pipeline(&json!({"observedGeneration": -1})));
         assert_eq!((story.ready, story.now.as_str()), (false, UNSEEN));
-        assert_eq!((story.behind.as_str(), story.delivery.as_str()), ("not known", "not known"));
+        assert_eq!((story.behind.as_str(), story.delivery.as_str()), ("unknown", "unknown"));
         assert_eq!(
             (story.runs.as_str(), story.size.as_str()),
             ("no gateways yet", "Fixed: one gateway for 4 partitions")
@@ -477,7 +477,7 @@ mod tests {
         let story = Story::of(&pipeline(&older));
         assert_eq!(
             (story.ready, story.now.as_str()),
-            (false, "the operator has not looked at the newest spec yet")
+            (false, "the operator has not reconciled the newest spec yet")
         );
     }
 }

@@ -1,11 +1,11 @@
-//! Columns for a terminal: as wide as their widest cell, numbers to the right.
+//! Tables for a terminal: each column is as wide as its widest cell, and numbers are aligned to the right.
 
 use std::fmt::Write as _;
 
 /// Spaces between columns.
 const GAP: &str = "  ";
 
-/// A table with a header; every row has as many cells as the header. Columns whose cells are numbers stand to the right.
+/// A table with a header; every row has as many cells as the header. Columns of numbers are aligned to the right.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let all = || {
         std::iter::once(header.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
@@ -31,15 +31,15 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What stands for a number that is not known.
+/// The cell for an unknown value.
 pub(super) const NOTHING: &str = "-";
 
-/// A number, or that there is none.
+/// A number, or [`NOTHING`].
 pub(super) fn number(value: Option<u64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// Bytes in the unit that leaves at most four digits.
+/// Bytes in the smallest unit that leaves at most four digits.
 pub(super) fn size(bytes: u64) -> String {
     let mut rest = bytes;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -51,7 +51,7 @@ pub(super) fn size(bytes: u64) -> String {
     format!("{rest} TiB")
 }
 
-/// Seconds as people say them: the two largest units.
+/// A duration in its two largest units.
 pub(super) fn time(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {

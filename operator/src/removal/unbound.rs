@@ -1,11 +1,11 @@
-//! Claims that never had a volume, such as those of a storage class that does not exist: nothing is on them, and they would keep the next
-//! pipeline of the same name from being ready, since a claim that is there is not made anew. So they go with their pipeline.
+//! Deletes claims that never had a volume, such as those of a storage class that does not exist. They hold no data. If they stayed, the next
+//! pipeline of the same name would not get ready, since Kubernetes does not recreate an existing claim.
 //!
 //! ```text
-//!  a StatefulSet makes them again for pods that wait --> it is deleted --> pods end --> claims are deleted, as the server has them
+//!  delete the StatefulSet, which would create the claims again for waiting pods --> pods end --> delete the claims, read from the server
 //! ```
 //!
-//! All gateways have left by then, or are waited for no more. What has got a volume meanwhile stays.
+//! By then the drain of all gateways has ended. A claim that got a volume meanwhile stays.
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
@@ -24,24 +24,24 @@ use sluice_plan::{
 };
 use tracing::{info, warn};
 
-/// What could not be done.
+/// A failed step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not show the claim.
-    #[error("cannot see whether the PersistentVolumeClaim {name} has a volume")]
+    /// The claim could not be read.
+    #[error("cannot read whether the PersistentVolumeClaim {name} has a volume")]
     Look {
         /// Its name.
         name: String,
         /// What the API server said.
         source: ApiError,
     },
-    /// The StatefulSet, a pod that waits, or a claim.
+    /// The StatefulSet, a waiting pod or a claim could not be deleted.
     #[error(transparent)]
     Delete(#[from] prune::Error),
 }
 
 impl Error {
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Look { source, .. } => source.class(),
@@ -50,16 +50,16 @@ impl Error {
     }
 }
 
-/// What has become of them.
+/// Result for the claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// They go once nobody makes them again.
+    /// The operator deletes them once the StatefulSet and its pods are gone.
     Waiting,
-    /// They are gone, but for those of these names, which the server does not let go.
+    /// They are deleted, except those of these names, whose deletion failed.
     Done(Vec<String>),
 }
 
-/// Throws them away. `waits` is whether anything is waited for; without that, what fails is left as it is.
+/// Deletes the claims. `waits` is whether the time limit has not passed yet; after it, failures are logged and ignored.
 pub async fn throw_away(
     namespace: &str,
     facts: &Facts,
@@ -74,7 +74,7 @@ pub async fn throw_away(
                 Err(error) => {
                     warn!(
                         error = described(&error),
-                        "gateways that wait for a volume are left to Kubernetes"
+                        "cannot delete gateways that wait for a volume; Kubernetes deletes them after the pipeline"
                     );
                 }
                 Ok(()) => {}
@@ -88,7 +88,7 @@ pub async fn throw_away(
         match one(namespace, claim, world).await {
             Ok(()) => {}
             Err(error) if !waits || matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) => {
-                warn!(claim = %claim.name, error = described(&error), "a claim that never had a volume is kept");
+                warn!(claim = %claim.name, error = described(&error), "cannot delete a claim that never had a volume; it stays");
                 left.push(claim.name.clone());
             }
             Err(error) => return Err(error),
@@ -97,11 +97,11 @@ pub async fn throw_away(
     Ok(Outcome::Done(left))
 }
 
-/// Takes away who makes the claims again, and the pods that it leaves: what Kubernetes would do after the pipeline.
+/// Deletes the StatefulSet, which would create the claims again, or the pods that it left. Kubernetes would do the same after the pipeline.
 async fn end(facts: &Facts, world: &World) -> Result<(), prune::Error> {
     match facts.stateful_set.as_deref() {
         Some(workload) if workload.meta().deletion_timestamp.is_none() => {
-            info!(workload = %workload.name_any(), "deleted, so that no claim is made again for gateways that wait for a volume");
+            info!(workload = %workload.name_any(), "deleting the StatefulSet, which would make claims again for gateways that wait for a volume");
             prune::delete(workload, DeleteParams::background(), world).await
         }
         Some(_) => Ok(()),
@@ -109,7 +109,7 @@ async fn end(facts: &Facts, world: &World) -> Result<(), prune::Error> {
     }
 }
 
-/// Deletes the very claim as long as it has no volume.
+/// Deletes exactly this claim, by its uid, if it has no volume.
 async fn one(namespace: &str, claim: &ClaimSeen, world: &World) -> Result<(), Error> {
     let name = &claim.name;
     let api: Api<PersistentVolumeClaim> = Api::namespaced(world.shared.client.clone(), namespace);
@@ -120,9 +120,9 @@ async fn one(namespace: &str, claim: &ClaimSeen, world: &World) -> Result<(), Er
         found.uid().as_ref() == Some(&claim.uid) && !has_volume && found.meta().deletion_timestamp.is_none()
     };
     let Some(found) = found.filter(is_it) else { return Ok(()) };
-    // In this version it has no volume.
+    // The resource version fails the deletion if the claim got a volume meanwhile.
     let exactly = Preconditions { uid: found.uid(), resource_version: found.resource_version() };
     prune::delete(&found, DeleteParams::background().preconditions(exactly), world).await?;
-    info!(claim = %name, "a claim that never had a volume is deleted with its pipeline");
+    info!(claim = %name, "deleted a claim that never had a volume, with its pipeline");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! One scenario from its start to its end.
 //!
 //! ```text
-//! gateway reads -> a quarter is read, a second of inserts seen: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
+//! gateway reads -> after a quarter and a second of inserts: sink outage -> time passes -> sink is back -> all committed -> SIGTERM -> counts
 //! ```
 
 use std::fs;
@@ -164,7 +164,7 @@ impl Course {
             queue: self.queue,
             topic: load.topic.name().to_owned(),
             group: group.clone(),
-            // Printing the table's statement asks nobody.
+            // Printing the table's statement needs no server.
             sink: "http://127.0.0.1:1".to_owned(),
         };
         let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);
@@ -192,9 +192,13 @@ impl Course {
             let is_over = inserted >= load.spans as f64;
             ensure!(
                 !is_over,
-                "all rows were in before a rate of inserts could be told: more spans are needed"
+                "all rows were inserted before the rate of inserts could be measured: increase --spans"
             );
-            ensure!(scene.began.elapsed() < 2 * STALL, "no rate of inserts was seen within {:?}", 2 * STALL);
+            ensure!(
+                scene.began.elapsed() < 2 * STALL,
+                "the rate of inserts could not be measured within {:?}",
+                2 * STALL
+            );
         }
         let gone = scene.began.elapsed();
         self.away(name, scene, behaviour).await?;
@@ -317,7 +321,7 @@ fn counted(
             failures.push(what);
         }
     };
-    must(usage.kills == 0, format!("the kernel killed {} processes", usage.kills));
+    must(usage.kills == 0, format!("the kernel OOM-killed {} processes", usage.kills));
     must(usage.exit_code == 0, format!("it ended with code {}", usage.exit_code));
     must(lost == held, format!("{lost} spans have no row instead of {held}"));
     must(doubled == 0, format!("{doubled} rows are doubled"));
@@ -345,7 +349,7 @@ fn counted(
 /// Full speed must be back in time, where enough was left to tell.
 fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
     let Some(rate) = outcome.rate else {
-        return Some("inserts before the outage were too few to tell full speed".to_owned());
+        return Some("too few inserts before the outage to measure full speed".to_owned());
     };
     match outcome.recovery_s {
         Some(seconds) if seconds <= RECOVERY_MAX_S => None,
@@ -364,7 +368,7 @@ fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
             say::line(line);
             None
         }
-        [line] => Some(format!("the line does not say what would do: {line}")),
+        [line] => Some(format!("the log line names no remedy: {line}")),
         others => Some(format!("{} lines say why the partition stopped", others.len())),
     }
 }

@@ -1,11 +1,11 @@
-//! A front for the null sink that can be slow, or gone.
+//! A front for the null sink that can be slow or unreachable.
 //!
 //! ```text
 //! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts)
 //! ```
 //!
-//! Job: what ClickHouse does to a gateway on a bad day, at a chosen moment. Like a MergeTree table it drops an INSERT whose
-//! deduplication token it has taken already, so that a retry of one in doubt is no double row. Owner: one thread of its own.
+//! Job: act like a failing ClickHouse, at a chosen moment. Like a MergeTree table it drops an INSERT whose deduplication token it already
+//! has, so that a retry of an INSERT in doubt doubles no row. Owner: one thread of its own.
 //! Limits: holds the bodies of the requests in flight, which are as many as the gateway's inserts.
 
 use std::collections::HashSet;
@@ -54,7 +54,7 @@ struct Shared {
 /// A front that listens. Ends when dropped.
 pub struct Front {
     address: String,
-    /// Nobody else's, also while nobody listens there.
+    /// The reserved port, also while the front refuses connections.
     _port: Port,
     behaviour: watch::Sender<Behaviour>,
     runtime: Option<Runtime>,
@@ -114,7 +114,7 @@ async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
             if behaviour.wait_for(|now| *now != Behaviour::Refused).await.is_err() {
                 return;
             }
-            // The port is still held, so that nobody has taken it meanwhile.
+            // The port is still reserved.
             listening = TcpListener::bind(&address).await.ok();
             continue;
         };
@@ -124,7 +124,7 @@ async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
     }
 }
 
-/// Accepts until it is told to refuse; what is left of its connections ends with it. `false` when nobody tells any more.
+/// Accepts connections until it must refuse them, and then closes all. Returns `false` once the sender of behaviours is gone.
 async fn accept(
     listener: &TcpListener,
     behaviour: &mut watch::Receiver<Behaviour>,
@@ -196,7 +196,7 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a request on; the token of one that fails is as if it had never come.
+    /// Forwards a request. If that fails, its token is forgotten.
     async fn take(&self, target: &str, body: Bytes, token: Option<String>) -> Result<Response<Full<Bytes>>> {
         let answered = self.forward(target, body).await;
         let stored = answered.as_ref().is_ok_and(|response| response.status() == StatusCode::OK);

@@ -1,4 +1,4 @@
-//! The gateway as a process in a memory group: started, watched, asked and ended.
+//! The gateway as a process in a memory cgroup: starts, watches, queries and ends it.
 //!
 //! Job: one process of the real program, whose memory the kernel bounds. Place in the flow: between load and front. Owner: the run;
 //! a thread of its own looks at the memory. Limits: the process is killed when this is dropped.
@@ -37,7 +37,7 @@ const END_PATIENCE: Duration = Duration::from_secs(70);
 /// How often its end is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a gateway is told.
+/// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Orders {
     /// Limit, batches and partitions.
@@ -139,7 +139,7 @@ impl Gateway {
         PathBuf::from(format!("/proc/{}/status", self.child.id()))
     }
 
-    /// Ends with an error when the process has ended by itself.
+    /// Returns an error if the process has exited.
     ///
     /// # Errors
     /// That, with the end of its log.
@@ -147,7 +147,7 @@ impl Gateway {
         if let Some(status) = self.child.try_wait().context("look for the gateway")? {
             let kills = self.group.kills().unwrap_or_default();
             bail!(
-                "it ended by itself ({status}, {kills} memory kills, {} MiB resident at the most){}",
+                "the gateway exited ({status}, {kills} OOM kills, at most {} MiB resident){}",
                 self.peaks.resident.load(Ordering::Relaxed) >> 20,
                 log_tail(&self.log)
             );
@@ -185,7 +185,7 @@ impl Gateway {
             }
             ensure!(
                 asked.elapsed() < END_PATIENCE,
-                "it did not end within {END_PATIENCE:?} of SIGTERM{}",
+                "the gateway did not exit within {END_PATIENCE:?} of SIGTERM{}",
                 log_tail(&self.log)
             );
             std::thread::sleep(LOOK_AGAIN);

@@ -41,7 +41,7 @@ impl MemoryGroup {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("sluice-memory-{}-{number}", std::process::id()));
         fs::create_dir(&folder)
-            .with_context(|| format!("make the memory group {}; that needs root", folder.display()))?;
+            .with_context(|| format!("create the memory cgroup {}, which needs root", folder.display()))?;
         let group = MemoryGroup { folder, interface };
         let limit = limit_bytes.to_string();
         match interface {
@@ -99,7 +99,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group that still has a process stays; whoever left the process says so.
+        // A group that still has a process stays; the code that left the process reports it.
         fs::remove_dir(&self.folder).ok();
     }
 }
@@ -149,7 +149,7 @@ fn parent() -> Result<(PathBuf, Interface)> {
             return Ok((folder.to_owned(), Interface::Two));
         }
     }
-    bail!("this machine has no memory controller in which a group could be made")
+    bail!("this machine has no memory controller of cgroups")
 }
 
 /// The path in a line `7:memory:/path` of version 1.

@@ -163,7 +163,7 @@ async fn acknowledged(waiting: Vec<DeliveryFuture>) -> Result<()> {
     Ok(())
 }
 
-/// Appends a field that nobody knows, so that the message has at least `bytes` bytes, and a few more at the most.
+/// Appends an unknown field, so that the message has at least `bytes` bytes, and a few more at the most.
 fn pad(message: &mut Vec<u8>, bytes: usize) {
     let missing = bytes.saturating_sub(message.len() + 16);
     // Wire type 2: length-delimited.

@@ -1,4 +1,4 @@
-//! What came of the scenarios: a table for people, JSON for programs.
+//! The results of the scenarios: a table for people, JSON for programs.
 
 use serde::Serialize;
 

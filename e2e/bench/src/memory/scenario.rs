@@ -1,11 +1,11 @@
-//! What is run: sizes that the budget must hold in, and what happens to the sink meanwhile.
+//! The scenarios: limits within which the gateway must stay, and faults of the sink meanwhile.
 
 use super::front::Behaviour;
 use super::load::Filling;
 
 const MIB: u64 = 1 << 20;
 
-/// A memory limit and what the gateway is told to read in it.
+/// A memory limit, and what the gateway reads within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Its name, the first half of a scenario's.
@@ -142,21 +142,21 @@ impl Scenario {
     pub fn describe(&self) -> String {
         match self {
             Scenario::Backlog(size, outage) => {
-                let kind = if size.filling.padded { " that compress to nothing" } else { "" };
+                let kind = if size.filling.padded { " that compress to almost nothing" } else { "" };
                 let sink = match outage.behaviour {
-                    None | Some(Behaviour::Normal) => "a sink that is always well",
+                    None | Some(Behaviour::Normal) => "a sink that always works",
                     Some(Behaviour::Slow) => "a sink that answers after 20 s for a while",
                     Some(Behaviour::Refused) => "a sink that refuses connections for a while",
                     Some(Behaviour::Silent) => "a sink that never answers for a while",
                 };
                 let since = if outage.from_start { ", from the first span on" } else { "" };
                 format!(
-                    "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}{since}",
+                    "{} MiB, {} of {} partitions active, batches up to {} MiB{kind}; {sink}{since}",
                     size.limit_mib, size.active, size.partitions, size.record_batch_mib
                 )
             }
             Scenario::Oversized(codec) => format!(
-                "{} MiB; one batch, compressed by {codec}, is of {} MiB: its partition stops, the others go on",
+                "{} MiB; one batch, compressed by {codec}, has {} MiB: its partition stops, the others continue",
                 SIZES[0].limit_mib,
                 oversized_mib(codec)
             ),
@@ -164,7 +164,7 @@ impl Scenario {
     }
 }
 
-/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far over the 1 MiB that the gateway is told; where
+/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far above the gateway's setting of 1 MiB; where
 /// nothing makes it smaller, the most that the gateway receives of a broker (`ANSWER_BYTES_MIN` of its budget).
 pub fn oversized_mib(codec: &str) -> u64 {
     if codec == "none" { 8 } else { 64 }

@@ -1,7 +1,7 @@
-//! Pipelines that are not alike: what one has beside a topic, by its number.
+//! Kinds of pipelines: what a pipeline has besides a topic, by its number.
 //!
-//! Job: so that all that the operator watches and samples is there in every run, each alone and with each other. Pure. Limits: of thirty
-//! in a row each combination is there once.
+//! Job: every run has all that the operator watches and samples, alone and combined. Pure. Limits: of thirty in a row each combination occurs
+//! once.
 
 use serde::Serialize;
 use serde_json::{Value, json};

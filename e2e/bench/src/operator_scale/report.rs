@@ -80,14 +80,14 @@ impl Report {
                 self.pipelines, self.created_s, self.applied_s, self.ready_s
             ),
             format!(
-                "of these with a Secret {}, scaled by load {}, with queue volumes {}",
+                "of these {} with a Secret, {} scaled by load, {} with queue volumes",
                 self.with.secrets, self.with.scaled, self.with.volumes
             ),
             format!("requests: {}", joined(&self.requests)),
             format!("          {}", joined(&self.requests_by_resource)),
-            format!("memory: {} MiB at the most; CPU {:.1} s", self.memory_peak_mib, self.cpu_s),
+            format!("memory: at most {} MiB; CPU {:.1} s", self.memory_peak_mib, self.cpu_s),
             format!(
-                "{} s at rest: {} writes beside the Lease, {} objects changed {changed:?}; {}",
+                "{} s at rest: {} writes except of the Lease, {} objects changed {changed:?}; {}",
                 self.quiet_s,
                 self.writes_at_rest,
                 self.changed_at_rest.len(),

@@ -1,7 +1,6 @@
-//! The rest after everything is Ready: waits for it, and counts what happens in it.
+//! Waits until the operator is at rest after everything is Ready, and counts requests and changes from then on.
 //!
-//! Two witnesses that know nothing of each other: the front, through which the operator's requests go, and the versions that the
-//! API server gives to the namespace's objects.
+//! Two independent sources: the front, through which the operator's requests go, and the resource versions of the namespace's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

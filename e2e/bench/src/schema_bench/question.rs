@@ -1,4 +1,4 @@
-//! What people ask of traces.
+//! The queries: what people typically ask of traces.
 
 use super::variant::Variant;
 

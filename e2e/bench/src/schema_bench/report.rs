@@ -1,4 +1,4 @@
-//! What was measured, as a table in Markdown and as JSON.
+//! The results, as a table in Markdown and as JSON.
 
 use serde::Serialize;
 

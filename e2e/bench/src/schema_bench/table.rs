@@ -71,7 +71,7 @@ impl Table {
     /// Removes it, or says that it is left: what was measured is not given up for that.
     pub async fn delete(&self) {
         if let Err(error) = self.database.delete().await {
-            say::error(&format!("the database {} is left behind: {error:#}", self.database.name()));
+            say::error(&format!("cannot remove the database {}: {error:#}", self.database.name()));
         }
     }
 

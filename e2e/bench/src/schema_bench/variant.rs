@@ -1,4 +1,4 @@
-//! What is compared: a layout, a sorting key, and what else a table may have.
+//! The compared variants: layout, sorting key, and other properties of a table.
 
 use serde_json::{Value, json};
 

@@ -45,7 +45,7 @@ pub enum Finish {
     Server(Engine),
 }
 
-/// What a run waits for before the process is told to end.
+/// What a run waits for before SIGTERM.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     /// The group has committed the end of every partition.
@@ -261,7 +261,7 @@ impl Course {
         // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
         let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
         if !ended_well {
-            say::error(&format!("{name} had committed everything and ended with code {}", usage.exit_code));
+            say::error(&format!("{name} had committed everything, but exited with code {}", usage.exit_code));
         }
         Ok(Raced { wall, usage, threads: threads.by_name(), metrics, ended_well })
     }
@@ -300,7 +300,7 @@ impl Course {
         &self.folder
     }
 
-    /// Removes topic and groups, and the files where nobody needs them; goes on after a failure and gives the first.
+    /// Removes topic and groups, and files that are not needed. Continues after a failure and returns the first.
     pub async fn remove(self, with_files: bool) -> Result<()> {
         let mut removed = Ok(());
         for group in &self.groups {

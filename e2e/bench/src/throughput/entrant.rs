@@ -1,4 +1,4 @@
-//! Who is measured: the gateway or a peer, as a command that reads a topic and writes to a sink.
+//! A measured program: the gateway or a peer, as a command that reads a topic and writes to a sink.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,7 +72,7 @@ impl FromStr for Peer {
             Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
                 Ok(Peer { name: name.to_owned(), command: command.to_owned() })
             }
-            _ => Err("it is NAME=COMMAND".to_owned()),
+            _ => Err("is not of the form NAME=COMMAND".to_owned()),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Entrant {
         }
     }
 
-    /// Whether an exit code is that of an end on SIGTERM. The gateway ends by itself then; a shell around a peer may be ended by
+    /// Whether an exit code is that of an end on SIGTERM. The gateway exits normally then; a shell around a peer may be ended by
     /// the signal, while the peer does what it has to.
     pub fn ends_well(&self, exit_code: i32) -> bool {
         exit_code == 0 || matches!(self, Entrant::Peer(..)) && exit_code == ENDED_BY_SIGTERM

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use e2e_stack::say::aligned;
 use serde::Serialize;
@@ -235,7 +235,7 @@ const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/
 const THREAD_WORDS: usize = 2;
 
 impl Report {
-    /// Whether nothing is missing, and the volume is as fast as it is asked to be, where that was asked.
+    /// Whether nothing is missing, and, with `--spool`, the volume is as fast as required.
     pub fn is_reached(&self) -> bool {
         self.runs.iter().all(RunReport::is_whole) && self.spool.is_none_or(|comparison| comparison.is_met)
     }

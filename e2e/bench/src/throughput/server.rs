@@ -110,7 +110,7 @@ impl Sink {
             match self.database.delete().await {
                 Ok(()) => return,
                 Err(error) if tried == DELETE_TRIES => {
-                    say::error(&format!("the database {name} is left behind: {error:#}"));
+                    say::error(&format!("cannot remove the database {name}: {error:#}"));
                 }
                 Err(_) => say::progress("clickhouse", &format!("the database {name} is still being removed")),
             }

@@ -44,7 +44,7 @@ const SUMMARY: (&str, &str) = (
     r#"{"read_rows":"1","read_bytes":"1","written_rows":"1","written_bytes":"1","total_rows_to_read":"0","elapsed_ns":"1"}"#,
 );
 
-/// What nobody retries.
+/// Error code that clients do not retry.
 const NOT_IMPLEMENTED: u16 = 48;
 
 /// `TOO_MANY_SIMULTANEOUS_QUERIES`: nothing was stored, it is tried again later.
@@ -153,7 +153,7 @@ impl Drop for NullSink {
     }
 }
 
-/// A file that nobody else sees and that goes with its last handle.
+/// A file without a name, which is removed with its last handle.
 fn nameless_file() -> Result<File> {
     use rustix::fs::{Mode, OFlags, open};
     let folder = std::env::temp_dir();
@@ -163,7 +163,7 @@ fn nameless_file() -> Result<File> {
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    // An error of accept means that the machine has no more descriptors; whoever connects then sees it too.
+    // An error of accept means that the machine has no more descriptors; the client gets an error, too.
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {

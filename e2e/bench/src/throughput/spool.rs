@@ -3,16 +3,16 @@
 //! Job: say from three runs over the same spans how the volume compares with the live path. Place in the flow: beside the
 //! [report](super::report); [`course`](super::course) makes the runs, each a process of its own:
 //!
-//! | run | the sink | what the process does | when it is told to end |
+//! | run | the sink | what the process does | when it gets SIGTERM |
 //! | --- | --- | --- | --- |
 //! | `live` | takes everything | reads, encodes, inserts | the group has committed the end of every partition |
 //! | `spill` | refuses every INSERT | reads, encodes, appends to the volume | every span was read; what is in memory then goes to the volume while it leaves |
 //! | `drain` | takes everything | inserts from the volume of `spill`, as the same group | as `live` |
 //!
-//! CPU time is the whole process' from its start to its end, so that leaving, and what is sent in vain while the sink refuses, is
-//! in `spill`, and what a start costs is in all three. The kernel's writing of pages to the disk is nobody's. Nothing is produced
-//! meanwhile: what `drain` still [reads](Counts::read) from Kafka are blocks that were closed by leaving, whose ends no plan knows,
-//! and it counts against it. Rows are counted once, over `spill` and `drain` together.
+//! CPU time is that of the whole process from start to end. So `spill` includes the shutdown and refused inserts, and all three include a
+//! start. The kernel's writes of pages to the disk count for none. Nothing is produced meanwhile: the messages that `drain` still
+//! [reads](Counts::read) from Kafka are those of blocks that the shutdown closed, whose ends no plan has, and they count against it. Rows are
+//! counted once, over `spill` and `drain` together.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -23,9 +23,9 @@ use super::report::{RunReport, ratio, rounded};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spool {
-    /// What spilling costs the live path: at least 0.9 of the live spans a CPU-second
+    /// The cost of spilling: at least 0.9 of the live run's spans per CPU-second
     Spill,
-    /// How fast the volume is emptied: at least 5 times the live spans a CPU-second
+    /// The speed of draining: at least 5 times the live run's spans per CPU-second
     Drain,
 }
 
@@ -62,7 +62,7 @@ impl Phase {
     }
 }
 
-/// What a gateway with a queue volume said of itself before it was told to end.
+/// Metrics of a gateway with a queue volume before SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// What the run does.

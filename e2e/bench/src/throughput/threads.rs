@@ -1,8 +1,8 @@
 //! CPU time of a running process by thread.
 //!
-//! Job: say which thread the CPU time of a run went to. Place in the flow: looked at while a run lasts, since the kernel
+//! Job: show the CPU time of a run by thread. Place in the flow: sampled during a run, since the kernel
 //! forgets threads when they end; the figures that count are the [`witness`](super::witness)'s. Limits: what a thread uses
-//! after the last look is not seen; user and system time are told apart in clock ticks of 10 ms.
+//! after the last look is not seen; user and system time are separated in clock ticks of 10 ms.
 
 use std::collections::BTreeMap;
 use std::fs;

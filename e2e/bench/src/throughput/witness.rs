@@ -43,7 +43,7 @@ pub struct Usage {
     pub exit_code: i32,
 }
 
-/// What the witness is told.
+/// Arguments of the witness.
 #[derive(Args, Clone, Debug)]
 pub struct WitnessArgs {
     /// Where the usage goes
@@ -142,7 +142,7 @@ impl Watched {
         self.witness.id()
     }
 
-    /// Ends with an error when the command has ended by itself.
+    /// Returns an error if the command has exited.
     ///
     /// # Errors
     /// That, with the end of its output.
@@ -178,7 +178,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // While the witness is not waited for, its id names its group and nobody else's.
+        // While the witness is not waited for, its id names only its own group.
         if matches!(self.witness.try_wait(), Ok(None)) {
             kill_process_group(self.group(), Signal::KILL).ok();
             self.witness.wait().ok();

@@ -1,4 +1,4 @@
-//! What brokers do to a gateway: die, move, fall silent, lose answers, forget messages.
+//! Faults of brokers: they die, move the group, stop answering, lose answers, or delete messages.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -198,7 +198,7 @@ async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s, ..Expected::default() })
 }
 
-/// Kafka deletes messages that nobody has read: what they held is lost, exactly.
+/// Kafka deletes messages that no gateway has read: exactly their spans are lost.
 async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
@@ -236,7 +236,7 @@ async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Exp
     })
 }
 
-/// ClickHouse is away, and the gateway has blocks that Kafka deletes the messages of, and those in front of it as well.
+/// ClickHouse is unreachable. Kafka deletes the messages of blocks that the gateway holds, and also earlier ones.
 async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
@@ -316,7 +316,7 @@ async fn make_topic_again(scene: &mut Scene<'_>) -> Result<()> {
     scene.topic.delete().await?;
     let (brokers, name) = (scene.stage.servers.kafka(), scene.topic.name().to_owned());
     scene.topic = until("the topic made again", PATIENCE, async || {
-        // Deleting goes on after the answer.
+        // The broker continues the deletion after its answer.
         Ok(match Topic::create_replicated(&brokers, &name, PARTITIONS, scene.stage.servers.brokers()).await {
             Ok(topic) => Seen::Done(topic),
             Err(error) => Seen::NotYet(format!("{error:#}")),

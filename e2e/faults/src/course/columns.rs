@@ -1,4 +1,4 @@
-//! The table's columns change while the queue volume has the only copy of blocks that were encoded for those of before.
+//! The table's columns change while the queue volume has the only copy of blocks that were encoded for the former columns.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::segments;
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::pipeline::TABLE;
 
-/// The gateway's metric of blocks that wait for someone to act.
+/// The gateway's metric of blocks that wait until a person acts.
 const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
 
 /// What a gateway says that ends because the table has others than it encodes for.
@@ -47,21 +47,21 @@ impl Columns {
         (
             Columns::Renamed,
             "volume-column-renamed",
-            "commit: AfterEnqueue; a column's type has another name by the time that blocks on the volume are inserted",
+            "commit: AfterEnqueue; a column's type has another name when blocks on the volume are inserted",
         ),
         (
             Columns::Replaced,
             "volume-column-replaced",
-            "the same with another type: they wait, new rows do not, and they go in once the column is as it was",
+            "the same with another type: they wait, new rows do not, and they are inserted once the column is restored",
         ),
         (
             Columns::Forgotten,
             "volume-column-replaced-retention-passes",
-            "blocks that Kafka has forgotten wait for a column; offsets behind them are committed, and they outlive restarts and a `drain`",
+            "blocks whose messages Kafka has deleted wait for a column; later offsets are committed, and the blocks survive restarts and a `drain`",
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self != Columns::Forgotten)
     }
@@ -113,7 +113,7 @@ impl Columns {
     }
 }
 
-/// That blocks are only copies was found while nobody had committed behind them. Whoever asks Kafka later would take them for settled.
+/// The gateway found the blocks to be only copies before a later offset was committed. Judged later by Kafka's offsets, they would look settled.
 async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
     spooled::read_all_while_away(scene).await?;
     scene.gateway(0).kill().await?;

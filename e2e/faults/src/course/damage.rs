@@ -1,4 +1,4 @@
-//! Blocks on the queue volume are not what was written: torn, cut off, with a flipped bit.
+//! Damaged blocks on the queue volume: torn, cut off, or with a flipped bit.
 //!
 //! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down. Under `AfterInsert` Kafka has
 //! their messages, so that none is lost; under `AfterEnqueue` exactly those of the only copies are.
@@ -21,7 +21,7 @@ use crate::sink_front::{Answer, Leg, Passage, Verdict};
 /// Blocks that must be on the volume before it is damaged, of each of two runs: enough to hit some in the middle.
 const BLOCKS: f64 = 40.0;
 
-/// Blocks of which a bit is flipped, where nobody reads their messages again.
+/// Blocks with a flipped bit whose messages no gateway reads again.
 const FLIPPED: usize = 3;
 
 /// What is damaged, and when.
@@ -45,7 +45,7 @@ impl Damage {
         (
             Damage::Torn,
             "volume-torn",
-            "SIGKILL, and the last record on the volume is cut off or zeros from its middle on",
+            "SIGKILL, and the second half of the last record on the volume is missing or zero",
         ),
         (
             Damage::Truncated,
@@ -70,7 +70,7 @@ impl Damage {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self == Damage::FlippedAfterEnqueue)
     }

@@ -1,5 +1,5 @@
-//! The disk of a queue volume fails to make durable what is on it, or to read it, while blocks wait there: the gateway must not go on with
-//! it, and not take what it cannot read for damaged.
+//! The disk of a queue volume fails to sync or to read while blocks wait there. The gateway must stop using it, and must not treat unreadable
+//! blocks as damaged.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub const ALL: [(Disk, &str, &str); 4] = [
     (
         Disk { fails: Call::Sync, enqueues: false },
         "volume-sync-fails",
-        "EIO of every fsync on the volume while blocks are there: the gateway ends, and the next start goes on",
+        "EIO for every fsync on the volume while it holds blocks: the gateway exits, and continues after a restart",
     ),
     (
         Disk { fails: Call::Sync, enqueues: true },
@@ -43,17 +43,17 @@ pub const ALL: [(Disk, &str, &str); 4] = [
     (
         Disk { fails: Call::Read, enqueues: false },
         "volume-read-fails",
-        "EIO of every read of the volume while blocks are there: the gateway ends, and the next start goes on",
+        "EIO for every read of the volume while it holds blocks: the gateway exits, and continues after a restart",
     ),
     (
         Disk { fails: Call::Read, enqueues: true },
         "volume-read-fails-after-enqueue",
-        "the same with commit: AfterEnqueue: no only copy is taken for damaged",
+        "the same with commit: AfterEnqueue: no only copy is treated as damaged",
     ),
 ];
 
 impl Disk {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         volume::change(self.enqueues)
     }
@@ -61,7 +61,7 @@ impl Disk {
     /// Plays it.
     ///
     /// # Errors
-    /// When the gateway goes on, or what is waited for does not come.
+    /// If the gateway continues, or an expected state does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let queue = scene.volume(0);
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
@@ -83,7 +83,7 @@ impl Disk {
     }
 }
 
-/// The disk fails while blocks come to it; the gateway ends by itself.
+/// The disk fails while blocks are written to it; the gateway exits.
 async fn fail(scene: &mut Scene<'_>, disk: &FailingDisk, call: Call) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;

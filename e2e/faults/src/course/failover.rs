@@ -1,7 +1,7 @@
-//! A shard has two endpoints, and one of them goes away with an INSERT on its way: the other one gets it under the same token.
+//! A shard has two endpoints, and one fails during an INSERT: the gateway sends it to the other one with the same token.
 //!
-//! Both are fronts of one server: what its table knows of tokens both of them know, as replicas of a replicated table do. That those share
-//! it is by design, and not shown here.
+//! Both endpoints are fronts of one server, so that both know the same tokens, like replicas of a replicated table. This scenario does not test
+//! that real replicas share tokens.
 
 use std::time::Instant;
 

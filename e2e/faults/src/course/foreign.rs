@@ -1,7 +1,7 @@
-//! Between two lives of a gateway somebody else commits the offsets of its group, with metadata that is no plan: each such partition
-//! begins anew at the committed offset, which is said and counted, and goes on under a plan of its own.
+//! While a gateway is down, another client commits the offsets of its group, with metadata that is no plan. The gateway must start each such
+//! partition at the committed offset with a new plan, and log and count that.
 //!
-//! Nothing was in flight, so that nothing is doubled; what is produced meanwhile stands behind the offsets, so that nothing is lost.
+//! Nothing was in flight, so that no row is doubled. New messages have later offsets, so that none is lost.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,7 +22,7 @@ const SPANS_AWAY: u64 = 1_600;
 /// The gateway's metric of partitions that began without knowing what was in flight.
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
-/// Partitions that somebody else commits, from 0 on: half of them.
+/// Partitions that another client commits, from 0 on: half of them.
 const FOREIGN: u32 = 4;
 
 /// What stands beside their offsets: text beyond ASCII, bytes that are no text, the first half of a plan, and nothing, as most tools
@@ -35,7 +35,7 @@ fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
 /// Plays it.
 ///
 /// # Errors
-/// When what is waited for does not come, or other partitions began anew than were committed by somebody else.
+/// If an expected state does not come, or other partitions start anew than those that another client committed.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     // A static member would stay in the group, which takes no commits of others then.
     scene.start_gateway(None)?;

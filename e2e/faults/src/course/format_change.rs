@@ -1,8 +1,7 @@
-//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another `insert.format`: what it
-//! had in flight is sent again under the same tokens, as columns where it went as rows, or the other way around.
+//! A gateway dies when the server has stored an INSERT but has not answered, and comes back with another `insert.format`. It sends its ranges
+//! in flight again with the same tokens, as columns instead of rows or the other way around.
 //!
-//! ClickHouse drops what it has only when it takes both for the same block; it makes that of the token and of how many blocks an INSERT
-//! comes in, and says so nowhere.
+//! ClickHouse must recognise both as the same block. It compares the token and the number of blocks of an INSERT, which is not documented.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ const FORMATS: [&str; 2] = ["Native", "RowBinary"];
 /// The member that comes back.
 const MEMBER: &str = "gateway-0";
 
-/// What a gateway is told otherwise than usual.
+/// Changes of a gateway's usual config.
 fn change(format: &str) -> Value {
     json!({"sink": {"clickhouse": {"insert": {"format": format}}}, "memory": {"limit": MEMORY}})
 }

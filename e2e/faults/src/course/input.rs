@@ -1,4 +1,4 @@
-//! Bad input: messages that nobody can read among good ones, the wrong encoding, a table that changes under a running gateway.
+//! Bad input: malformed messages among valid ones, the wrong encoding, or a table that changes under a running gateway.
 
 mod letter_answers;
 
@@ -64,7 +64,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         match self {
             Input::BadSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
@@ -187,7 +187,7 @@ async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost, messages_left, ..expected })
 }
 
-/// The partition stands until the broker lets the topic be made, and goes on by itself.
+/// The partition stops until the broker allows to create the topic, and then continues.
 async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
     let (taken, bad) = stop_partition(scene).await?;
     scene.wait_acked(SPANS_AFTER).await?;
@@ -200,7 +200,7 @@ async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s, ..Expected::default() })
 }
 
-/// The watchdog names the partition and why it stands; the others go on all the while, and it is ready again once that one does.
+/// The watchdog reports the partition and the reason. The others continue, and the gateway is ready again once the partition continues.
 async fn stops_unready(scene: &mut Scene<'_>) -> Result<Expected> {
     let (taken, bad) = stop_partition(scene).await?;
     let words = scene.wait_ready(false).await?.unwrap_or_default();
@@ -234,7 +234,7 @@ async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(expected)
 }
 
-/// Rows wait while a column of theirs is missing, which is said; whoever mends the table need do nothing else.
+/// Rows wait while a column is missing, and the gateway reports it. Restoring the table is enough to continue.
 async fn table_changed(scene: &mut Scene<'_>) -> Result<Expected> {
     let told = scene.stage.servers.sink.stored();
     alter(scene, &format!("RENAME COLUMN {COLUMN} TO {COLUMN}Away")).await?;

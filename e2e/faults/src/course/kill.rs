@@ -5,8 +5,8 @@
 //!   ^ before   after ^            ^ before   ^ in the middle  after ^        ^ before     after ^
 //! ```
 //!
-//! What was caught never goes on: a request that was not forwarded died with its sender. Every fourth round another member takes over,
-//! once the group has given the dead one up.
+//! A caught request is never forwarded: it died with its sender. In every fourth round another member takes over, once the group has removed
+//! the dead one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -204,7 +204,7 @@ impl Trap {
 }
 
 impl Caught {
-    /// It never goes on.
+    /// The request is never forwarded.
     pub(super) fn cut(self) {
         match self {
             Caught::Kafka(caught) => caught.decide(kafka_front::Verdict::Reset),

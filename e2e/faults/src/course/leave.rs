@@ -1,4 +1,4 @@
-//! Gateways leave: told to over HTTP, and told to end, with the sink and the brokers well, slow and gone.
+//! Gateways leave, by a drain request or SIGTERM, while sink and brokers work, are slow, or are unreachable.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub(super) const NOT_LEFT: i32 = 1;
 /// How late a slow server's answers are.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// How often a gateway is told to leave and to stay, without waiting for either.
+/// How often a gateway gets drain and resume requests without waiting for their effect.
 const CHANGES: u32 = 6;
 
 /// Spans while the sink or the broker is gone.
@@ -47,9 +47,9 @@ const SPANS_GONE: u64 = 10_000;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// One of two is told to drain, and to resume, and both again and again.
+    /// One of two gateways gets a drain and a resume request, then both repeatedly.
     Drain,
-    /// One of two is told to drain while the sink refuses connections.
+    /// One of two gateways gets a drain request while the sink refuses connections.
     DrainDeadSink,
     /// SIGTERM while the sink is slow.
     TermSlowSink,
@@ -65,27 +65,31 @@ impl Leave {
         (
             Leave::Drain,
             "drain-and-resume",
-            "one of two static members is told to drain, and to resume, also in the middle of it",
+            "one of two static members gets a drain and a resume request, also in the middle of the drain",
         ),
         (
             Leave::DrainDeadSink,
             "drain-dead-sink",
-            "one of two is told to drain while connections to the sink are refused",
+            "one of two gets a drain request while connections to the sink are refused",
         ),
         (
             Leave::TermSlowSink,
             "term-slow-sink",
-            "SIGTERM while answers are 400 ms late: all that was read goes in by the deadline",
+            "SIGTERM while answers are 400 ms late: everything that was read is inserted by the deadline",
         ),
         (
             Leave::TermSlowSinkVolume,
             "term-slow-sink-volume",
-            "the same with a queue volume and a short deadline: what does not go in by then is on the volume",
+            "the same with a queue volume and a short deadline: what is not inserted by then is on the volume",
         ),
-        (Leave::TermSilentBroker, "term-silent-broker", "SIGTERM while nothing passes to or from the broker"),
+        (
+            Leave::TermSilentBroker,
+            "term-silent-broker",
+            "SIGTERM while there is no traffic to or from the broker",
+        ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let deadline = match self {
             Leave::TermSlowSink => SHUTDOWN_DEADLINE_SLOW,

@@ -1,5 +1,5 @@
-//! Queue volumes with blocks on them whose gateway dies, loses its partitions or is taken away, while ClickHouse is away; with both
-//! `delivery.commit`, so that the volume is a cache or the only copy.
+//! A gateway with blocks on its queue volume dies, loses its partitions or is removed while ClickHouse is unreachable. With
+//! `delivery.commit: AfterInsert` the volume is a cache, with `AfterEnqueue` it is the only copy.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::spans::Shape;
 use e2e_stack::process::Signal;
 
-/// The gateway's metric of blocks that an earlier run has left and that it goes on with.
+/// The gateway's metric of blocks that an earlier process left and that it continues to insert.
 const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
 
 /// The gateway's metric of blocks on its volume that it has given up.
@@ -42,7 +42,7 @@ pub enum OnlyCopy {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
     },
-    /// One of two is told to leave, cannot get empty, and is taken away; its volume is drained once the sink is back.
+    /// One of two gateways gets a drain request, cannot get empty, and is removed. Its volume is drained once the sink is back.
     ScaledIn {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
@@ -62,7 +62,7 @@ impl OnlyCopy {
             OnlyCopy::Moved { enqueues: false },
             "pod-moved",
             3,
-            "SIGKILL while blocks wait on the volume; it comes back when another gateway has its partitions",
+            "SIGKILL while blocks wait on the volume; the gateway comes back when another one has its partitions",
         ),
         (
             OnlyCopy::Moved { enqueues: true },
@@ -74,7 +74,7 @@ impl OnlyCopy {
             OnlyCopy::ScaledIn { enqueues: false },
             "scale-in-full-spool",
             3,
-            "one of two gateways is told to drain while the sink is away, and taken away; `drain` empties its volume",
+            "one of two gateways drains while the sink is unreachable, and is removed; `drain` empties its volume",
         ),
         (
             OnlyCopy::ScaledIn { enqueues: true },
@@ -91,7 +91,7 @@ impl OnlyCopy {
         }
     }
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let commit = if self.enqueues() { "AfterEnqueue" } else { "AfterInsert" };
         let own = json!({"delivery": {"commit": commit}, "shutdown": {"deadline": LEAVE_SOON}});
@@ -249,7 +249,7 @@ async fn come_back_elsewhere(scene: &mut Scene<'_>, enqueues: bool, since: Insta
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Gateway 1 is told to leave, and taken away though it holds blocks.
+/// Gateway 1 gets a drain request, and is removed although it holds blocks.
 async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     let before = scene.committed_messages().await?;
     fill(scene, 2).await?;

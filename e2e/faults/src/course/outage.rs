@@ -1,4 +1,4 @@
-//! ClickHouse is away for minutes under full load; then the backlog leaves the volume beside what goes on coming.
+//! ClickHouse is unreachable for minutes under full load; then the backlog is inserted from the volume while new spans arrive.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_d
 /// How long a gateway may take to say once more what it has read.
 const SAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What gateways are told otherwise than usual: blocks of two seconds, so that those of ten minutes fit the volume's index.
+/// Changes of the usual config of the gateways: blocks of two seconds, so that those of ten minutes fit the volume's index.
 pub fn change() -> Value {
     json!({
         "queue": {"mode": "Spill", "maxBytes": "4GiB"},
@@ -47,7 +47,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let since = Instant::now();
     let rows = scene.wait_metric(0, "sluice_gateway_spool_rows", |rows| rows > 0.0).await?;
     let recovery = scene.recovered(since).await?;
-    // The load goes on while the volume is emptied.
+    // The load continues while the volume is emptied.
     scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
     let drained = since.elapsed().as_secs_f64();
     scene.wait_acked(SPANS_AFTER).await?;
@@ -82,7 +82,7 @@ async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
     Ok(most)
 }
 
-/// However long it is away, tries go on being counted as failed: alerts, and what the operator says of the sink, go by that.
+/// However long the outage lasts, failed tries are counted: alerts and the operator's condition of the sink depend on that.
 async fn still_fails(scene: &mut Scene<'_>) -> Result<()> {
     let before = scene.wait_labelled(0, FAILED_IN_DOUBT, |_| true).await?;
     scene.wait_labelled(0, FAILED_IN_DOUBT, |failed| failed > before).await.map(drop)

@@ -1,4 +1,4 @@
-//! Gateways are stopped, ended, joined and doubled while they work.
+//! Gateways are stopped, ended or added under load, or two have the same name.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ pub enum Process {
 }
 
 impl Process {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         match self {
             Process::TermDeadSink => json!({"shutdown": {"deadline": SHUTDOWN_DEADLINE}}),
@@ -161,7 +161,7 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
 
 async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.start_gateway(Some("gateway-0"))?;
-    // The group gives the name to whoever came last; the first one must see that it has lost it and end.
+    // The group gives the name to the last member that joined; the first one must notice that it lost the name, and exit.
     let code = scene.gateway(0).end_within(PATIENCE).await?;
     scene.retire(0)?;
     ensure!(code == FENCED, "it ended with code {code} though another one has its name");
@@ -169,7 +169,7 @@ async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
         std::fs::read_to_string(scene.gateway(0).log()).context("read the log of the one that is fenced")?;
     let last = log.lines().last().unwrap_or_default();
     ensure!(SAYS_FENCED.iter().all(|part| last.contains(part)), "its last line is: {last}");
-    // Whoever has the name now goes on as if it had been alone.
+    // The member that has the name now continues as if it had been alone.
     ensure!(scene.gateway(1).ended()?.is_none(), "the other one has ended, too");
     Ok(Instant::now())
 }

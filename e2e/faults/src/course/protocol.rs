@@ -23,7 +23,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change() -> Value {
         json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})
     }
@@ -45,7 +45,7 @@ impl Protocol {
                     Protocol::Stop => Process::StopLong.play(scene).await,
                 }
             },
-            // What was caught goes on when it is dropped.
+            // Dropping the caught request forwards it.
             async { heartbeat.caught(PATIENCE).await.map(drop) },
         );
         seen?;

@@ -1,7 +1,7 @@
-//! The server refuses inserts, or seems to: an answer is replaced, before the server has seen the rows or after it has stored them.
+//! The server refuses inserts, or seems to: a front replaces its answer, before the server gets the rows or after it has stored them.
 //!
-//! What a gateway does about it is looked at where it is more than to send again: where someone must act it says who, for as long as it
-//! lasts; and a server that has too much to do is asked far less often.
+//! The gateway must send the rows again. If a person must act, it must also report who, while the fault lasts. It must send far less often to
+//! an overloaded server.
 
 use std::time::Instant;
 
@@ -21,8 +21,8 @@ const TIMES: u32 = 6;
 const SPANS_BEFORE: u64 = 10_000;
 const SPANS_REFUSED: u64 = 25_000;
 
-/// How often it may be asked then, of how often it was told rows before. Measured on a busy machine: a quarter to a third, since one is asked
-/// at a time and waits of half a second double. Blocks that each try for themselves make several times what was told before.
+/// Largest ratio of tries during the refusals to inserts before them. Measured on a busy machine: a quarter to a third, since the gateway
+/// sends one block at a time and doubles its waits from half a second. If each block retried alone, the ratio would be several times 1.
 const TRIES_OF_INSERTS_MAX: f64 = 0.5;
 
 /// What is answered, and where.
@@ -81,31 +81,31 @@ impl Refusal {
         (
             Refusal::Memory,
             "refuse-241",
-            "inserts are refused with 241, memory limit: the server is asked less often",
+            "inserts are refused with 241, memory limit: the gateway sends less often",
         ),
         (Refusal::Parts, "refuse-252-parts", "six are refused with 252, too many parts in a partition"),
         (
             Refusal::PartsInTotal,
             "refuse-252-total",
-            "with 252, too many parts in total, until the gateway says that blocks wait for the server",
+            "with 252, too many parts in total, until the gateway reports that blocks wait for the server",
         ),
         (Refusal::PartitionsInBlock, "refuse-252-block", "with 252, too many partitions in one block"),
-        (Refusal::Queries, "refuse-202", "with 202, too many queries: the server is asked less often"),
+        (Refusal::Queries, "refuse-202", "with 202, too many queries: the gateway sends less often"),
         (Refusal::ReadOnly, "refuse-242", "with 242, a table that is read-only"),
         (Refusal::UnknownStatus, "refuse-319-stored", "with 319, unknown status; the rows are stored"),
         (Refusal::Timeout, "refuse-159", "with 159, timeout; the rows are not stored"),
         (Refusal::TimeoutStored, "refuse-159-stored", "with 159, timeout; the rows are stored"),
         (Refusal::Keeper, "refuse-999", "with 999, Keeper; the rows are not stored"),
         (Refusal::KeeperStored, "refuse-999-stored", "with 999, Keeper; the rows are stored"),
-        (Refusal::BadGateway, "bad-gateway-after-commit", "a proxy says 502; the rows are stored"),
+        (Refusal::BadGateway, "bad-gateway-after-commit", "a proxy answers 502; the rows are stored"),
         (Refusal::ResetHead, "reset-before-send", "connections are reset before the first byte arrives"),
         (Refusal::ResetMiddle, "reset-in-the-middle", "connections are reset when the server has half"),
         (Refusal::ResetStored, "reset-after-commit", "connections are reset when the rows are stored"),
-        (Refusal::Truncated, "truncated", "the server gets half of the body, and a proxy says 502"),
+        (Refusal::Truncated, "truncated", "the server gets half of the body, and a proxy answers 502"),
         (
             Refusal::OkFromProxy,
             "ok-from-a-proxy",
-            "a proxy says 200 and passes nothing on, until the gateway says that blocks wait for the network",
+            "a proxy answers 200 without forwarding, until the gateway reports that blocks wait for the network",
         ),
     ];
 
@@ -222,7 +222,7 @@ async fn wait_refused(scene: &mut Scene<'_>, rule: &Rule<'_, Passage, Verdict>, 
         .await
 }
 
-/// Until the gateway says who must act; then nobody need any more.
+/// Waits until the gateway reports who must act, and then ends the fault.
 async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str) -> Result<Refused> {
     let waiting = format!("sluice_gateway_blocks_waiting_for_action{{actor=\"{actor}\"}}");
     let told = scene.stage.servers.sink.stored();

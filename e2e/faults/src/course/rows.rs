@@ -1,6 +1,6 @@
-//! The server does not take a block whole: rows of it break a constraint of the table, or it is too large.
+//! The server refuses a block because some rows violate a constraint of the table, or because the block is too large.
 //!
-//! Rows that are refused must be in the dead-letter topic, each of them and no other, and all others in the table once.
+//! Exactly the refused rows must be in the dead-letter topic, and all others once in the table.
 
 mod without_letters;
 
@@ -77,7 +77,7 @@ impl Rows {
             Rows::Refused,
             "refused-rows",
             FEW,
-            "a constraint refuses one span of 6,007: those are dead letters, all others are in",
+            "a constraint refuses one span of 6,007: these become dead letters, all others are inserted",
         ),
         (
             Rows::RefusedKill,
@@ -89,13 +89,13 @@ impl Rows {
             Rows::Skipped,
             "refused-rows-skipped",
             FEW,
-            "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
+            "the same rows without a dead-letter topic, onMissing: Skip: they are skipped and counted",
         ),
         (
             Rows::Stops,
             "refused-rows-stop",
             FEW,
-            "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
+            "refused rows of one partition without a dead-letter topic, onMissing: Stop: only it waits, also across a SIGKILL, and continues",
         ),
         (
             Rows::TooLarge,
@@ -105,7 +105,7 @@ impl Rows {
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         match self {
             Rows::Skipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),

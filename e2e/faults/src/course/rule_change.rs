@@ -6,7 +6,7 @@
 //! gateway 1: 5 messages a range  5555555555X    gateway 0 on its partitions:  55|3333333    the bar is the horizon
 //! ```
 //!
-//! Ranges end by size here, so that no commit names their ends: whoever cuts an INSERT otherwise that was stored and not answered sends
+//! Ranges end by size here, so that no commit names their ends: a gateway that cuts a stored but unanswered INSERT otherwise sends
 //! its rows under another token, and doubles them. Which rule is in force where is read off the plans that are committed.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub enum RuleChange {
 }
 
 impl RuleChange {
-    /// What a gateway is told otherwise than usual, by its number.
+    /// Changes of the usual config of one gateway, by its number.
     pub fn change(self, number: usize) -> Value {
         let Rule { bytes, messages, .. } = self.rule(number);
         json!({"sink": {"clickhouse": {"insert": {

@@ -1,4 +1,4 @@
-//! What ClickHouse does to a gateway: dies, is slow, falls silent, forgets tokens.
+//! Faults of ClickHouse: it dies, is slow, stops answering, or forgets tokens.
 
 use std::time::{Duration, Instant};
 
@@ -49,12 +49,12 @@ pub enum Server {
     WindowShort,
     /// The same, and it has lost its logs, which would say that it has stored the INSERT.
     WindowShortUntold,
-    /// An INSERT is sent again after the server has forgotten its token, which nobody could know.
+    /// An INSERT is sent again after the server has forgotten its token, which the gateway cannot know.
     PastWindow,
 }
 
 impl Server {
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let timeout = match self {
             // Answers are kept back for so long as they take, or as the server takes to forget.

@@ -43,7 +43,7 @@ impl Lost {
         (
             Lost::InMemory,
             "shard-lost-and-back",
-            "SIGKILL of one of two shards, and of the gateway while it is lost; the other shard goes on",
+            "SIGKILL of one of two shards, and of the gateway while the shard is down; the other shard continues",
         ),
         (
             Lost::OnVolume,
@@ -53,16 +53,16 @@ impl Lost {
         (
             Lost::OnFullVolume,
             "shard-lost-volume-full",
-            "the same, and they fill it: the other shard goes on all the same",
+            "the same, and they fill it: the other shard continues",
         ),
         (
             Lost::OnlyCopies,
             "shard-lost-only-copies",
-            "commit: AfterEnqueue; both shards are lost, and the gateway; one is back before the other: all only copies of its go in",
+            "commit: AfterEnqueue; both shards and the gateway are lost; one shard comes back first, and gets all only copies of its rows",
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         if self == Lost::InMemory {
             return json!({});

@@ -79,7 +79,7 @@ impl Spooled {
             Spooled::FullDevice,
             "volume-full-device",
             3,
-            "the volume's file system is full: reading stands still; SIGKILL meanwhile in every other round",
+            "the volume's file system is full: the gateway stops reading; SIGKILL meanwhile in every other round",
         ),
         (Spooled::FullBytes, "volume-full-bytes", 3, "the same when queue.maxBytes is reached"),
         (
@@ -92,7 +92,7 @@ impl Spooled {
             Spooled::OvertakenBehind,
             "volume-retention-passes-behind",
             u32::MAX,
-            "the same while the volume's gateway is away: another one owns its partitions, and has committed behind them when it comes back",
+            "the same while the volume's gateway is down: another one owns its partitions, and has committed later offsets when it comes back",
         ),
         (
             Spooled::PastWindow,
@@ -105,12 +105,12 @@ impl Spooled {
             Spooled::WindowShortUntold,
             "volume-window-short-untold",
             3,
-            "the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as rows \
-             that may be",
+            "the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as \
+             possible duplicates",
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let mut change = volume::change(false);
         match self {

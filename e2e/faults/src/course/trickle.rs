@@ -70,10 +70,10 @@ impl Trickle {
             Trickle::Few,
             "low-traffic",
             FEW,
-            "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
+            "ten spans a second in each of 8 partitions: inserts per second, and freshness of rows",
         ),
         (Trickle::Killed, "low-traffic-kill", FEW, "the same, with a SIGKILL of the gateway"),
-        (Trickle::Many, "low-traffic-96", ONE, "the same in 96 partitions, without it"),
+        (Trickle::Many, "low-traffic-96", ONE, "as low-traffic, in 96 partitions"),
     ];
 
     /// Gateways close blocks as they do where nothing else is said.

@@ -1,4 +1,4 @@
-//! ClickHouse is away while blocks go to the queue volume; and what can happen to those.
+//! ClickHouse is unreachable while blocks go to the queue volume, and faults of these blocks.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use e2e_stack::process::Signal;
 /// The smallest memory limit for one worker and these inserts, so that the pool of chunks is as small as it gets: 24 MiB.
 const MEMORY: &str = "146MiB";
 
-/// Spans that come while ClickHouse is away: 480 messages, each a block and a chunk of 64 KiB; seven eighths of the pool are 400.
+/// Spans that arrive while ClickHouse is unreachable: 480 messages, each a block and a chunk of 64 KiB; seven eighths of the pool are 400.
 pub(super) const SPANS_AWAY: u64 = 48_000;
 
 /// Spans that come after it.
@@ -62,7 +62,7 @@ pub enum Volume {
     LostAfterEnqueue,
     /// The same, and SIGKILL: the next run inserts what is on it.
     KillAfterEnqueue,
-    /// SIGTERM: everything that is not in goes to the volume, and the next run goes on with it.
+    /// SIGTERM: everything that is not inserted goes to the volume, and the next process inserts it.
     TermAway,
 }
 
@@ -92,7 +92,7 @@ impl Volume {
             Volume::LostAfterEnqueue,
             "volume-lost-after-enqueue",
             3,
-            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed and not inserted",
+            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed but not inserted",
         ),
         (
             Volume::KillAfterEnqueue,
@@ -104,11 +104,11 @@ impl Volume {
             Volume::TermAway,
             "volume-term-away",
             3,
-            "SIGTERM with the usual time to leave while ClickHouse is away: exit code 0, and all that was read is on the volume",
+            "SIGTERM with the usual grace period while ClickHouse is unreachable: exit code 0, and everything that was read is on the volume",
         ),
     ];
 
-    /// What gateways are told otherwise than usual.
+    /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
         if self == Volume::DrainCommand {
@@ -183,7 +183,7 @@ impl Volume {
     }
 }
 
-/// What gateways with a volume are told: little memory, and a block a message: many of them at little cost.
+/// Settings of gateways with a volume: little memory, and a block a message: many of them at little cost.
 pub(super) fn change(is_enqueued: bool) -> Value {
     json!({
         "delivery": {"commit": if is_enqueued { "AfterEnqueue" } else { "AfterInsert" }},
@@ -201,7 +201,7 @@ pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
     scene.start_again(0, Some("gateway-0"))
 }
 
-/// The gateway reads everything and is told to end. Gives how many rows are on its volume then: all that are not in the table.
+/// The gateway reads everything and gets SIGTERM. Returns how many rows are on its volume then: all that are not in the table.
 async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
     scene.produce(SPANS_AWAY).await?;
     let sent = scene.stop_load().await?.clone();
@@ -216,7 +216,7 @@ async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
     Ok(rows)
 }
 
-/// The next run goes on with what is on the volume, and reads none of it again.
+/// The next process inserts what is on the volume, and reads none of it again.
 async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(Instant::now()).await?;
@@ -243,12 +243,12 @@ async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
     let (code, report) = run_drain(scene, "1s").await?;
     ensure!(code == 69, "drain ended with {code} while ClickHouse is away: {report}");
     ensure!(report["left"]["blocks"].as_u64() > Some(0), "it says that nothing is left: {report}");
-    // Otherwise whoever owns the partitions next reads them, and drain drops the blocks.
+    // Otherwise the next owner of the partitions reads them, and drain drops the blocks.
     ensure!(report["inKafka"]["blocks"] == 0, "blocks were dropped: {report}");
     Ok(())
 }
 
-/// The volume is emptied, once, and another gateway goes on behind.
+/// The volume is emptied once, and another gateway continues after it.
 async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
     let since = Instant::now();
     let (code, report) = run_drain(scene, "60s").await?;

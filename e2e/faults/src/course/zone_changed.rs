@@ -60,7 +60,7 @@ async fn recover(scene: &mut Scene<'_>, since: Instant, doubled: u64) -> Result<
     Ok(recovery)
 }
 
-/// The table is one that somebody else has made.
+/// The table was not created by the gateway.
 async fn divide_by_the_servers_days(scene: &Scene<'_>) -> Result<()> {
     let (server, database) = (&scene.stage.servers.server, scene.database.name());
     let ours = format!("`{database}`.`{TABLE}`");

@@ -13,7 +13,7 @@ use e2e_fixtures::cluster::Seen;
 /// What was walked and is neither in, nor a letter, nor on its way.
 pub const IMBALANCE: &str = "sluice_gateway_ledger_imbalance_rows";
 
-/// Ranges of which nobody knows whether they are stored.
+/// Ranges of which the gateway does not know whether they are stored.
 const IN_DOUBT: &str = "sluice_gateway_in_doubt_ranges";
 
 /// Seconds since the first of them was sent.

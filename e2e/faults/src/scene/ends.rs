@@ -13,7 +13,7 @@ use super::{Member, START_AGAIN, Scene};
 const PANICKED: &str = "panicked at";
 
 impl Scene<'_> {
-    /// Starts those again that have ended, and takes down with which code where nobody had told them to.
+    /// Restarts gateways that have ended, and records the exit codes of those that no scenario ended.
     pub(super) fn tend(&mut self) -> Result<()> {
         for member in self.members.iter_mut().filter(|member| !member.is_retired) {
             if member.started.elapsed() < START_AGAIN {

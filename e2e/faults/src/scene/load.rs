@@ -12,7 +12,7 @@ use e2e_fixtures::spans::{Encoding, Shape};
 const SPANS_PER_SECOND: u64 = 5_000;
 
 impl Scene<'_> {
-    /// Begins the load, or goes on with it, on all partitions that the topic has now.
+    /// Begins or continues the load on all current partitions of the topic.
     pub fn start_load(&mut self) {
         self.start_load_of(SPANS_PER_SECOND);
     }
@@ -78,7 +78,7 @@ impl Scene<'_> {
         end.next_multiple_of(Shape::Numbered.message_spans())
     }
 
-    /// Takes down what was produced otherwise than by the load.
+    /// Records what was produced outside of the load.
     pub fn add(&mut self, sent: &Sent) {
         self.sent.acked.extend(&sent.acked);
         self.sent.doubtful.extend(&sent.doubtful);

@@ -42,7 +42,7 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Waits until gateways were told of `more` inserts from now on.
+    /// Waits until gateways got answers for `more` inserts from now on.
     ///
     /// # Errors
     /// When they were not within [`PATIENCE`].
@@ -60,7 +60,7 @@ impl<'a> Scene<'a> {
         self.wait_inserts_up_to(front, wanted).await
     }
 
-    /// Waits until gateways were told of so many inserts by one front, from its beginning on.
+    /// Waits until gateways got answers for this many inserts through one front, since its start.
     ///
     /// # Errors
     /// When they were not within [`PATIENCE`].
@@ -142,7 +142,7 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
+    /// Seconds from `since` until a gateway got the answer of an insert, not counting those before this call.
     ///
     /// # Errors
     /// When none was within [`PATIENCE`].
@@ -229,14 +229,14 @@ impl<'a> Scene<'a> {
         let told = self.wait_metric(number, metric, |_| true).await?;
         #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
         let differs = (told - doubled as f64).abs() > 0.5;
-        ensure!(!differs, "{doubled} rows are doubled, and {told} are said to be");
+        ensure!(!differs, "{doubled} rows are doubled, but the gateway counts {told}");
         Ok(())
     }
 
     /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
     ///
     /// # Errors
-    /// When it does not see it within `patience`, or someone asked to stop.
+    /// If it does not see it within `patience`, or after Ctrl-C.
     pub async fn wait<T>(
         &mut self,
         what: &str,

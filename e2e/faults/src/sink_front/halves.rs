@@ -29,7 +29,7 @@ impl Halves {
         Halves { left: body.len(), next: Some(body), second: None, waiting: None, broken: None }
     }
 
-    /// One that does; `broken` is told when the second half never comes.
+    /// A body that can be stopped; `broken` is notified if the second half never comes.
     pub fn with_gate(
         mut body: Bytes,
         gate: Arc<Gate<Passage, Verdict>>,

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::paths::{HASH_DIGITS, hexadecimal};
 
-/// The certificates of the authorities that a program may trust where nobody names any.
+/// The default CA certificates of programs.
 pub const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Names of the user and group, for programs that ask; without `nsswitch.conf` glibc asks DNS before `/etc/hosts`.

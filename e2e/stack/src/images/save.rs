@@ -1,5 +1,5 @@
-//! `cargo run -p e2e-verify -- images`: the images as files in the docker-archive format, which `kind load image-archive`, `ctr images import`, `docker load`
-//! and `skopeo copy docker-archive:` read.
+//! `cargo run -p e2e-verify -- images`: writes the images as files in the docker-archive format, which `kind load image-archive`,
+//! `ctr images import`, `docker load` and `skopeo copy docker-archive:` read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,25 @@ use crate::say;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct ImagesArgs {
-    /// Folder for operator.tar and gateway.tar; made when it is not there
+    /// Folder for operator.tar and gateway.tar; created if it does not exist
     #[arg(long, value_name = "FOLDER")]
     output: PathBuf,
 
-    /// An operator program instead of the one that is compiled from this checkout
+    /// Operator program; default: compiled from this checkout
     #[arg(long, value_name = "FILE", requires = "gateway")]
     operator: Option<PathBuf>,
 
-    /// A gateway program instead of the one that is compiled from this checkout
+    /// Gateway program; default: compiled from this checkout
     #[arg(long, value_name = "FILE", requires = "operator")]
     gateway: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Needs no container engine. An image holds the program, the shared libraries of this machine that it needs, and the
-authorities that this machine trusts: what docker build makes of the Dockerfiles on Debian 12. Its tag is a hash of its
-contents. For kind: kind load image-archive FOLDER/operator.tar, and the same with gateway.tar.";
+Needs no container engine. An image contains the program, its shared libraries from this machine, and the CA
+certificates that this machine trusts, as `docker build` with the Dockerfiles does on Debian 12. Its tag is a hash of
+its contents. For kind: kind load image-archive FOLDER/operator.tar, and the same with gateway.tar.";
 
-/// Makes them and says what they are called.
+/// Builds the images, and prints their references and files.
 ///
 /// # Errors
 /// What the compiler says, or when a file cannot be read or written.

@@ -23,7 +23,7 @@ pub fn start(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     api_part(kubernetes).ensure(&api_server(kubernetes), API_PATIENCE)
 }
 
-/// Starts controllers and scheduler, which need the API server; nobody waits for them here, since their work shows later.
+/// Starts controllers and scheduler, which need the API server; does not wait for them: later steps depend on their work.
 ///
 /// # Errors
 /// When a process cannot be started.

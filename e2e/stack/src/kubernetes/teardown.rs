@@ -1,6 +1,6 @@
 //! Ends Kubernetes and takes away what it left in the kernel: only recorded processes, the containers of its own containerd,
 //! mounts below its own folder, pod control groups, its bridge and its nftables tables. May be called in any state, more than
-//! once. Goes on when a step fails, and tells all failures at the end.
+//! once. Continues when a step fails, and reports all failures at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ fn forget_networks(results: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes the control groups of pods, empty by now, of version 1 (one tree per controller) and 2. The kernel keeps a group whose
-/// last process it has not let go yet; an empty group harms nobody, so what is refused stays.
+/// last process it has not let go yet; an empty group is harmless, so that one that cannot be removed stays.
 fn remove_control_groups() {
     let root = Path::new("/sys/fs/cgroup");
     let Ok(entries) = fs::read_dir(root) else { return };

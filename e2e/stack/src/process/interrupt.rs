@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM as a wish that long work looks at: [`Job`](super::Job) and [`wait::until`](super::wait::until) end early
-//! with an error, and whoever started processes stops them on the way out. A second signal ends this process at once.
+//! Ctrl-C and SIGTERM set a flag that long work checks: [`Job`](super::Job) and [`wait::until`](super::wait::until) end early with an error, and
+//! commands stop the processes that they started before they exit. A second signal ends this process at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Whether someone asked us to stop.
+/// Whether Ctrl-C or SIGTERM arrived.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -23,7 +23,7 @@ pub fn request() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// Ends with an error when someone asked us to stop.
+/// Returns an error after Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// "interrupted".
@@ -60,7 +60,7 @@ pub fn watch() -> anyhow::Result<()> {
                     std::process::exit(EXIT_CODE.into());
                 }
                 request();
-                crate::say::error("stopping; once more to leave at once, with things half done");
+                crate::say::error("stopping; press Ctrl-C again to exit at once, without cleaning up");
             }
         });
     };

@@ -1,5 +1,5 @@
-//! A command that may take minutes and that we wait for: its output goes to a log file, progress is said every few seconds, and
-//! a wish to stop ends it together with the processes it started (they share a process group of their own).
+//! A command that may take minutes. Its output goes to a log file, and progress is printed every few seconds. Ctrl-C ends it together with the
+//! processes that it started, which share its process group.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use super::daemon::log_tail;
 use super::interrupt;
 use crate::say;
 
-/// How often a running job says that it still runs.
+/// Interval of progress lines of a running job.
 const STILL_RUNNING: Duration = Duration::from_secs(15);
 
 /// How often the end of a job is looked for.
@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// No part takes longer: the longest, a cold build of Kubernetes, was seen to take seven minutes on two shared cores.
 const PATIENCE: Duration = Duration::from_mins(40);
 
-/// Time for a job to end by itself after SIGTERM.
+/// Time for a job to exit after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A command we wait for.

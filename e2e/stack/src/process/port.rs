@@ -1,12 +1,12 @@
-//! A port for a server that cannot choose one and say which, as Kafka's brokers and `ClickHouse`, or that must be found there again after another
-//! start.
+//! A port for a server that cannot report a port of its own choice, such as Kafka's brokers and `ClickHouse`, or that needs the same port after
+//! a restart.
 //!
-//! Job: keeps it from everybody else from when it is chosen, also while the server is down. A port that is chosen, closed and used later is
-//! somebody else's at times. Limits: Linux.
+//! Job: reserves the port, also while the server is down. Without this, another program could take the port between its choice and its use.
+//! Limits: Linux.
 //!
 //! ```text
-//! bound here, not listened at -> bind(0) and connect() of others choose another; connections are refused
-//!                            `-> who binds this very port with SO_REUSEADDR listens, as Java, ClickHouse and Rust do
+//! bound here, not listening -> bind(0) and connect() of other programs choose another port; connections are refused
+//!                          `-> a server that binds this port with SO_REUSEADDR can listen, as Java, ClickHouse and Rust do
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// One that nobody has.
+    /// Reserves a free port.
     ///
     /// # Errors
     /// When there is none.

@@ -1,4 +1,4 @@
-//! Waiting for something outside of us to become true, with a deadline.
+//! Waits for an external state, with a deadline.
 
 use std::time::{Duration, Instant};
 

@@ -66,7 +66,7 @@ async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<
     })
     .await?;
     ensure!(ended.code() == Some(1), "the leader ended with {ended}");
-    ensure!(first.program.log()?.contains("no longer leading"), "it does not say why it ended");
+    ensure!(first.program.log()?.contains("lost the Lease"), "it does not say why it ended");
     wait_holder(namespace, "second_").await?;
     pipeline.wait("with a status by the second", READY, |_| true).await?;
     ensure!(works(&second) > 0, "the second has written nothing");

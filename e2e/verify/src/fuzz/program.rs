@@ -90,7 +90,7 @@ impl Programs {
     /// Copies what reaches new code from a long run's inputs to those that are checked in.
     pub fn keep(&self, target: &Target) -> anyhow::Result<()> {
         let flags = ["-merge=1".to_owned()];
-        self.search(target, "keep what was found", &flags, &[seeds(target), self.found(target)])
+        self.search(target, "keep inputs that reach new code", &flags, &[seeds(target), self.found(target)])
     }
 
     fn found(&self, target: &Target) -> PathBuf {
@@ -122,7 +122,7 @@ impl Programs {
             let Some(name) = new_in(&after, &before) else { return error };
             let input = findings.join(name);
             error.context(format!(
-                "{name} breaks a promise on {input}; to see it again: cargo run -p e2e-verify -- fuzz --target {name} --input {input}",
+                "{name} breaks a promise on {input}; to reproduce it: cargo run -p e2e-verify -- fuzz --target {name} --input {input}",
                 name = target.name,
                 input = input.display()
             ))

@@ -1,5 +1,5 @@
-//! What needs the local stack or another cluster: brings it up, runs the quick end-to-end tests and the groups, and takes down what it
-//! brought up.
+//! The part of `verify` that needs the local stack or another cluster: starts the stack, runs the quick end-to-end tests and the groups, and
+//! stops what it started.
 
 use std::process::Command;
 
@@ -15,8 +15,8 @@ use super::rotation::Rotation;
 use super::steps::Steps;
 use super::{Skip, VerifyArgs};
 
-/// A thread for each end-to-end test: they wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer, those that run alone
-/// would run sooner.
+/// Threads of the test program, one for each end-to-end test: the tests wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer
+/// threads, tests that must run alone would start before others.
 const END_TO_END_THREADS: &str = "128";
 
 /// Where tests run.
@@ -28,10 +28,10 @@ pub struct OnStack<'a> {
     pub is_local: bool,
 }
 
-/// Brings up, runs, takes down.
+/// Starts the stack, runs the tests, and stops the stack.
 ///
 /// # Errors
-/// When steps could not be run at all, or too many have failed; what ran and failed is counted.
+/// If steps could not run, or too many failed. A step that ran and failed is counted instead.
 pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotation) -> anyhow::Result<()> {
     interrupt::check()?;
     let target = args.target.target()?;
@@ -69,7 +69,7 @@ fn tests(
         return Ok(());
     }
     if args.skip != Some(Skip::Quick) {
-        // One after the other: beside each other they keep two cores so busy that both run out of time.
+        // One after the other: in parallel they keep two cores so busy that both run into timeouts.
         steps.tests(&mut on.live())?;
         steps.tests(&mut on.end_to_end())?;
         steps.once("every end-to-end test that is left out is in a group", || {
@@ -87,7 +87,7 @@ fn tests(
 }
 
 impl OnStack<'_> {
-    /// Tests of gateway and operator that need a `ClickHouse` and a Kafka, and nothing else.
+    /// Tests of gateway and operator that need only a `ClickHouse` and a Kafka.
     fn live(&self) -> Command {
         let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
         let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
@@ -115,7 +115,7 @@ impl OnStack<'_> {
         command.envs(self.args.target.environment());
         let Images { gateway, operator } = self.images;
         command.env("SLUICE_GATEWAY_IMAGE", gateway).env("SLUICE_OPERATOR_IMAGE", operator);
-        // What tests start as processes of this machine.
+        // Programs that tests start on this machine.
         command.env("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR.file(Form::Checked));
         command.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Checked));
         command

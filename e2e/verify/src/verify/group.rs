@@ -1,7 +1,6 @@
 //! The groups of long tests: each `cargo verify` runs one of them ([`super::rotation`]), `cargo verify --all` all.
 //!
-//! An end-to-end test belongs to a group by `#[ignore = "group NAME"]`; the filters here find it again, and the quick tier holds both
-//! against each other.
+//! An end-to-end test names its group by `#[ignore = "group NAME"]`. The filters here select it, and the quick tier checks that both agree.
 
 use std::process::Command;
 
@@ -23,7 +22,7 @@ const FAULT_PARTS: u32 = 10;
 pub struct Group {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Files that it is about: when they have changed since it last ran, it comes before others.
+    /// Files that the group tests. If they changed since its last run, it comes before others.
     pub paths: &'static [&'static str],
     work: Work,
 }
@@ -34,7 +33,7 @@ enum Work {
     Cluster(&'static [&'static str]),
     /// The same, and days of the scaling decision in simulation.
     Scaling(&'static [&'static str]),
-    /// What only the release build shows: instructions per span, memory, throughput, sizes of images.
+    /// Checks of the release build: instructions per span, memory, throughput, sizes of images.
     Release(&'static [&'static str]),
     /// Packages alone, fuzz targets with sanitizers, every layout of the table.
     Deep,
@@ -46,8 +45,7 @@ const OPERATOR: &[&str] = &["operator", "crds", "Cargo.lock", "e2e/tests/it/oper
 const GATEWAY: &[&str] = &["gateway", "Cargo.lock", "Cargo.toml"];
 const FAULTS: &[&str] = &["gateway", "Cargo.lock", "e2e/faults"];
 
-/// All of them, in the order of their turns: those beside each other are of different kinds, so that landings one after another ask
-/// different questions.
+/// All groups, in the order of their turns. Neighbours are of different kinds, so that consecutive commits get different tests.
 pub const ALL: [Group; 22] = [
     Group { name: "killed-operator", paths: OPERATOR, work: Work::Cluster(&["killed_operator::"]) },
     faults("faults-1", 1),
@@ -225,7 +223,7 @@ const fn names() -> [&'static str; ALL.len()] {
 }
 
 impl Group {
-    /// What the machine needs for it beyond the quick tier.
+    /// Checks what the group needs from the machine beyond the quick tier.
     ///
     /// # Errors
     /// What is missing, with the command that installs it.
@@ -237,7 +235,7 @@ impl Group {
         }
     }
 
-    /// What finds its end-to-end tests: parts of their names.
+    /// Parts of the names of its end-to-end tests.
     fn filters(&self) -> &'static [&'static str] {
         match self.work {
             Work::Cluster(filters) | Work::Scaling(filters) | Work::Release(filters) => filters,
@@ -315,7 +313,7 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gateway as tests have compiled it: a death is one whatever the optimiser has done.
+/// Runs a part of the fault scenarios with the gateway of the test profile: optimisation does not matter for them.
 fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
     let gateway = programs::GATEWAY.file(Form::Checked);
     let mut scenarios = Command::new(programs::FAULTS.file(Form::Checked));
@@ -326,24 +324,24 @@ fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
     steps.tests(&mut scenarios)
 }
 
-/// Holds the marks of end-to-end tests against the filters: the group that a left-out test names finds it, no other one does, and no
-/// filter finds nothing.
+/// Checks the `ignore` reasons of end-to-end tests against the filters: exactly the group that a test names selects it, and each filter
+/// selects a test.
 ///
 /// # Errors
-/// The first test that no run would ever find, or two would; or the first filter that is no test's any more.
+/// The first test that no group or several groups select, or the first filter that selects no test.
 pub fn ensure_found(left_out: &[(String, String)]) -> anyhow::Result<()> {
     for (test, reason) in left_out {
         let named = reason.strip_prefix("group ").unwrap_or_default();
         let finders: Vec<&str> = ALL.iter().filter(|group| group.has(test)).map(|group| group.name).collect();
         ensure!(
             finders == [named],
-            "{test} is left out with the reason {reason:?}, and the groups that find it are {finders:?}: see e2e/verify/src/verify/group.rs"
+            "{test} is ignored with the reason {reason:?}, but the groups that select it are {finders:?}: see e2e/verify/src/verify/group.rs"
         );
     }
     for filter in ALL.iter().flat_map(Group::filters) {
         ensure!(
             left_out.iter().any(|(test, _)| test.contains(filter)),
-            "no end-to-end test that is left out has {filter} in its name: see e2e/verify/src/verify/group.rs"
+            "no ignored end-to-end test has {filter} in its name: see e2e/verify/src/verify/group.rs"
         );
     }
     Ok(())

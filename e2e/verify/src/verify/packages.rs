@@ -1,6 +1,6 @@
-//! Packages name only packages on lower levels, and pure ones have no client, socket or runtime in their tree.
+//! Checks that packages depend only on packages of lower levels, and that pure packages have no client, socket or runtime in their tree.
 //!
-//! Read from `cargo tree`, so that what a dependency brings along counts too.
+//! It reads `cargo tree`, so that indirect dependencies count, too.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use anyhow::bail;
 use e2e_stack::cargo::cargo;
 use e2e_stack::process::output;
 
-/// Packages that must build alone: without what another package's features would lend them.
+/// Packages that must build alone: without features of dependencies that another package enables.
 pub const PURE: [&str; 8] = [
     "sluice-crds",
     "sluice-gateway-config",
@@ -21,7 +21,7 @@ pub const PURE: [&str; 8] = [
     "sluice-spool",
 ];
 
-/// What must not appear in a package's tree.
+/// Packages that must not be in a package's tree.
 struct Rule {
     package: &'static str,
     without: &'static [&'static str],
@@ -67,13 +67,13 @@ const RULES: [Rule; 18] = [
 /// A package that has no dependency at all.
 const ALONE: &str = "sluice-otlp";
 
-/// Checks every rule; names all that are broken.
+/// Checks every rule, and returns all violations in one error.
 pub fn check() -> anyhow::Result<()> {
     let mut broken = Vec::new();
     for Rule { package, without } in &RULES {
         let tree = tree(package)?;
         broken.extend(without.iter().filter(|name| tree.contains(**name)).map(|name| {
-            format!("{package} must not depend on {name}; `cargo tree -p {package} -i {name}` says through what it does")
+            format!("{package} must not depend on {name}; `cargo tree -p {package} -i {name}` shows the path")
         }));
     }
     let alone = tree(ALONE)?;

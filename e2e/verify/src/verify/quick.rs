@@ -1,5 +1,5 @@
-//! The quick tier without a cluster: parts of the stack are built beside format, lints, and the tests of every package; then the tests of
-//! chart and manifests, which need some of those parts.
+//! The quick tier without a cluster: format, lints and the tests of every package, while the parts of the stack are built in parallel. Then
+//! the tests of chart and manifests, which need some of those parts.
 
 use std::process::Command;
 
@@ -15,12 +15,12 @@ use super::{VerifyArgs, packages};
 /// Runs it.
 ///
 /// # Errors
-/// When steps could not be run at all, or too many have failed; what ran and failed is counted.
+/// If steps could not run, or too many failed. A step that ran and failed is counted instead.
 pub fn run(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> {
     steps.once("format", format)?;
     steps.once("packages name only lower ones", packages::check)?;
     std::thread::scope(|scope| {
-        // Go and cargo both use all cores, but each has stretches, linking above all, in which it uses one.
+        // In parallel: Go and cargo both use all cores, but each has phases, mainly linking, in which it uses one.
         let parts = scope.spawn(|| parts(args, steps, paths));
         let ours = ours(steps);
         let parts = parts.join().ok().context("the thread that builds the stack's parts panicked")?;
@@ -35,7 +35,7 @@ fn format() -> anyhow::Result<()> {
     quiet("format", cargo(&["fmt", "--manifest-path", "gateway/fuzz/Cargo.toml", "--", "--check"]))
 }
 
-/// What is fetched, and compiled by Go.
+/// Downloads, and builds by Go.
 fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> {
     let is_local = !args.without_e2e && args.target.target()?.needs_stack();
     if is_local {
@@ -48,11 +48,11 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
     })
 }
 
-/// What cargo does.
+/// The steps that cargo runs.
 fn ours(steps: &Steps) -> anyhow::Result<()> {
     steps.once("lints", || {
         quiet("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-        // Those that run only when they are named are not among all targets.
+        // `--all-targets` leaves out tests that run only by name.
         quiet("lints", cargo(&["clippy", "--workspace", "--test", "live", "--", "-D", "warnings"]))
     })?;
     steps
@@ -61,7 +61,7 @@ fn ours(steps: &Steps) -> anyhow::Result<()> {
     steps.tests(&mut fuzz_inputs())
 }
 
-/// The inputs of the fuzz targets that are checked in, with the stable compiler and without libFuzzer. Their workspace is one of its own.
+/// Runs the checked-in inputs of the fuzz targets with the stable compiler, without libFuzzer. The targets have their own workspace.
 fn fuzz_inputs() -> Command {
     let mut inputs =
         cargo(&["test", "--manifest-path", "gateway/fuzz/Cargo.toml", "--locked", "--no-default-features"]);

@@ -1,11 +1,10 @@
-//! Which group's turn it is: of those whose files have changed since they last ran, or of all if there is none, the one that ran longest
-//! ago; of those that never ran, the number of commits decides, so that machines without a memory take turns, too.
+//! Chooses the group of a run: among the groups whose files changed since their last run (or among all, if none changed), the one that ran
+//! longest ago. Among groups that never ran, the number of commits decides, so that machines without a cache take turns, too.
 //!
-//! Such a machine takes its turns among the groups whose files the last [`LANDING_COMMITS`] commits have changed. A clone that does not have
-//! that many commits counts every file as changed. Of each [`TURNS`] turns one is open to all groups, on any machine, for what no list of
-//! files foresees.
+//! Such a machine chooses among the groups whose files the last [`LANDING_COMMITS`] commits changed. A clone with fewer commits counts every
+//! file as changed. On any machine, one of each [`TURNS`] turns is open to all groups, since the lists of files may be incomplete.
 //!
-//! When each group last ran well is kept in the cache, as JSON: the group's name, the commit, and seconds since 1970.
+//! The cache keeps when each group last passed, as JSON: the group's name, the commit, and seconds since 1970.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,12 +22,12 @@ use super::group::{self, Group};
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-/// Commits, counted along first parents, whose changes a machine without a memory looks at. Chosen: what lands together has fewer, and what
-/// landed just before it had one group as well.
+/// Commits, counted along first parents, whose changes count on a machine without a cache. Chosen: one push has fewer, and the push before it
+/// had its own group.
 const LANDING_COMMITS: u32 = 20;
 
-/// Of so many turns by the number of commits one is open to all groups. Chosen: it shares no divisor with the number of groups, so that
-/// each of them gets its own.
+/// One of this many turns, by the number of commits, is open to all groups. Chosen: it shares no divisor with the number of groups, so that
+/// each group gets such a turn.
 const TURNS: usize = 3;
 
 /// A run of a group that passed.
@@ -47,7 +46,7 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Reads what the cache has. A file that cannot be understood counts as none: then all groups count as never run.
+    /// Reads the cache. An invalid file counts as missing: then all groups count as never run.
     ///
     /// # Errors
     /// When there is a file that cannot be read.
@@ -72,12 +71,12 @@ impl Rotation {
         group::ALL.get(turn(&changed, &last, commits)).context("there is no group")
     }
 
-    /// Writes down that a group has passed, at this commit, now.
+    /// Records that a group passed at this commit now.
     ///
     /// # Errors
     /// What git says, or when the file cannot be written.
     pub fn note(&self, group: &Group) -> Result<()> {
-        // Another run may have noted others meanwhile.
+        // Another run may have recorded other groups meanwhile.
         let mut ran: BTreeMap<String, Ran> = fs::read_to_string(&self.file)
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
@@ -87,7 +86,7 @@ impl Rotation {
         put(&self.file, &serde_json::to_string_pretty(&ran).context("write the groups as JSON")?).map(drop)
     }
 
-    /// A line for each group that is not among these: when it last ran.
+    /// A line for each group that is not in `groups`: when it last ran.
     pub fn left_out(&self, groups: &[&Group]) -> Vec<String> {
         let others = group::ALL.iter().filter(|group| !groups.iter().any(|one| one.name == group.name));
         let line = |group: &Group| {
@@ -104,8 +103,8 @@ impl Rotation {
         self.ran.get(group.name)
     }
 
-    /// Whether its files differ from those it last ran on; if it never ran here, from those before the last landing. A turn that is open to
-    /// all is one for what no list of files foresees.
+    /// Whether a group's files changed since its last run or, if it never ran here, within [`LANDING_COMMITS`]. In an open turn every group
+    /// counts as changed.
     fn has_changed(&self, group: &Group, commits: usize) -> bool {
         if is_open(commits) {
             return true;
@@ -115,12 +114,12 @@ impl Rotation {
         let mut diff = command("git");
         diff.current_dir(workspace()).args(["diff", "--quiet", &before, "--"]).args(group.paths);
         diff.stderr(Stdio::null());
-        // A commit that is not there, or not any more, counts as another one.
+        // A missing commit counts as changed.
         !diff.status().is_ok_and(|status| status.success())
     }
 }
 
-/// The number of commits. A shallow clone has the same few each time: there the beginning of the last one's hash stands for it.
+/// The number of commits. A shallow clone always has the same few commits: there, the first digits of the last hash are used instead.
 fn commits() -> Result<usize> {
     const HASH_DIGITS: &str = "--short=8";
     if git(&["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
@@ -131,12 +130,12 @@ fn commits() -> Result<usize> {
     number.trim().parse().context("understand the number of commits")
 }
 
-/// Whether every group counts as changed, so that the one that ran longest ago has this turn.
+/// Whether this turn is open: every group counts as changed, and the one that ran longest ago runs.
 fn is_open(commits: usize) -> bool {
     commits.is_multiple_of(TURNS)
 }
 
-/// The place of the group whose turn it is: changed before unchanged, then never run before longest ago, then by the number of commits.
+/// The index of the chosen group: changed before unchanged, then never run before longest ago, then by the number of commits.
 fn turn(changed: &[bool], last: &[Option<u64>], commits: usize) -> usize {
     let groups = changed.len();
     let from_here = |place: usize| (place + groups - commits % groups.max(1)) % groups.max(1);

@@ -1,6 +1,6 @@
-//! The steps of `verify`: commands that are right or wrong, and test programs whose tests are counted. Steps may run beside each other.
+//! The steps of `verify`: commands that succeed or fail, and test programs whose tests are counted. Steps may run in parallel.
 //!
-//! Limits: after [`FAILURES_MAX`] failures no further step begins, so that a broken machine or program says so in minutes.
+//! Limits: after [`FAILURES_MAX`] failures no further step begins, so that a broken machine or program ends `verify` within minutes.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -15,22 +15,22 @@ use e2e_stack::process::{Job, interrupt};
 use e2e_stack::say;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Failures after which no further step begins. Chosen: more than one broken part causes by itself in the packages' own tests.
+/// Failures after which no further step begins. Chosen: more than one broken part causes in the tests of the packages.
 pub const FAILURES_MAX: usize = 20;
 
 /// Failures of end-to-end tests after which the others of the same program are not begun; each may take minutes to fail.
 const CLUSTER_FAILURES_MAX: usize = 5;
 
-/// Variable that tells the end-to-end tests so.
+/// Variable that passes [`CLUSTER_FAILURES_MAX`] to the end-to-end tests.
 const CLUSTER_FAILURES_VARIABLE: &str = "SLUICE_FAILURES_MAX";
 
 /// Tests that are listed with their seconds at the end.
 const SLOWEST: usize = 10;
 
-/// How often a wish to stop is looked for while tests run.
+/// Interval of the check for Ctrl-C while tests run.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What passed and what failed so far.
+/// Counts and failures so far.
 #[derive(Debug, Default)]
 pub struct Steps(Mutex<Seen>);
 
@@ -38,20 +38,20 @@ pub struct Steps(Mutex<Seen>);
 struct Seen {
     passed: u64,
     failures: Vec<Failure>,
-    /// Tests that were not asked for, with the reason that they give.
+    /// Ignored tests, with their reasons.
     left_out: Vec<(String, String)>,
     steps: Vec<Took>,
     tests: Vec<Took>,
 }
 
-/// What failed, and the first words of why.
+/// A failed step or test, and its cause.
 #[derive(Debug)]
 struct Failure {
     name: String,
     cause: String,
 }
 
-/// How long something took.
+/// Duration of a step or a test.
 #[derive(Clone, Debug)]
 struct Took {
     name: String,
@@ -62,7 +62,7 @@ impl Steps {
     /// A step that counts as one.
     ///
     /// # Errors
-    /// When no further step may begin: on request, or after too many failures. What the check says is counted, and no error.
+    /// If no further step may begin: after Ctrl-C or too many failures. A failed check is counted, not returned.
     pub fn once(&self, name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.ensure_goes_on()?;
         let began = Instant::now();
@@ -86,8 +86,7 @@ impl Steps {
         interrupt::check()
     }
 
-    /// A test program: its output is passed on, and its own tests are counted. One that ends early, or does not compile,
-    /// counts as one failure.
+    /// Runs a test program, prints its output, and counts its tests. A program that ends early or does not compile counts as one failure.
     ///
     /// # Errors
     /// As [`Steps::once`], or when it cannot be started.
@@ -97,7 +96,7 @@ impl Steps {
         let name = words(tests);
         say::progress("verify", &name);
         tests.env(CLUSTER_FAILURES_VARIABLE, CLUSTER_FAILURES_MAX.to_string()).envs([say::clock_for_child()]);
-        // In a group of its own, so that Ctrl-C reaches it through us alone, once, and with all that it started.
+        // In a process group of its own: this process forwards Ctrl-C once, to the program and all its children.
         tests.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = tests.spawn().with_context(|| format!("start {name}"))?;
         let output = child.stdout.take().context("the output of the tests is not piped")?;
@@ -124,7 +123,7 @@ impl Steps {
         interrupt::check()
     }
 
-    /// Counts what kept further steps from being run, unless that is the number of failures itself.
+    /// Counts the error that prevents further steps, unless it is the number of failures itself.
     pub fn cut_off(&self, why: &anyhow::Error) {
         let mut seen = self.seen();
         if seen.failures.len() < FAILURES_MAX {
@@ -144,12 +143,12 @@ impl Steps {
         self.seen().failures.len()
     }
 
-    /// Tests that were not asked for, with the reason that each gives.
+    /// Ignored tests, each with its reason.
     pub fn left_out(&self) -> Vec<(String, String)> {
         self.seen().left_out.clone()
     }
 
-    /// Names what took long and what failed, and counts in the last line.
+    /// Prints the slowest tests, the failures, and the counts in the last line.
     pub fn conclude(self) -> ExitCode {
         let Seen { passed, failures, steps, mut tests, .. } =
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -198,29 +197,29 @@ impl Took {
     }
 }
 
-/// The first line of a cause, as far as it fits on a line of the summary.
+/// The first line of a cause, cut to a line of the summary.
 fn first_words(cause: &str) -> String {
     const CHARACTERS: usize = 200;
     cause.lines().next().unwrap_or_default().chars().take(CHARACTERS).collect()
 }
 
-/// What the lines of test programs say: Rust's own, and those with which end-to-end tests say how long they took and why they failed.
+/// Results from the output of test programs: Rust's own lines, and the lines of end-to-end tests with durations and causes of failures.
 #[derive(Debug, Default)]
 struct Counted {
     passed: u64,
     failures: Vec<Failure>,
     left_out: Vec<(String, String)>,
     took: Vec<Took>,
-    /// Causes by test, as far as they are known before the test is counted.
+    /// Causes by test. A cause is printed before the test's result.
     causes: Vec<(String, String)>,
 }
 
-/// Ends a test program and all that it started once we are asked to stop.
+/// Ends a test program and all its children after Ctrl-C.
 fn end_when_asked(child: &Child, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         if interrupt::requested() {
             if let Err(error) = kill_process_group(Pid::from_child(child), Signal::TERM) {
-                say::error(&format!("the tests could not be ended: {error}"));
+                say::error(&format!("cannot end the tests: {error}"));
             }
             return;
         }
@@ -229,7 +228,7 @@ fn end_when_asked(child: &Child, over: &AtomicBool) {
 }
 
 impl Counted {
-    /// Counts what a test program says while it says it, and passes it on.
+    /// Counts the results in a test program's output, and prints the output as it arrives.
     fn of(output: impl BufRead) -> std::io::Result<Self> {
         let mut counted = Self::default();
         for line in output.lines() {
@@ -270,16 +269,16 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
     before.rsplit([' ', '.', ';']).next()?.parse().ok()
 }
 
-/// Lines that say nothing, such as those of programs that have no test at all.
+/// Whether a line has no information, such as those of programs without tests.
 fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line == "running 0 tests"
-        // Most of those wait for their turn.
+        // Most of these tests wait for their turn.
         || line.ends_with(" has been running for over 60 seconds")
         || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored")
 }
 
-/// Runs a command whose output matters only when it fails.
+/// Runs a command whose output is shown only if it fails.
 pub fn quiet(name: &str, mut step: Command) -> anyhow::Result<()> {
     let log = Paths::from_environment()?.build_log(&name.replace(' ', "-"));
     let doing = words(&step);

@@ -1,4 +1,4 @@
-//! The lines of a pipeline's story, one function each.
+//! The lines of a pipeline's summary, one function each.
 
 use crate::plugin::table::{size, time};
 use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus};
@@ -6,13 +6,13 @@ use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus}
 pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
     let of = |count: Option<u32>| count.unwrap_or(0);
-    let image = status.image.as_deref().unwrap_or("an image that is not known yet");
+    let image = status.image.as_deref().unwrap_or("image unknown");
     let other = status.operator_image.as_ref().map_or_else(String::new, |other| {
-        format!(" (the operator has {other}: gateway.upgradeStrategy Automatic moves on to it)")
+        format!(" (the operator's gateway image is {other}; gateway.upgradeStrategy: Automatic rolls it out)")
     });
     let updated = match of(status.updated_replicas) {
         updated if updated == wanted => String::new(),
-        updated => format!(", {updated} of the newest revision"),
+        updated => format!(", {updated} on the newest revision"),
     };
     format!(
         "{} of {wanted} gateways ready{updated}; {image}{other}, {} each",
@@ -49,7 +49,7 @@ pub(super) fn writes(pipeline: &TracePipeline) -> String {
 }
 
 pub(super) fn behind(status: &TracePipelineStatus) -> String {
-    let Some(lag) = status.lag else { return "not known".into() };
+    let Some(lag) = status.lag else { return "unknown".into() };
     let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
     let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
@@ -57,7 +57,7 @@ pub(super) fn behind(status: &TracePipelineStatus) -> String {
 }
 
 pub(super) fn queue(status: &TracePipelineStatus) -> String {
-    let Some(queue) = status.queue else { return "no volume, or not known".into() };
+    let Some(queue) = status.queue else { return "no volume, or unknown".into() };
     if queue.blocks == 0 {
         return "nothing waits on the queue volumes".into();
     }
@@ -66,29 +66,29 @@ pub(super) fn queue(status: &TracePipelineStatus) -> String {
 
 pub(super) fn delivery(status: &TracePipelineStatus) -> String {
     let promised = status.delivery.as_ref().map_or_else(
-        || "not known".into(),
+        || "unknown".into(),
         |delivery| match &delivery.reason {
             _ if delivery.guarantee == EXACTLY_ONCE => {
                 format!("{EXACTLY_ONCE}: every row is in the table once")
             }
             Some(reason) => {
-                format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
+                format!("{}: no row is missing, some may be stored twice ({reason})", delivery.guarantee)
             }
             None => delivery.guarantee.clone(),
         },
     );
     let survives = status.delivery.as_ref().and_then(|delivery| delivery.durability.as_deref()).map(survives);
-    // Of what was read; what nobody has read is in no row.
+    // The guarantee covers messages that were read; these were never read.
     let lost = status.loss.as_ref().map(|loss| {
         format!(
-            "; but Kafka deleted {} messages before they were read, the last that was found at {}",
+            "; but Kafka deleted {} messages before they were read, last noticed at {}",
             loss.messages, loss.last_time.0
         )
     });
     promised + &survives.unwrap_or_default() + &lost.unwrap_or_default()
 }
 
-/// What rows survive, behind the promise.
+/// What stored rows survive, appended to the guarantee.
 fn survives(durability: &str) -> String {
     let what = match durability {
         "process" => "the end of the ClickHouse process, not a power failure of its host",
@@ -104,7 +104,9 @@ pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) ->
     let why = scaling.map(|scaling| scaling.reason.as_str()).filter(|words| !words.is_empty());
     match (spec.scaling.mode, why) {
         (mode, Some(why)) => format!("{mode:?}: {why}"),
-        (ScalingMode::External, None) => "External: whoever writes the scale subresource decides".into(),
+        (ScalingMode::External, None) => {
+            "External: an HPA or another writer of the scale subresource decides".into()
+        }
         (mode, None) => match spec.replicas {
             Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
             None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),

@@ -26,7 +26,7 @@ const PARTITION: i32 = 0;
 /// Answers that are lost in a row after that one.
 const ANSWERS_LOST: u32 = 4;
 
-/// Gateways produce nothing but letters, and nobody else goes through the front.
+/// Gateways produce only dead letters, and only gateways use the front.
 fn is_answer(passage: &Passage) -> bool {
     passage.leg == Leg::Answered && passage.request.api == PRODUCE
 }

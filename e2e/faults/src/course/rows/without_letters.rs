@@ -21,7 +21,7 @@ const KILL_EVERY: u32 = 2;
 /// The metric of rows that were passed over.
 const SKIPPED: &str = "sluice_gateway_rows_skipped_total";
 
-/// The metric of blocks that wait for someone to act.
+/// The metric of blocks that wait until a person acts.
 const HALTED: &str = "sluice_gateway_blocks_halted";
 
 /// Every refused row is passed over and counted, all others are in, and there is no letter.
