@@ -4,7 +4,7 @@
 //!  watch, cache ---+                         decide
 //!                  +--> reconcile: observe -> scaling -> plan -> build -> apply, prune -> report
 //!  kafka, sample --+                             |   `--- sluice-plan ---'
-//!                                                `--> gateways: their metrics, and to leave or to stay
+//!                                                `--> gateways: what they say, and to leave or to stay; asked beside the reconciles
 //!
 //!  run: admin, lease, watches                 memory: what is kept between two reconciles
 //! ```
