@@ -40,6 +40,7 @@ pub mod plan_command;
 pub mod plugin;
 pub mod pod_monitor;
 pub mod prune;
+pub mod readers;
 pub mod reconcile;
 pub mod refused_pods;
 pub mod release;

@@ -141,6 +141,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         messages_lost,
         messages,
         open_transactions,
+        unread: None,
         sink,
         scaling: ScalingSeen::default(),
         volumes,

@@ -24,7 +24,9 @@ use crate::{
     next::{Next, WAITING_SECONDS, next},
     observe::{self, Facts},
     offsets::{self, Judgement},
-    outcome, pod_monitor, prune, release, removal, replacement, report, resize,
+    outcome, pod_monitor, prune,
+    readers::Readers,
+    release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -82,6 +84,8 @@ pub struct Shared {
     pub telling: Telling,
     /// Why gateways are not ready.
     pub absences: Absences,
+    /// Which partitions have no reader.
+    pub readers: Readers,
     /// The pipelines of all scopes.
     pub pipelines: AllPipelines,
     /// Carries rollouts on.
@@ -114,6 +118,7 @@ impl World {
         self.shared.commands.forget(&key);
         self.shared.telling.forget(&key);
         self.shared.absences.forget(&key);
+        self.shared.readers.forget(&key);
         self.shared.secrets.forget(&key);
         self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
@@ -240,6 +245,7 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
     }
     let mut facts = observe::observe(pipeline, world).await?;
     facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts);
+    facts.observed.unread = world.shared.readers.count(key, &facts);
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
     let ready = planned.as_ref().ok().and_then(Planned::ready);
     // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.

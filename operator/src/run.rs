@@ -20,6 +20,7 @@ use crate::{
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
+    readers::Readers,
     reconcile::{Shared, World, error_policy, reconcile},
     replacement,
     rollout::Rollouts,
@@ -163,6 +164,7 @@ async fn lead(
         commands: Commands::default(),
         telling: Telling::default(),
         absences: Absences::default(),
+        readers: Readers::default(),
         pipelines: AllPipelines::default(),
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),

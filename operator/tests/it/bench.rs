@@ -22,6 +22,7 @@ use sluice_operator::{
     gateways::{commands::Commands, looks::Looks},
     memory::Memory,
     metrics::Metrics,
+    readers::Readers,
     reconcile::{Failed, Shared, World, reconcile},
     rollout::Rollouts,
     sample::Sampler,
@@ -185,6 +186,7 @@ fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
         commands: Commands::waiting(answers_max),
         telling: Telling::by(crate::scaling::clock),
         absences: Absences::by(crate::scaling::clock),
+        readers: Readers::default(),
         pipelines: AllPipelines::default(),
     })
 }

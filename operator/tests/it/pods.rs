@@ -157,8 +157,11 @@ impl Pods {
             self.server.remove(&format!("pods/{}", self.name(ordinal)));
         }
         self.all.truncate(count);
-        let each = partitions / u32::try_from(count.max(1)).unwrap();
-        self.each(|behaviour| behaviour.partitions = each);
+        let count = u32::try_from(count).unwrap();
+        for (pod, ordinal) in self.all.iter().zip(0..) {
+            let before = |ordinal: u32| partitions * ordinal / count;
+            pod.behaviour.lock().unwrap().partitions = before(ordinal + 1) - before(ordinal);
+        }
     }
 
     /// Changes what all of them say and do.

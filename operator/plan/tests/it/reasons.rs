@@ -21,7 +21,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 58] = [
+const REASONS: [&str; 59] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -47,6 +47,7 @@ const REASONS: [&str; 58] = [
     "NotProbed",
     "Ok",
     "PartitionsLost",
+    "PartitionsUnread",
     "PodsRefused",
     "Progressing",
     "Replacing",
