@@ -273,6 +273,10 @@ pub mod reason {
     /// The cluster does not let pods of gateways be made: a quota, a rule of the namespace.
     pub const PODS_REFUSED: &str = "PodsRefused";
 
+    // Ready
+    /// Gateways are ready, and partitions have no reader among them for more than 30 seconds.
+    pub const PARTITIONS_UNREAD: &str = "PartitionsUnread";
+
     // Ready, SourceReachable
     /// An older pipeline reads with the same consumer group.
     pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";

@@ -1,8 +1,8 @@
-//! Asks gateways that run and are not ready why, and remembers it for a while: what one says while it starts is no news, and reconciles
-//! come in bursts while pods roll. Reads only; a few words per gateway that is not ready, forgotten once it is.
+//! Remembers why gateways that run are not ready: what one says while it starts is no news. A few words per gateway that is not ready,
+//! forgotten once it is.
 
 use crate::{
-    gateways::{self, Absence, Gateway},
+    gateways::{Absence, Gateway, looks::Look},
     memory::Key,
     scaling,
 };
@@ -12,8 +12,6 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Gateways are asked again after so many milliseconds: below the time between two looks at a pipeline that runs.
-const FRESH_MS: u64 = 20_000;
 /// One that has had a reason for so many milliseconds does not merely start: it looks at its table and joins its group within seconds.
 const STARTING_MAX_MS: u64 = 60_000;
 
@@ -28,6 +26,7 @@ struct Heard {
 /// What those of one pipeline have said.
 #[derive(Debug)]
 struct Known {
+    /// When they were asked.
     at: Moment,
     heard: HashMap<Gateway, Heard>,
 }
@@ -51,20 +50,18 @@ impl Absences {
         Self { clock, known: Mutex::default() }
     }
 
-    /// Why those that are not ready take no part, by their ordinals; of those alone that have had a reason for a minute. Whoever gives
-    /// no answer goes on having the one that it gave.
-    pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> BTreeMap<u32, String> {
+    /// Why those that are not ready take no part, by their ordinals, as they said it at this look; of those alone that have had a reason for a
+    /// minute. Whoever gives no answer goes on having the one that it gave.
+    pub fn hear(&self, key: &Key, look: Option<&Look>, gateways: &[Gateway]) -> BTreeMap<u32, String> {
         let absent: Vec<Gateway> = gateways.iter().filter(|gateway| !gateway.is_ready).cloned().collect();
         if absent.is_empty() {
             self.forget(key);
             return BTreeMap::new();
         }
         let now = (self.clock)();
-        // A clock that went back by far must not keep this for ever.
-        let is_fresh = |known: &Known| now.0.abs_diff(known.at.0) < FRESH_MS;
-        if !self.known().get(key).is_some_and(is_fresh) {
-            let answers = gateways::absences_of(absent.iter().cloned()).await;
-            self.hear(key, now, answers);
+        if let Some(look) = look.filter(|look| self.known().get(key).is_none_or(|known| known.at != look.at))
+        {
+            self.note(key, look, &absent);
         }
         let known = self.known();
         let heard = known.get(key).map(|known| &known.heard);
@@ -76,20 +73,22 @@ impl Absences {
         absent.iter().filter_map(lasting).collect()
     }
 
-    fn hear(&self, key: &Key, now: Moment, answers: Vec<(Gateway, Absence)>) {
+    fn note(&self, key: &Key, look: &Look, absent: &[Gateway]) {
         let mut known = self.known();
         let mut before = known.remove(key).map(|known| known.heard).unwrap_or_default();
-        let after = answers.into_iter().filter_map(|(gateway, answer)| {
-            let before = before.remove(&gateway);
-            let heard = match answer {
-                Absence::Because(words) => Heard { since: before.map_or(now, |before| before.since), words },
+        let after = absent.iter().filter_map(|gateway| {
+            let before = before.remove(gateway);
+            let heard = match look.of(gateway).map_or(&Absence::Silent, |said| &said.absence) {
+                Absence::Because(words) => {
+                    Heard { since: before.map_or(look.at, |before| before.since), words: words.clone() }
+                }
                 Absence::Silent => before?,
                 Absence::None => return None,
             };
-            Some((gateway, heard))
+            Some((gateway.clone(), heard))
         });
         let heard = after.collect();
-        known.insert(key.clone(), Known { at: now, heard });
+        known.insert(key.clone(), Known { at: look.at, heard });
     }
 
     /// Forgets a pipeline that is gone.

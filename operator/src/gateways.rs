@@ -3,19 +3,28 @@
 //! Every request names the pod that is meant, by its UID ([`sluice_gateway_config::pod_uid`]): a gateway that took over the address answers
 //! that it is another one, which is no answer; one that knows its UID takes commands from nobody else.
 //!
-//! Any of them may be away or slow: a request has [`REQUEST_SECONDS`], and at most [`REQUESTS_MAX`]
-//! are under way for one pipeline. A connection is made for each request: one every 15 s is not worth keeping.
+//! Any of them may be away or slow. So no reconcile waits for them: [`looks`] asks what they say, [`commands`] tells them what to do, and
+//! both go on beside the reconciles, each of which takes what is known by then. A reconcile waits for [`WAIT`] at the most, and for those
+//! alone that answered within it the last time.
+//!
+//! A request has [`REQUEST_SECONDS`]. At most [`GATEWAYS_MAX`] gateways of one pipeline, and [`GATEWAYS_MAX_OF_ALL`] of all, are asked at the
+//! same time, by each of the two. A connection is made for each request: one every 15 s is not worth keeping.
 //!
 //! What is read is at the admin port. A gateway says there at which port it takes commands; an older one takes them at the same.
 
-use crate::exchange::{self, exchange};
+pub mod commands;
+pub mod looks;
+
+use crate::{
+    exchange::{self, exchange},
+    sample::report::Report,
+};
 use bytes::Bytes;
-use futures::{StreamExt, stream};
 use hyper::{Method, StatusCode, header::HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use sluice_plan::{
-    names::ADMIN_PORT,
+    names::{ADMIN_PORT, GATEWAY_CONTAINER},
     scale::{
         drain::{self, Answer},
         unasked::Says,
@@ -23,18 +32,21 @@ use sluice_plan::{
     },
 };
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
-    ops::Range,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{net::TcpStream, time::timeout};
 
-/// Longest request in seconds: what a scrape waits for a busy node, below the two seconds that a reconcile waits for Kafka.
+/// Longest request in seconds: what a scrape waits for a busy node. Chosen.
 const REQUEST_SECONDS: u64 = 2;
-/// Requests at the same time for one pipeline: 1,000 gateways that do not answer are given up in eight rounds of 2 s, well within
-/// a reconcile.
-const REQUESTS_MAX: usize = 128;
+/// Gateways of one pipeline that are asked at the same time: 1,000 that do not answer are given up in eight rounds of 2 s.
+const GATEWAYS_MAX: usize = 128;
+/// Gateways of all pipelines that are asked at the same time, and so connections: half of the file descriptors that a process has by
+/// default in the leanest runtimes.
+const GATEWAYS_MAX_OF_ALL: usize = 512;
+/// Longest wait of a reconcile for gateways. One that is well answers in some milliseconds. Chosen: 75 pipelines whose gateways fall silent
+/// at once take up ten reconciles at a time for two seconds, and none after that.
+pub const WAIT: Duration = Duration::from_millis(250);
 
 /// Characters that are kept of why a gateway is not ready: they go into the status, beside those of others.
 const ABSENCE_CHARS_MAX: usize = 500;
@@ -49,6 +61,8 @@ pub struct Gateway {
     address: SocketAddr,
     /// The UID of its pod: by the time that it is asked, the address may be another one's.
     uid: HeaderValue,
+    /// The process that runs in it, by the id of its container: what another one has said is not said by this one.
+    container: Option<String>,
 }
 
 /// What a gateway says of why it takes no part.
@@ -128,33 +142,52 @@ impl Gateway {
             is_ready: workload::is_ready(pod),
             address: SocketAddr::new(address, port),
             uid: pod.metadata.uid.as_deref()?.parse().ok()?,
+            container: container(pod),
         };
         workload::is_running(pod).then_some(gateway)
     }
 
-    /// What it says of itself, in Prometheus' text format.
-    pub async fn metrics(&self) -> Result<String, Error> {
+    /// Whether it is the same process at the same place, ready or not.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        (self.ordinal, self.address, &self.uid, &self.container)
+            == (other.ordinal, other.address, &other.uid, &other.container)
+    }
+
+    /// All that it says. One that is ready is not asked why it is not. Of one that is not ready, what it says of that comes first: its
+    /// metrics may hang with its disk.
+    async fn look(&self) -> (Absence, Says, Result<Report, Error>) {
+        if self.is_ready {
+            return (Absence::None, Says::Silent, self.report().await);
+        }
+        let readiness = match self.readiness().await {
+            Ok(readiness) => readiness,
+            Err(error) => return (Absence::Silent, Says::Silent, Err(error)),
+        };
+        let says = self.says().await;
+        let absence = readiness.filter(|_| says != Says::Drains).map_or(Absence::None, Absence::Because);
+        (absence, says, self.report().await)
+    }
+
+    /// What it says of itself at `/metrics`.
+    async fn report(&self) -> Result<Report, Error> {
         let path = "/metrics";
         let (status, body) = self.ask(Method::GET, path).await?;
         if status != StatusCode::OK {
             return Err(Error::Refused { address: self.address, path, status });
         }
-        Ok(String::from_utf8_lossy(&body).into_owned())
+        Ok(Report::read(&String::from_utf8_lossy(&body)))
     }
 
-    /// Why it takes no part.
-    async fn absence(&self) -> Absence {
-        let Ok((status, body)) = self.ask(Method::GET, "/readyz").await else { return Absence::Silent };
+    /// Why it takes no part; `None` when it does.
+    async fn readiness(&self) -> Result<Option<String>, Error> {
+        let path = "/readyz";
+        let (status, body) = self.ask(Method::GET, path).await?;
         if status == StatusCode::MISDIRECTED_REQUEST {
-            return Absence::Silent;
+            return Err(Error::Refused { address: self.address, path, status });
         }
         let words = String::from_utf8_lossy(&body);
         let words: String = words.trim().chars().take(ABSENCE_CHARS_MAX).collect();
-        let is_meant = async || self.says().await == Says::Drains;
-        if status != StatusCode::SERVICE_UNAVAILABLE || words.is_empty() || is_meant().await {
-            return Absence::None;
-        }
-        Absence::Because(words)
+        Ok(Some(words).filter(|words| status == StatusCode::SERVICE_UNAVAILABLE && !words.is_empty()))
     }
 
     /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
@@ -193,7 +226,8 @@ impl Gateway {
         Self { address: SocketAddr::new(self.address.ip(), port), ..self.clone() }
     }
 
-    async fn says(&self) -> Says {
+    /// Whether it drains.
+    pub async fn says(&self) -> Says {
         match self.ask(Method::GET, "/drainz").await {
             Ok((status, body)) if status.is_success() => says(&body),
             _ => Says::Silent,
@@ -246,59 +280,10 @@ fn says(body: &[u8]) -> Says {
     }
 }
 
-/// What one gateway said of itself.
-#[derive(Debug)]
-pub struct Said {
-    /// Which.
-    pub ordinal: u32,
-    /// How long after the question to all of them.
-    pub after: Duration,
-    /// The text; an error when it gave no answer.
-    pub text: Result<String, Error>,
-}
-
-/// Asks all of them what they say of themselves.
-pub async fn metrics_of(gateways: impl Iterator<Item = Gateway>) -> Vec<Said> {
-    let begun = Instant::now();
-    let answers = stream::iter(gateways).map(|gateway| async move {
-        let text = gateway.metrics().await;
-        Said { ordinal: gateway.ordinal, after: begun.elapsed(), text }
-    });
-    answers.buffer_unordered(REQUESTS_MAX).collect().await
-}
-
-/// Asks all of them why they take no part.
-pub async fn absences_of(gateways: impl Iterator<Item = Gateway>) -> Vec<(Gateway, Absence)> {
-    let answers = stream::iter(gateways).map(|gateway| async move {
-        let absence = gateway.absence().await;
-        (gateway, absence)
-    });
-    answers.buffer_unordered(REQUESTS_MAX).collect().await
-}
-
-/// Asks those with these ordinals; one that does not run is gone.
-pub async fn request_all(
-    request: drain::Request,
-    ordinals: Range<u32>,
-    gateways: &[Gateway],
-) -> BTreeMap<u32, Answer> {
-    let answers = stream::iter(ordinals).map(|ordinal| {
-        let gateway = gateways.iter().find(|gateway| gateway.ordinal == ordinal).cloned();
-        async move {
-            match gateway {
-                Some(gateway) => (ordinal, gateway.request(request).await),
-                None => (ordinal, Answer::Gone),
-            }
-        }
-    });
-    answers.buffer_unordered(REQUESTS_MAX).collect().await
-}
-
-/// Asks those with these ordinals whether they drain.
-pub async fn say_whether_they_drain(ordinals: &[u32], gateways: &[Gateway]) -> BTreeMap<u32, Says> {
-    let asked = gateways.iter().filter(|gateway| ordinals.contains(&gateway.ordinal)).cloned();
-    let answers = stream::iter(asked).map(|gateway| async move { (gateway.ordinal, gateway.says().await) });
-    answers.buffer_unordered(REQUESTS_MAX).collect().await
+/// The process that runs in the pod.
+fn container(pod: &Pod) -> Option<String> {
+    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
+    statuses.into_iter().find(|one| one.name == GATEWAY_CONTAINER)?.container_id.clone()
 }
 
 #[cfg(test)]
@@ -320,7 +305,8 @@ mod tests {
     #[test]
     fn a_gateway_takes_commands_where_it_says_and_an_older_one_where_it_says_so_little() {
         let address = "10.0.0.1:9090".parse().unwrap();
-        let gateway = Gateway { ordinal: 1, is_ready: true, address, uid: HeaderValue::from_static("one") };
+        let uid = HeaderValue::from_static("one");
+        let gateway = Gateway { ordinal: 1, is_ready: true, address, uid, container: None };
         for (body, expected) in [
             (r#"{"blocks":0,"bytes":0,"draining":false,"control":9091}"#, "10.0.0.1:9091"),
             (r#"{"blocks":0,"bytes":0}"#, "10.0.0.1:9090"),

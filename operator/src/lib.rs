@@ -4,7 +4,7 @@
 //!  watch, cache ---+                         decide
 //!                  +--> reconcile: observe -> scaling -> plan -> build -> apply, prune -> report
 //!  kafka, sample --+                             |   `--- sluice-plan ---'
-//!                                                `--> gateways: read metrics, send drain and resume
+//!                                                `--> gateways: read their reports, send drain and resume, beside the reconciles
 //!
 //!  run: admin, lease, watches                 memory: state between two reconciles
 //! ```
@@ -40,6 +40,7 @@ pub mod plan_command;
 pub mod plugin;
 pub mod pod_monitor;
 pub mod prune;
+pub mod readers;
 pub mod reconcile;
 pub mod refused_pods;
 pub mod release;

@@ -3,6 +3,8 @@
 //!
 //! One small entry for each pipeline, removed when the pipeline is gone.
 
+use kube::ResourceExt;
+use sluice_crds::TracePipeline;
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -37,6 +39,13 @@ pub struct Key {
     pub namespace: String,
     /// Name.
     pub name: String,
+}
+
+impl Key {
+    /// The key of a pipeline.
+    pub fn of(pipeline: &TracePipeline) -> Self {
+        Self { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! When a pipeline is looked at again. Pure.
 
-use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, resize, rollout, scaling};
+use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, readers, resize, rollout, scaling};
 use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
 use sluice_plan::{
     Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, lifecycle::there,
@@ -66,6 +66,7 @@ pub fn next(
         },
     };
     let looks = scaling_seconds(pipeline, observed, source_is_away)
+        .min(observed.unread.map_or(u64::MAX, |_| readers::LOOK_SECONDS))
         .min(rollout::look_seconds(observed.rollout.as_ref()))
         .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }

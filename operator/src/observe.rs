@@ -3,7 +3,7 @@
 use crate::{
     api_error::{ApiError, ErrorClass},
     cache::{self, Cache, Pipeline, find},
-    gateways::Gateway,
+    gateways::{Gateway, looks::Look},
     kafka::cluster::Cluster,
     kafka_security::{KafkaSecrets, KafkaSecurity},
     memory::Key,
@@ -76,6 +76,8 @@ pub struct Facts {
     pub pods: Vec<Pod>,
     /// Gateways that can be asked.
     pub gateways: Vec<Gateway>,
+    /// What they said last; `None` when that is not known.
+    pub look: Option<Arc<Look>>,
 }
 
 /// What there is of the gateways, from copies alone: nobody is asked.
@@ -109,11 +111,12 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
+    let look = world.shared.looks.look(&key, &gateways).await;
     let Said { told, messages, open_transactions, messages_lost, sink } =
-        world.shared.telling.ask(&key, &gateways).await;
+        world.shared.telling.hear(&key, look.as_deref(), &gateways);
     if let Some(workload) = &mut workload {
         workload.count_unready(Timestamp::now());
-        workload.told_by(&world.shared.absences.ask(&key, &gateways).await);
+        workload.told_by(&world.shared.absences.hear(&key, look.as_deref(), &gateways));
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
@@ -138,6 +141,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         messages_lost,
         messages,
         open_transactions,
+        unread: None,
         sink,
         scaling: ScalingSeen::default(),
         volumes,
@@ -146,7 +150,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         hindrance: None,
         pods_refused,
     };
-    Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways })
+    Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
 }
 
 fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {

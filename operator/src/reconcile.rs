@@ -16,13 +16,17 @@ use crate::{
     cache::{AllPipelines, Cache, Pipeline},
     claim_guard,
     events::Events,
-    finalizer, hindrance,
+    finalizer,
+    gateways::{commands::Commands, looks::Looks},
+    hindrance,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
     next::{Next, WAITING_SECONDS, next},
     observe::{self, Facts},
     offsets::{self, Judgement},
-    outcome, pod_monitor, prune, release, removal, replacement, report, resize,
+    outcome, pod_monitor, prune,
+    readers::Readers,
+    release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -73,10 +77,16 @@ pub struct Shared {
     pub scaling: Scaling,
     /// The Secrets that pipelines name.
     pub secrets: KnownSecrets,
-    /// Asks gateways how they are.
+    /// Asks gateways how they are, beside the reconciles.
+    pub looks: Looks,
+    /// Tells gateways to leave and to stay, beside the reconciles.
+    pub commands: Commands,
+    /// What gateways say for people.
     pub telling: Telling,
     /// Why gateways are not ready.
     pub absences: Absences,
+    /// Which partitions have no reader.
+    pub readers: Readers,
     /// The pipelines of all scopes.
     pub pipelines: Arc<AllPipelines>,
     /// The API server's clock.
@@ -107,8 +117,11 @@ impl World {
             return;
         }
         self.shared.scaling.forget(&key);
+        self.shared.looks.forget(&key);
+        self.shared.commands.forget(&key);
         self.shared.telling.forget(&key);
         self.shared.absences.forget(&key);
+        self.shared.readers.forget(&key);
         self.shared.secrets.forget(&key);
         self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
@@ -234,7 +247,8 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
         return Ok(next);
     }
     let mut facts = observe::observe(pipeline, world).await?;
-    facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
+    facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts);
+    facts.observed.unread = world.shared.readers.count(key, &facts);
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
     let ready = planned.as_ref().ok().and_then(Planned::ready);
     // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.
@@ -339,7 +353,8 @@ async fn leave(
         }
         None => wanted,
     };
-    let (step, _) = world.shared.scaling.drain_step(pipeline, &workload, wanted, facts).await;
+    let (step, _) =
+        world.shared.scaling.drain_step(pipeline, (&workload, wanted), facts, &world.shared.commands).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
 }
@@ -422,7 +437,7 @@ async fn roll(
     world: &World,
 ) -> Result<Objects<Applied>, Error> {
     let rollouts = &world.shared.rollouts;
-    let step = rollouts.step(pipeline, plan, replicas, facts).await;
+    let step = rollouts.step(pipeline, plan, replicas, facts);
     let desired = build(plan);
     let (desired, replicas) = match &step {
         Some(step) => (desired.rolled(step, facts.stateful_set.as_deref()), step.replicas),

@@ -169,7 +169,7 @@ async fn ask(
     facts: &Facts,
     world: &World,
 ) -> (Step, Vec<u32>) {
-    world.shared.scaling.drain_step(pipeline, workload, 0, facts).await
+    world.shared.scaling.drain_step(pipeline, (workload, 0), facts, &world.shared.commands).await
 }
 
 fn is_late(why: LetGo) -> bool {

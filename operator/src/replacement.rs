@@ -11,7 +11,8 @@
 use crate::{
     api_error::{ApiError, ErrorClass, described},
     cache::Pipeline,
-    gateways,
+    gateways::commands::Command,
+    memory::Key,
     observe::Facts,
     prune,
     reconcile::World,
@@ -114,12 +115,15 @@ pub async fn carry_on(
         return (written.cloned(), Ok(()));
     };
     let pods = Held { names: &names, world };
-    let answer = match request(written) {
-        Some((request, gateway)) => match pods.ask((request, gateway), facts).await {
-            Ok(answer) => answer,
-            Err(error) => return (written.cloned(), Err(error)),
-        },
-        None => Answer::Gone,
+    let written_now = written.cloned();
+    let answer = match (request(written), written) {
+        (Some((request, gateway)), Some(ReplacementStatus { since, .. })) => {
+            match pods.ask((Command { request, since: since.clone() }, gateway), facts).await {
+                Ok(answer) => answer,
+                Err(error) => return (written_now, Err(error)),
+            }
+        }
+        _ => Answer::Gone,
     };
     let next = plan.and_then(Plan::replaced_next);
     let (queue, volumes) = (&pipeline.spec.queue, &facts.observed.volumes);
@@ -204,7 +208,8 @@ pub async fn let_gone_go(gone: ObjectRef<Pipeline>, world: Arc<World>) {
 /// fails, the gateway drains until a person resumes it.
 pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -> Result<(), Error> {
     let (Some(written), Ok(names)) = (written(pipeline), Names::of(pipeline)) else { return Ok(()) };
-    let answer = Held { names: &names, world }.ask((Request::Resume, written.gateway), facts).await?;
+    let command = Command { request: Request::Resume, since: written.since.clone() };
+    let answer = Held { names: &names, world }.ask((command, written.gateway), facts).await?;
     if answer == Answer::Silent {
         warn!(
             namespace = names.namespace(),
@@ -313,10 +318,10 @@ impl Held<'_> {
         Ok(found.as_ref().and_then(|pod| HolderSeen::of(pod, Timestamp::now())))
     }
 
-    /// Sends a request to the gateway. Before a resume it removes the pod's finalizer, which it reads from the server, since the copies may be
+    /// Sends a command to the gateway. Before a resume it removes the pod's finalizer, which it reads from the server, since the copies may be
     /// older. With the finalizer, a block that the resumed gateway puts on its volume would be deleted as proved empty.
-    async fn ask(&self, (request, gateway): (Request, u32), facts: &Facts) -> Result<Answer, Error> {
-        if request == Request::Resume {
+    async fn ask(&self, (command, gateway): (Command, u32), facts: &Facts) -> Result<Answer, Error> {
+        if command.request == Request::Resume {
             let holder = self.look(&format!("{}-{gateway}", self.names.gateway())).await?;
             if let Some(holder) = holder.filter(|holder| holder.emptied.is_some()) {
                 if holder.late_for.is_some() {
@@ -326,7 +331,9 @@ impl Held<'_> {
             }
         }
         let range = gateway..gateway.saturating_add(1);
-        let answers = gateways::request_all(request, range, &facts.gateways).await;
+        let key =
+            Key { namespace: self.names.namespace().to_owned(), name: self.names.pipeline().to_owned() };
+        let answers = self.world.shared.commands.tell(&key, &command, range, &facts.gateways).await;
         Ok(answers.get(&gateway).copied().unwrap_or(Answer::Silent))
     }
 

@@ -1,14 +1,13 @@
-//! Carries rollouts on: looks at what the first gateway says of itself beside the others, asks `sluice_plan::rollout` for the next
-//! step, and deletes pods: those that Kubernetes leaves broken, and outdated ones where more than one may be away. What is kept here is
-//! one number a gateway while one is tried; what must outlive the process stands in the status and in the StatefulSet.
+//! Carries rollouts on: compares what the first gateway reports with what the others report, asks `sluice_plan::rollout` for the next step, and
+//! deletes pods: those that Kubernetes leaves broken, and outdated ones if more than one may be away. Kept here is one number for each gateway
+//! while one is tried; what must outlive the process is in the status and in the StatefulSet.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
-    gateways::{self, Gateway},
+    gateways::looks::Look,
     memory::Key,
     observe::Facts,
     reconcile::World,
-    sample::exposition::lines,
     scaling,
 };
 use k8s_openapi::{
@@ -23,8 +22,7 @@ use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
     GatewaySeen, Names, Plan, WorkloadSeen,
     rollout::{
-        Counted, Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash,
-        step, stuck, trouble_of,
+        Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash, step, stuck, trouble_of,
     },
     scale::Moment,
 };
@@ -38,16 +36,6 @@ use tracing::info;
 const CANARY_SECONDS: u64 = 5;
 /// While the others follow, their deadline is looked at after so many seconds; what happens to pods is told by the watches.
 const ROLLING_SECONDS: u64 = 10;
-
-/// Counters of a gateway that count what it failed to deliver.
-const FAILURES: [&str; 2] =
-    ["sluice_gateway_insert_failures_total", "sluice_gateway_dead_letters_refused_total"];
-/// Counter of messages that cannot be read.
-const REJECTED: [&str; 1] = ["sluice_gateway_messages_rejected_total"];
-/// Counter of messages that were read.
-const READ: [&str; 1] = ["sluice_gateway_messages_total"];
-/// Numbers up to here are exact in a float.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +72,10 @@ impl Error {
 struct Remembered {
     first: Counts,
     last: Counts,
+    /// When gateways were asked for the last of it.
+    at: Moment,
+    /// What came of that look: it holds until there is another one.
+    trouble: Option<String>,
 }
 
 /// The rollouts of all pipelines.
@@ -107,19 +99,13 @@ impl Rollouts {
     }
 
     /// The next step; `None` while gateways may not be changed: the schema comes first, or the StatefulSet is made anew.
-    pub async fn step(
-        &self,
-        pipeline: &TracePipeline,
-        plan: &Plan,
-        replicas: u32,
-        facts: &Facts,
-    ) -> Option<Step> {
+    pub fn step(&self, pipeline: &TracePipeline, plan: &Plan, replicas: u32, facts: &Facts) -> Option<Step> {
         // A plan that stands has terms that can be read.
         let terms = Terms::of(&pipeline.spec).ok().filter(|_| plan.lets_workload_change())?;
         let written = written(pipeline);
         let key = key(plan);
         let trouble = if written.is_some_and(|written| written.state == RolloutState::Canary) {
-            self.trouble(&key, facts).await
+            self.trouble(&key, facts)
         } else {
             self.forget(&key);
             None
@@ -176,12 +162,16 @@ impl Rollouts {
     }
 
     /// What the first gateway fails at since the last look, and the others do not.
-    async fn trouble(&self, key: &Key, facts: &Facts) -> Option<String> {
+    fn trouble(&self, key: &Key, facts: &Facts) -> Option<String> {
         let first = facts.observed.workload.as_ref()?.wanted.checked_sub(1)?;
-        let now = counts(&facts.gateways).await;
         let mut known = self.known();
+        let look = match (facts.look.as_deref(), known.get(key)) {
+            (Some(look), remembered) if remembered.is_none_or(|remembered| remembered.at != look.at) => look,
+            (_, remembered) => return remembered?.trouble.clone(),
+        };
+        let (now, at) = (counts(look), look.at);
         let Some(remembered) = known.get_mut(key) else {
-            known.insert(key.clone(), Remembered { first: now.clone(), last: now });
+            known.insert(key.clone(), Remembered { first: now.clone(), last: now, at, trouble: None });
             return None;
         };
         let trouble =
@@ -190,7 +180,7 @@ impl Rollouts {
         for (ordinal, counted) in &now {
             remembered.first.entry(*ordinal).or_insert(*counted);
         }
-        remembered.last = now;
+        (remembered.last, remembered.at, remembered.trouble) = (now, at, trouble.clone());
         trouble
     }
 
@@ -259,33 +249,8 @@ async fn delete(pod: &GatewaySeen, names: &Names, world: &World) -> Result<bool,
     }
 }
 
-/// What each gateway that is ready has read and failed to deliver since it began; those that do not answer are left out.
-async fn counts(gateways: &[Gateway]) -> Counts {
-    let ready = gateways.iter().filter(|gateway| gateway.is_ready).cloned();
-    let said = gateways::metrics_of(ready).await;
-    said.into_iter().filter_map(|said| Some((said.ordinal, counted(&said.text.ok()?)))).collect()
-}
-
-fn counted(text: &str) -> Counted {
-    Counted { failures: sum(text, &FAILURES), rejected: sum(text, &REJECTED), read: sum(text, &READ) }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
-fn sum(text: &str, names: &[&str]) -> u64 {
-    let counters = lines(text).filter(|line| names.contains(&line.name));
-    let whole = counters.map(|line| line.value).filter(|value| (0.0..EXACT_MAX).contains(value));
-    whole.fold(0, |sum: u64, value| sum.saturating_add(value as u64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_of_all_classes_are_counted() {
-        let text = "sluice_gateway_insert_failures_total{class=\"retry\"} 2\nsluice_gateway_insert_failures_total{class=\"x\"} 3\n\
-                    sluice_gateway_messages_rejected_total{reason=\"malformed\"} 5\nsluice_gateway_messages_total 9\n";
-        assert_eq!(counted(text), Counted { failures: 5, rejected: 5, read: 9 });
-        assert_eq!(counted(""), Counted::default());
-    }
+/// What each gateway that is ready has read and failed to deliver since it began; those that did not answer are left out.
+fn counts(look: &Look) -> Counts {
+    let ready = look.said.iter().filter(|said| said.gateway.is_ready);
+    ready.filter_map(|said| Some((said.gateway.ordinal, said.report.as_ref().ok()?.counted))).collect()
 }

@@ -14,11 +14,13 @@ use crate::{
     args::Args,
     cache::{Cache, Pipeline},
     events::Events,
+    gateways::{commands::Commands, looks::Looks},
     gather::gathered,
     kubeconfig,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
+    readers::Readers,
     reconcile::{Shared, World, error_policy, reconcile},
     replacement,
     rollout::Rollouts,
@@ -31,9 +33,10 @@ use crate::{
     watch_state::WatchState,
 };
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt, Stream, StreamExt,
     channel::mpsc,
-    future::{BoxFuture, join_all, select_ok},
+    future::{BoxFuture, join_all, ready, select_ok},
+    stream,
 };
 use kube::{
     Client, Config,
@@ -159,8 +162,11 @@ async fn lead(
         scaling: Scaling::default(),
         rollouts: Rollouts::default(),
         secrets: KnownSecrets::default(),
+        looks: Looks::default(),
+        commands: Commands::default(),
         telling: Telling::default(),
         absences: Absences::default(),
+        readers: Readers::default(),
         pipelines: Arc::default(),
         server_time,
         defaults: Defaults {
@@ -256,12 +262,17 @@ async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>,
     let settings = controller::Config::default().concurrency(RECONCILES_MAX);
     let concerning = Arc::clone(&world);
     let events = events.inspect(move |concerned| concerning.concerned(concerned));
+    let events = gathered(events, Duration::from_millis(GATHER_MS));
+    // Gateways that answered late are no event about their pipeline: what it waits for beside them is not sooner there. Those of other scopes
+    // are not among this one's pipelines.
+    let store = world.cache.pipelines.clone();
+    let late = world.shared.looks.late().filter(move |of| ready(store.get(of).is_some()));
     applier(
         |pipeline, world| Box::pin(reconcile(pipeline, world)),
         error_policy,
         Arc::clone(&world),
         world.cache.pipelines.clone(),
-        gathered(events, Duration::from_millis(GATHER_MS)).map(Ok::<_, Infallible>).take_until(stop),
+        beside(events, late).map(Ok::<_, Infallible>).take_until(stop),
         settings,
     )
     .for_each(|outcome| {
@@ -276,6 +287,12 @@ async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>,
         std::future::ready(())
     })
     .await;
+}
+
+/// Events of both, until the first of the two ends.
+fn beside<T>(events: impl Stream<Item = T>, others: impl Stream<Item = T>) -> impl Stream<Item = T> {
+    let events = events.map(Some).chain(stream::once(ready(None)));
+    stream::select(events, others.map(Some)).take_while(|one| ready(one.is_some())).filter_map(ready)
 }
 
 async fn tidy(sampler: &Sampler) -> Infallible {

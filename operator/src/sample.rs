@@ -8,9 +8,11 @@
 //!
 //! [`QUESTIONS_MAX`]: crate::kafka::clients::QUESTIONS_MAX
 
+pub mod counted;
 pub mod exposition;
 pub mod gateway;
 pub mod messages;
+pub mod report;
 pub mod told;
 pub mod transactions;
 

@@ -1,12 +1,14 @@
-//! Polls Kafka and the gateways for pipelines whose number of gateways is decided here, keeps what was seen, and asks
-//! `sluice_plan::scale` for a decision. Where nobody wants one they are asked all the same, as often as the pipeline is looked at, for
-//! what Prometheus is told. What lives here is bounded by the pipelines there are; what must outlive the process
-//! stands in the status.
+//! Keeps what Kafka and the gateways said of pipelines whose number of gateways is decided here, and asks `sluice_plan::scale` for a
+//! decision. Where nobody wants one it is kept all the same, as often as the pipeline is looked at, for what Prometheus is told. What lives
+//! here is bounded by the pipelines there are; what must outlive the process stands in the status.
 //!
 //! A poll that brings nothing is a sample too, without partitions: it holds the decision, and never counts as "nothing to do".
 
 use crate::{
-    gateways::{self, Said},
+    gateways::{
+        commands::{Command, Commands},
+        looks::{Look, Said},
+    },
     memory::Key,
     observe::Facts,
     replacement,
@@ -36,6 +38,9 @@ use tracing::{debug, info};
 pub const POLL_SECONDS: u64 = 15;
 /// Reconciles come in bursts while pods roll; between two polls lie at least so many seconds.
 const POLL_SECONDS_MIN: f64 = 10.0;
+/// Gateways that did not answer for so many seconds are taken as they are: a poll without them. Chosen: several looks at a thousand that are
+/// silent.
+const LOOK_SECONDS_MAX: f64 = 60.0;
 /// Nothing is decided before so many polls: rates need two, and what an earlier operator decided holds until then.
 const POLLS_MIN: u32 = 2;
 
@@ -45,6 +50,8 @@ struct Course {
     topics: Vec<(String, u32)>,
     history: History,
     polled_at: Option<Moment>,
+    /// When the gateways were asked for what was seen last.
+    asked_at: Option<Moment>,
     polls: u32,
     state: Option<State>,
     decision: Option<Decision>,
@@ -85,7 +92,7 @@ impl Scaling {
     }
 
     /// What scaling comes to now: the last decision, or a new one when a poll is due.
-    pub async fn look(&self, pipeline: &TracePipeline, key: &Key, facts: &Facts) -> ScalingSeen {
+    pub fn look(&self, pipeline: &TracePipeline, key: &Key, facts: &Facts) -> ScalingSeen {
         let drain = written(pipeline).cloned();
         if Intent::of(pipeline) != Intent::Run {
             // Nothing is decided, and what was seen before is no guide for afterwards.
@@ -102,9 +109,10 @@ impl Scaling {
         if self.courses().get(key).is_some_and(|course| course.mode != mode) {
             self.forget(key);
         }
-        if self.is_due(key, now) {
-            let staying = staying(pipeline);
-            let poll = poll(facts, (staying, active(pipeline)), now).await;
+        let staying = staying(pipeline);
+        if self.is_due(key, now)
+            && let Some(poll) = self.poll(key, facts, (staying, active(pipeline)), now)
+        {
             let workload = workload(pipeline, facts, &policy, staying);
             self.decide(pipeline, key, &policy, (poll, workload, now));
         }
@@ -119,18 +127,21 @@ impl Scaling {
     pub async fn drain_step(
         &self,
         pipeline: &TracePipeline,
-        workload: &WorkloadSeen,
-        wanted: u32,
+        (workload, wanted): (&WorkloadSeen, u32),
         facts: &Facts,
+        commands: &Commands,
     ) -> (Step, Vec<u32>) {
         let written = written(pipeline);
         let Some(terms) = terms(pipeline) else {
             // What is wrong with the spec is said by the plan, which is none then.
             return (Step { replicas: workload.wanted, next: written.cloned() }, Vec::new());
         };
-        let mut answers = match request(written) {
-            Some((request, ordinals)) => gateways::request_all(request, ordinals, &facts.gateways).await,
-            None => [].into(),
+        let mut answers = match (request(written), written) {
+            (Some((request, ordinals)), Some(DrainStatus { since, .. })) => {
+                let command = Command { request, since: since.clone() };
+                commands.tell(&Key::of(pipeline), &command, ordinals, &facts.gateways).await
+            }
+            _ => BTreeMap::new(),
         };
         // Where all leave, nobody waits for the partitions of any of them.
         let stays_some = wanted > 0;
@@ -180,6 +191,19 @@ impl Scaling {
         (self.clock)()
     }
 
+    /// What one poll brings; `None` while the gateways are being asked.
+    fn poll(&self, key: &Key, facts: &Facts, of: (u32, u32), now: Moment) -> Option<Poll> {
+        let (asked_at, polled_at) =
+            self.courses().get(key).map(|course| (course.asked_at, course.polled_at)).unwrap_or_default();
+        let is_overdue = || polled_at.is_some_and(|at| now.seconds_since(at) >= LOOK_SECONDS_MAX);
+        let look = match facts.look.as_deref() {
+            Some(look) if asked_at != Some(look.at) => Due::Look(look),
+            _ if facts.gateways.is_empty() || is_overdue() => Due::Nothing,
+            _ => Due::Later,
+        };
+        poll(facts, &look, of, now)
+    }
+
     fn is_due(&self, key: &Key, now: Moment) -> bool {
         let courses = self.courses();
         let polled_at = courses.get(key).and_then(|course| course.polled_at);
@@ -225,6 +249,7 @@ impl Scaling {
 impl Course {
     fn see(&mut self, poll: Poll, now: Moment) {
         self.polled_at = Some(now);
+        self.asked_at = poll.asked_at.or(self.asked_at);
         self.polls = self.polls.saturating_add(1);
         if let Some(topics) = poll.topics
             && topics != self.topics
@@ -252,12 +277,24 @@ fn watching(mode: ScalingMode, policy: Policy) -> Policy {
 struct Poll {
     /// Topics with their partitions, when Kafka answered.
     topics: Option<Vec<(String, u32)>>,
+    /// When the gateways were asked; `None` when they were not.
+    asked_at: Option<Moment>,
     sample: Sample,
 }
 
-/// Asks all gateways that run, and puts their answers beside Kafka's. Also those that are not ready: one of whose partitions a single one
-/// has stopped reads the others.
-async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll {
+/// Whether what gateways say is to be taken now, and what they say.
+enum Due<'a> {
+    /// This, which was not seen before.
+    Look(&'a Look),
+    /// They are being asked, and it is waited for.
+    Later,
+    /// Nothing: there are none, or they have taken too long.
+    Nothing,
+}
+
+/// Puts the answers of all gateways that run beside Kafka's. Also of those that are not ready: one of whose partitions a single one has
+/// stopped reads the others. `None` while the gateways are being asked.
+fn poll(facts: &Facts, look: &Due<'_>, (staying, active): (u32, u32), now: Moment) -> Option<Poll> {
     // An answer that is older than the last poll is no news, and was seen then.
     let age_ms = |kafka: &sample::Sample| {
         let age = kafka.answered?.elapsed();
@@ -265,12 +302,18 @@ async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll
     };
     let kafka = facts.kafka.as_ref().filter(|kafka| kafka.missing.is_empty());
     let Some((kafka, age_ms)) = kafka.and_then(|kafka| Some((kafka, age_ms(kafka)?))) else {
-        return Poll { topics: None, sample: Sample { at: now, ..Sample::default() } };
+        return Some(Poll { topics: None, asked_at: None, sample: Sample { at: now, ..Sample::default() } });
     };
-    let said = gateways::metrics_of(facts.gateways.iter().cloned()).await;
-    let answers = said.into_iter().filter_map(|said| numbers(&said, now, &kafka.topics));
-    let mut answers: Vec<GatewayNumbers> = answers.collect();
-    answers.sort_by_key(|numbers| numbers.sample.ordinal);
+    let (said, asked_at) = match look {
+        Due::Look(look) => (&look.said[..], Some(look.at)),
+        Due::Later => return None,
+        Due::Nothing => (&[][..], None),
+    };
+    let said = said
+        .iter()
+        .filter(|said| facts.gateways.iter().any(|gateway| gateway.is_same_process(&said.gateway)));
+    let answers: Vec<GatewayNumbers> =
+        said.filter_map(|said| numbers(said, asked_at?, &kafka.topics)).collect();
     let is_silent = |ordinal| !answers.iter().any(|numbers| numbers.sample.ordinal == ordinal);
     let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready && gateway.ordinal < staying);
     let silent = ready.filter(|gateway| is_silent(gateway.ordinal)).count();
@@ -283,10 +326,10 @@ async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll
     let pods = pods.filter(|pod| pod.ordinal < staying).collect();
     let at = Moment(now.0.saturating_sub(age_ms));
     let sample = Sample { at, group_stable, partitions, pods, silent };
-    Poll { topics: Some(kafka.topics.clone()), sample }
+    Some(Poll { topics: Some(kafka.topics.clone()), asked_at, sample })
 }
 
-/// How far gateways have read, beside Kafka's offsets. They were asked after Kafka: who has read behind the end that Kafka told has
+/// How far gateways have read, beside Kafka's offsets. Most were asked after Kafka: who has read behind the end that Kafka told has
 /// read to that end, and has not read another topic of that name.
 fn place_positions(answers: &[GatewayNumbers], partitions: &mut [Option<PartitionSample>]) {
     for (place, position) in answers.iter().flat_map(|numbers| &numbers.positions) {
@@ -298,18 +341,19 @@ fn place_positions(answers: &[GatewayNumbers], partitions: &mut [Option<Partitio
 }
 
 /// The numbers of one that answered.
-fn numbers(said: &Said, now: Moment, topics: &[(String, u32)]) -> Option<GatewayNumbers> {
-    let ordinal = said.ordinal;
-    let text = match &said.text {
-        Ok(text) => text,
+fn numbers(said: &Said, asked_at: Moment, topics: &[(String, u32)]) -> Option<GatewayNumbers> {
+    let ordinal = said.gateway.ordinal;
+    let report = match &said.report {
+        Ok(report) => report,
         Err(error) => {
             debug!(ordinal, %error, "a gateway does not say how it is");
             return None;
         }
     };
-    let at = Moment(now.0.saturating_add(u64::try_from(said.after.as_millis()).unwrap_or(0)));
-    let numbers = sample::gateway::read(text, ordinal, at, topics);
-    numbers.inspect_err(|missing| debug!(ordinal, %missing, "a gateway says too little")).ok()
+    let at = Moment(asked_at.0.saturating_add(u64::try_from(said.after.as_millis()).unwrap_or(0)));
+    let numbers = report.numbers.as_ref();
+    let numbers = numbers.inspect_err(|missing| debug!(ordinal, %missing, "a gateway says too little"));
+    Some(numbers.ok()?.placed(ordinal, at, topics))
 }
 
 /// Whether those who stay have all partitions between them. Counted from what gateways say, not from the group's state: the

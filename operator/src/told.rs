@@ -1,13 +1,12 @@
-//! Asks the gateways of a pipeline what they say of themselves for people, and remembers it for a while: reconciles come in bursts
-//! while pods roll. Reads only; one small entry per pipeline, forgotten with it.
+//! Takes what the gateways of a pipeline say of themselves for people, and remembers it for a while: reconciles come in bursts
+//! while pods roll. One small entry per pipeline, forgotten with it.
 
 use crate::{
-    gateways::{self, Gateway},
+    gateways::{Gateway, looks::Look},
     memory::Key,
     sample::{
-        messages,
-        told::{Told, inserts as inserts_of, messages_lost, read, together},
-        transactions,
+        report::Report,
+        told::{Told, together},
     },
     scaling,
 };
@@ -22,7 +21,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Gateways are asked again after so many milliseconds: below the time between two looks at a pipeline that runs.
+/// What gateways say is taken again after so many milliseconds: below the time between two looks at a pipeline that runs.
 const FRESH_MS: u64 = 20_000;
 
 /// What the gateways of a pipeline say.
@@ -73,48 +72,53 @@ impl Telling {
         Self { clock, known: Mutex::default() }
     }
 
-    /// What the gateways that are ready say, all together. What others have said while pods rolled is remembered for people; that
-    /// nothing is queued is known of those alone that have said it.
-    pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Said {
+    /// What the gateways that are ready say, all together, as they said it at this look. What others have said while pods rolled is
+    /// remembered for people; that nothing is queued is known of those alone that have said it.
+    pub fn hear(&self, key: &Key, look: Option<&Look>, gateways: &[Gateway]) -> Said {
         let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).cloned().collect();
         ready.sort_by_key(|gateway| gateway.ordinal);
         let Moment(now) = (self.clock)();
-        if let Some(Known { at: Moment(at), by, said, .. }) = self.known().get(key)
+        if let Some(Known { at, by, said, .. }) = self.known().get(key) {
             // A clock that went back by far must not keep this for ever.
-            && now.abs_diff(*at) < FRESH_MS
-        {
-            let mut said = said.clone();
-            said.told.has_empty_queue &= *by == ready;
-            return said;
+            let is_fresh = now.abs_diff(at.0) < FRESH_MS;
+            // They are asked, and have not answered by now: what they said before holds, but for what may be gone since.
+            if is_fresh || look.is_none_or(|look| look.at == *at) {
+                let mut said = said.clone();
+                said.told.has_empty_queue &= is_fresh && *by == ready;
+                return said;
+            }
         }
-        let answers = gateways::metrics_of(ready.iter().cloned()).await;
+        let Some(look) = look else { return Said::default() };
+        let Moment(now) = look.at;
         // One that gives no answer may promise less than the others.
-        let told: Vec<Told> =
-            answers.iter().map(|answer| answer.text.as_deref().map(read).unwrap_or_default()).collect();
-        let lost = answers
+        let answers: Vec<(u32, Option<&Report>)> = ready
             .iter()
-            .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
-        let messages_lost = lost.collect();
+            .map(|gateway| (gateway.ordinal, look.of(gateway).and_then(|said| said.report.as_ref().ok())))
+            .collect();
+        let reports = || answers.iter().filter_map(|(ordinal, report)| Some((*ordinal, (*report)?)));
+        let told: Vec<Told> = answers
+            .iter()
+            .map(|(_, report)| report.map(|report| report.told.clone()).unwrap_or_default())
+            .collect();
+        let messages_lost =
+            reports().filter_map(|(ordinal, report)| Some((ordinal, report.messages_lost?))).collect();
         let (mut inserts, mut windows) = self.watched(key, &ready);
         let mut lately = BTreeMap::new();
-        for answer in &answers {
-            if let (Some(watched), Some(now)) =
-                (inserts.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(inserts_of))
-            {
+        for (ordinal, report) in reports() {
+            if let (Some(watched), Some(now)) = (inserts.get_mut(&ordinal), report.inserts) {
                 *watched = watched.look(now);
             }
-            if let (Some(window), Some(counted)) =
-                (windows.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(messages::read))
-            {
+            if let (Some(window), Some(counted)) = (windows.get_mut(&ordinal), report.messages.clone()) {
                 let counted_lately;
                 (*window, counted_lately) = window.look(Moment(now), counted);
-                lately.insert(answer.ordinal, counted_lately);
+                lately.insert(ordinal, counted_lately);
             }
         }
         let answered = windows.iter().filter_map(|(ordinal, window)| Some((window, lately.remove(ordinal)?)));
         let messages = message_window::together(answered);
         let sink = sink::together(inserts.values());
-        let (open_transactions, open) = self.open_transactions(key, Moment(now), &answers);
+        let reports: Vec<&Report> = reports().map(|(_, report)| report).collect();
+        let (open_transactions, open) = self.open_transactions(key, Moment(now), &reports);
         let said = Said { told: together(&told), messages_lost, messages, open_transactions: open, sink };
         if !answers.is_empty() {
             let at = Moment(now);
@@ -145,13 +149,13 @@ impl Telling {
         &self,
         key: &Key,
         now: Moment,
-        answers: &[gateways::Said],
+        reports: &[&Report],
     ) -> (OpenTransactions, Option<Vec<OpenTransaction>>) {
         let before = self.known().get(key).map(|known| known.open_transactions.clone());
         let mut known = before.unwrap_or_default();
-        let texts: Vec<&str> = answers.iter().filter_map(|answer| answer.text.as_deref().ok()).collect();
-        let open = known.look(now, texts.iter().copied().flat_map(transactions::read));
-        (known, (!texts.is_empty()).then_some(open))
+        let open =
+            known.look(now, reports.iter().flat_map(|report| report.open_transactions.iter().cloned()));
+        (known, (!reports.is_empty()).then_some(open))
     }
 
     /// Forgets a pipeline that is gone.

@@ -5,6 +5,8 @@
 //! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted
 //! ```
 //!
+//! Gateways of some of them may be silent, which must not delay what is done for the others (`edit`).
+//!
 //! The pipelines are not alike (`kinds`): some have Secrets, some are scaled by load, some have queue volumes.
 //!
 //! Job: the figures of one operator with so many pipelines on a real API server. The operator is the real program as a process
@@ -14,6 +16,7 @@
 //! Owner: the run. Limits: what was made is removed, also after a failure or Ctrl-C; an operator that looks after all namespaces
 //! must not run meanwhile.
 
+mod edit;
 mod kinds;
 mod report;
 mod rest;
@@ -34,7 +37,9 @@ use sluice_crds::TracePipeline;
 use sluice_crds::status::condition as kind;
 
 use e2e_fixtures::cluster::{Cluster, Namespace, Operator};
-use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Volumes, ensure_definition};
+use e2e_fixtures::local_operator::{
+    LocalOperator, Node, Orders, POD_CORES, Silent, Volumes, ensure_definition,
+};
 use e2e_fixtures::pipeline::{Settings, condition, merged};
 use e2e_fixtures::produce::Topic;
 use e2e_stack::TargetArgs;
@@ -73,6 +78,10 @@ pub struct OperatorScaleArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(30..=3_600))]
     quiet: u64,
 
+    /// Percentage of the gateways that are ready and do not answer
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90))]
+    silent: u32,
+
     /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -100,9 +109,10 @@ Output:
   requests                  of the operator by verb, until all pipelines were Ready and the operator was at rest
   at rest                   requests within the quiet time, and objects of the namespace that changed meanwhile
   memory                    the operator's largest resident set
+  edits                     the longest time from an edit of a pipeline whose gateway answers until it is applied
 
 Exit codes:
-  0  at rest, only the Lease was written and no object changed
+  0  at rest, only the Lease was written and no object changed; edits were applied within 5 s
   1  otherwise";
 
 /// Measures and prints the figures.
@@ -117,7 +127,8 @@ pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     };
     let target = args.target.target()?;
     let resolved = target.resolve()?;
-    let order = Order { pipelines: args.pipelines, quiet: Duration::from_secs(args.quiet) };
+    let (quiet, silent) = (Duration::from_secs(args.quiet), Silent(args.silent));
+    let order = Order { pipelines: args.pipelines, quiet, silent };
     let work = || {
         let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
         runtime.block_on(measure(&order, &resolved, &program))
@@ -140,6 +151,8 @@ pub struct Order {
     pub pipelines: u32,
     /// How long the rest is that is counted.
     pub quiet: Duration,
+    /// Gateways that answer nothing.
+    pub silent: Silent,
 }
 
 /// Measures, and removes what was made.
@@ -218,7 +231,8 @@ impl Ground {
 async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Path) -> Result<Report> {
     let name = ground.namespace.name().to_owned();
     ground.topic = Some(Topic::create(&target.kafka.host, &name, PARTITIONS).await?);
-    ground.node = Some(Node::start(&ground.namespace, &target.kubeconfig).await?);
+    let node = Node::start_with_silent(&ground.namespace, &target.kubeconfig, order.silent).await?;
+    ground.node = Some(node);
     let class = ground.volumes.insert(Volumes::start(&ground.namespace).await?).class().to_owned();
     let orders = Orders {
         kubeconfig: &target.kubeconfig,
@@ -234,8 +248,9 @@ async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Pat
     operator.program.check()?;
     let times = times?;
     let measured = rest::observe(&ground.namespace, &mut operator, order.quiet).await?;
+    let edited = edit::longest(&ground.namespace, order).await?;
     operator.program.stop().await?;
-    Ok(Report::new(order, times, measured))
+    Ok(Report::new(order, times, measured, edited))
 }
 
 /// What pipelines are made of.

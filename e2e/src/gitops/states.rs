@@ -1,7 +1,8 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of messages and of a transaction that hangs was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of messages, of partitions without a reader and of a transaction that hangs was read off a cluster by an
+//! end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +38,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 59] = [
+pub const ALL: [State; 60] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -57,6 +58,7 @@ pub const ALL: [State; 59] = [
     ("not-expandable", "Degraded", "Failed"),
     ("outdated", "Progressing", "InProgress"),
     ("partitions-lost", "Progressing", "InProgress"),
+    ("partitions-unread", "Progressing", "InProgress"),
     ("pods-refused", "Progressing", "InProgress"),
     ("replicas-not-ready", "Progressing", "InProgress"),
     ("rolled-back", "Degraded", "Failed"),

@@ -8,6 +8,7 @@ mod holder;
 mod job;
 mod memory;
 mod messages;
+mod readers;
 mod schema;
 mod secret;
 mod source;
@@ -22,6 +23,7 @@ pub use hindrance::Hindrance;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
 pub use messages::{MessagesSeen, Share, Unreadable};
+pub use readers::{UNREAD_SECONDS, UnreadSeen};
 pub(crate) use schema::is_said_by_the_job;
 pub use schema::{SaidBy, SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{KeptVersion, KeptVersions, SecretSeen, Secrets};
@@ -72,6 +74,8 @@ pub struct Observed {
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep gateways from reading partitions; `None` when it could not be found out.
     pub open_transactions: Option<Vec<OpenTransaction>>,
+    /// Partitions that no gateway reads; `None` while all are read, and when it could not be found out.
+    pub unread: Option<UnreadSeen>,
     /// Whether what gateways insert comes through.
     pub sink: SinkSeen,
     /// What scaling came to.

@@ -30,6 +30,21 @@ pub(super) const OF_ROWS: [&str; 2] = ["poison", "split"];
 /// turn.
 const STILL_FOR_OTHERS: [&str; 5] = ["sink", "plan", "commit", "buffers", "no_turn"];
 
+/// A partition by its topic and its number there.
+type Partition = (String, u32);
+
+/// What one gateway says, before its partitions have their places among those of a sample.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Numbers {
+    /// Without partitions.
+    sample: PodSample,
+    /// Partitions it owns, whether or not it says which.
+    pub partitions_owned: u64,
+    partitions: BTreeSet<Partition>,
+    still: BTreeSet<Partition>,
+    positions: Vec<(Partition, u64)>,
+}
+
 /// One gateway's numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GatewayNumbers {
@@ -62,28 +77,19 @@ struct Found {
     rows_in_flight: Option<u64>,
     spool_blocks: Option<u64>,
     sink_behind: Option<u64>,
-    partitions: BTreeSet<u32>,
-    still: BTreeSet<u32>,
-    positions: Vec<(u32, u64)>,
+    partitions: BTreeSet<Partition>,
+    still: BTreeSet<Partition>,
+    positions: Vec<(Partition, u64)>,
 }
 
-/// Reads an answer. `topics` are those of the sample, in its order, by which partitions are numbered.
-pub fn read(
-    text: &str,
-    ordinal: u32,
-    at: Moment,
-    topics: &[(String, u32)],
-) -> Result<GatewayNumbers, Missing> {
+/// Reads an answer.
+pub fn read(text: &str) -> Result<Numbers, Missing> {
     let mut found = Found::default();
     for line in lines(text) {
-        found.see(&line, topics);
+        found.see(&line);
     }
     let partitions_owned = found.partitions_owned.ok_or(Missing(PARTITIONS_OWNED))?;
-    // A partition shows by name only once it was committed: an incomplete list would make others look idle.
-    let is_whole = u64::try_from(found.partitions.len()) == Ok(partitions_owned);
     let sample = PodSample {
-        ordinal,
-        at,
         workers: u32::try_from(found.workers.len()).unwrap_or(u32::MAX).max(1),
         busy_seconds: found.busy_seconds.ok_or(Missing(WORKER_SECONDS))?,
         source_seconds: found.source_seconds.ok_or(Missing(WORKER_SECONDS))?,
@@ -95,12 +101,36 @@ pub fn read(
         rows_in_flight: found.rows_in_flight.unwrap_or(0),
         spool_blocks: found.spool_blocks.unwrap_or(0),
         sink_behind: found.sink_behind.ok_or(Missing(SINK_BEHIND))? > 0,
-        partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
-        still: found.still.into_iter().collect(),
-        // It does not say so; its config does.
-        partitions_active: 0,
+        ..PodSample::default()
     };
-    Ok(GatewayNumbers { sample, partitions_owned, positions: found.positions })
+    let Found { partitions, still, positions, .. } = found;
+    Ok(Numbers { sample, partitions_owned, partitions, still, positions })
+}
+
+impl Numbers {
+    /// The numbers of the gateway with this ordinal, which answered at this moment. `topics` are those of the sample, in its order, by which
+    /// partitions are numbered.
+    pub fn placed(&self, ordinal: u32, at: Moment, topics: &[(String, u32)]) -> GatewayNumbers {
+        let places = |those: &BTreeSet<Partition>| -> Vec<u32> {
+            let places: BTreeSet<u32> = those.iter().filter_map(|one| place(one, topics)).collect();
+            places.into_iter().collect()
+        };
+        let partitions = places(&self.partitions);
+        // A partition shows by name only once it was committed: an incomplete list would make others look idle.
+        let is_whole = u64::try_from(partitions.len()) == Ok(self.partitions_owned);
+        let sample = PodSample {
+            ordinal,
+            at,
+            partitions: if is_whole { partitions } else { Vec::new() },
+            still: places(&self.still),
+            // It does not say so; its config does.
+            partitions_active: 0,
+            ..self.sample.clone()
+        };
+        let positions =
+            self.positions.iter().filter_map(|(of, position)| Some((place(of, topics)?, *position)));
+        GatewayNumbers { sample, partitions_owned: self.partitions_owned, positions: positions.collect() }
+    }
 }
 
 impl Found {
@@ -111,7 +141,7 @@ impl Found {
         Ok(resident.saturating_sub(self.pool_free_bytes.ok_or(Missing(BLOCK_POOL))?))
     }
 
-    fn see(&mut self, line: &Line<'_>, topics: &[(String, u32)]) {
+    fn see(&mut self, line: &Line<'_>) {
         match line.name {
             WORKER_SECONDS => self.see_worker(line),
             MESSAGES => add(&mut self.messages, line),
@@ -130,11 +160,11 @@ impl Found {
             ROWS_IN_FLIGHT => add(&mut self.rows_in_flight, line),
             SPOOL_BLOCKS => add(&mut self.spool_blocks, line),
             SINK_BEHIND => add(&mut self.sink_behind, line),
-            POSITION => self.positions.extend(place(line, topics).zip(line.whole())),
+            POSITION => self.positions.extend(partition(line).zip(line.whole())),
             PARTITION_STILL if line.whole() == Some(1) && is_its_own(line) => {
-                self.still.extend(place(line, topics));
+                self.still.extend(partition(line));
             }
-            COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
+            COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(partition(line)),
             _ => {}
         }
     }
@@ -164,13 +194,16 @@ fn add(sum: &mut Option<u64>, line: &Line<'_>) {
     }
 }
 
+fn partition(line: &Line<'_>) -> Option<Partition> {
+    Some((line.label("topic")?.into_owned(), line.label("partition")?.parse().ok()?))
+}
+
 /// The partition's number over all topics.
-fn place(line: &Line<'_>, topics: &[(String, u32)]) -> Option<u32> {
-    let (topic, partition) = (line.label("topic")?, line.label("partition")?.parse::<u32>().ok()?);
+fn place((topic, partition): &Partition, topics: &[(String, u32)]) -> Option<u32> {
     let mut first = 0_u32;
     for (name, partitions) in topics {
-        if *name == topic {
-            return (partition < *partitions).then(|| first.saturating_add(partition));
+        if name == topic {
+            return (*partition < *partitions).then(|| first.saturating_add(*partition));
         }
         first = first.saturating_add(*partitions);
     }
@@ -182,6 +215,15 @@ mod tests {
     use super::*;
 
     const EXPORTED: &str = include_str!("../../tests/gateway-metrics.txt");
+
+    fn read(
+        text: &str,
+        ordinal: u32,
+        at: Moment,
+        topics: &[(String, u32)],
+    ) -> Result<GatewayNumbers, Missing> {
+        super::read(text).map(|numbers| numbers.placed(ordinal, at, topics))
+    }
 
     fn topics() -> Vec<(String, u32)> {
         vec![("other".to_owned(), 4), ("spans".to_owned(), 8)]

@@ -1,6 +1,7 @@
 //! Everything that one reconcile needs: a server, Kafka, and copies of what the server has.
 
 use crate::api_server::{ApiServer, Write};
+use futures::Stream;
 use kube::{
     Client, Config, Resource,
     runtime::{
@@ -16,10 +17,12 @@ use serde_json::{Value, json};
 use sluice_operator::{
     absence::Absences,
     api_error::ErrorClass,
-    cache::Cache,
+    cache::{Cache, Pipeline},
     events::Events,
+    gateways::{commands::Commands, looks::Looks},
     memory::Memory,
     metrics::Metrics,
+    readers::Readers,
     reconcile::{Failed, Shared, World, reconcile},
     rollout::Rollouts,
     sample::Sampler,
@@ -29,9 +32,11 @@ use sluice_operator::{
     told::Telling,
 };
 use sluice_plan::Defaults;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub const NAMESPACE: &str = "tracing";
+/// Longest wait of a reconcile for gateways: those of the bench answer, or refuse, however busy this machine is.
+const ANSWERS_MAX: Duration = Duration::from_secs(30);
 /// Reconciles after which nothing may be left to do.
 const ROUNDS_MAX: usize = 5;
 
@@ -47,13 +52,23 @@ impl Bench {
         let server = ApiServer::start().await;
         let kafka = MockCluster::new(1).unwrap();
         kafka.create_topic("spans", 8, 1).unwrap();
-        let shared = shared(&server);
+        let shared = shared(&server, ANSWERS_MAX);
         Self { server, kafka, shared }
     }
 
     /// Another operator, which remembers nothing.
     pub fn restart(&mut self) {
-        self.shared = shared(&self.server);
+        self.shared = shared(&self.server, ANSWERS_MAX);
+    }
+
+    /// Another operator, which waits for gateways for so long.
+    pub fn restart_waiting(&mut self, answers_max: Duration) {
+        self.shared = shared(&self.server, answers_max);
+    }
+
+    /// Pipelines whose gateways answered after their reconcile went on.
+    pub fn late(&self) -> impl Stream<Item = ObjectRef<Pipeline>> + Unpin + use<> {
+        self.shared.looks.late()
     }
 
     /// Whether a series is exported with this value.
@@ -154,7 +169,7 @@ impl Bench {
     }
 }
 
-fn shared(server: &ApiServer) -> Arc<Shared> {
+fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
     let mut config = Config::new(server.url.parse().unwrap());
     // The scripted refusals are meant for the operator, not for the client library.
     config.default_retry = false;
@@ -173,8 +188,11 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         scaling: Scaling::by(crate::scaling::clock),
         rollouts: Rollouts::by(crate::scaling::clock),
         secrets: KnownSecrets::default(),
+        looks: Looks::by(crate::scaling::clock, answers_max),
+        commands: Commands::waiting(answers_max),
         telling: Telling::by(crate::scaling::clock),
         absences: Absences::by(crate::scaling::clock),
+        readers: Readers::default(),
         pipelines: Arc::default(),
         server_time: ServerTime::default(),
     })

@@ -30,6 +30,7 @@ mod rollout;
 mod scaling;
 mod schema;
 mod secrets;
+mod silent;
 mod telling;
 mod told;
 mod unasked;

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
+    future::pending,
     net::Ipv4Addr,
     sync::{
         Arc, Mutex,
@@ -38,6 +39,7 @@ pub enum Commands {
 
 /// What a gateway says and does.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what it does or does not, each by itself")]
 pub struct Behaviour {
     pub partitions: u32,
     pub messages: u64,
@@ -55,6 +57,12 @@ pub struct Behaviour {
     pub more: String,
     /// Why it takes no part; empty while it does.
     pub absence: String,
+    /// Whether it takes requests and answers none.
+    pub hangs: bool,
+    /// Requests that came while it did.
+    pub unanswered: u32,
+    /// Those of them that were given up.
+    pub given_up: u32,
     /// Requests that change something, in their order.
     pub told: Vec<String>,
 }
@@ -149,8 +157,11 @@ impl Pods {
             self.server.remove(&format!("pods/{}", self.name(ordinal)));
         }
         self.all.truncate(count);
-        let each = partitions / u32::try_from(count.max(1)).unwrap();
-        self.each(|behaviour| behaviour.partitions = each);
+        let count = u32::try_from(count).unwrap();
+        for (pod, ordinal) in self.all.iter().zip(0..) {
+            let before = |ordinal: u32| partitions * ordinal / count;
+            pod.behaviour.lock().unwrap().partitions = before(ordinal + 1) - before(ordinal);
+        }
     }
 
     /// Changes what all of them say and do.
@@ -246,13 +257,27 @@ impl Pods {
 async fn serve(listener: TcpListener, port: u16, behaviour: Arc<Mutex<Behaviour>>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let behaviour = Arc::clone(&behaviour);
+        let (behaviour, asked) = (Arc::clone(&behaviour), Arc::clone(&behaviour));
         let service = service_fn(move |request: Request<Incoming>| {
-            let (status, body) =
-                behaviour.lock().unwrap().answer(port, request.method().as_str(), request.uri().path());
+            let mut behaviour = asked.lock().unwrap();
+            let hangs = behaviour.hangs;
+            behaviour.unanswered += u32::from(hangs);
+            let (status, body) = if hangs {
+                (500, String::new())
+            } else {
+                behaviour.answer(port, request.method().as_str(), request.uri().path())
+            };
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body))).unwrap();
-            async move { Ok::<_, Infallible>(response) }
+            async move {
+                if hangs {
+                    pending::<()>().await;
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
-        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            behaviour.lock().unwrap().given_up += u32::from(served.is_err());
+        });
     }
 }

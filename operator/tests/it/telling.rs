@@ -315,6 +315,58 @@ async fn a_gateway_that_was_asked_to_leave_needs_no_excuse() {
     }
 }
 
+#[tokio::test]
+async fn partitions_that_no_gateway_reads_make_a_pipeline_not_ready_after_half_a_minute() {
+    let (mut bench, pods) = saying(ONCE).await;
+    let owns = |each: u32| pods.each(|gateway| gateway.partitions = each);
+    owns(2);
+    let looked = async |bench: &Bench, seconds: u64| {
+        pass(seconds);
+        bench.reconcile("prod").await.unwrap();
+        bench.condition("prod", "Ready")
+    };
+    assert_eq!(looked(&bench, 30).await, "True Running", "it may be a rebalance");
+    assert_eq!(looked(&bench, 10).await, "True Running");
+    assert_eq!(looked(&bench, 10).await, "True Running");
+    bench.server.take_events();
+    assert_eq!(looked(&bench, 10).await, "False PartitionsUnread");
+    let words = bench.written("prod", "Ready").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(
+        words.starts_with("4 of 8 partitions have no reader") && words.ends_with("--group tracing.prod"),
+        "{words}"
+    );
+    assert_eq!(bench.condition("prod", "Reconciling"), "True Waiting");
+    bench.server.take_writes();
+    assert_eq!(looked(&bench, 10).await, "False PartitionsUnread");
+    assert_eq!(bench.server.take_writes(), [], "nothing new");
+    // Another operator has not seen it for that long, and takes nothing back.
+    bench.restart();
+    assert_eq!(looked(&bench, 10).await, "False PartitionsUnread");
+    owns(4);
+    assert_eq!(looked(&bench, 10).await, "True Running");
+    // What a silent gateway reads is not known.
+    owns(2);
+    pods.falls_silent(1);
+    for _ in 0..5 {
+        assert_eq!(looked(&bench, 10).await, "True Running");
+    }
+}
+
+#[tokio::test]
+async fn partitions_of_a_gateway_that_ended_without_leaving_its_group_have_no_reader() {
+    let (bench, mut pods) = saying(ONCE).await;
+    // Two of three are wanted by now, and the third one's session lasts: nobody has its partitions.
+    pods.become_ready(3, 8).await;
+    bench.server.remove("pods/prod-gateway-2");
+    for _ in 0..4 {
+        pass(10);
+        bench.reconcile("prod").await.unwrap();
+    }
+    assert_eq!(bench.condition("prod", "Ready"), "False PartitionsUnread");
+    let words = bench.written("prod", "Ready").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(words.starts_with("3 of 8 partitions"), "{words}");
+}
+
 /// Lets time pass, and says how Ready is then, and in which words.
 async fn ready(bench: &Bench) -> (String, String) {
     pass(30);

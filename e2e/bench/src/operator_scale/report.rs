@@ -1,6 +1,7 @@
 //! The figures of a run: as lines for people and as JSON for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -11,6 +12,9 @@ use e2e_fixtures::local_operator::{Calls, Verb};
 
 /// Changed objects that are named; the others are counted.
 const CHANGED_NAMED_MAX: usize = 5;
+
+/// Longest time that an edit may take, seconds. Chosen: twice as long as events are gathered and objects are written.
+const EDIT_S_MAX: f64 = 5.0;
 
 /// The figures.
 #[derive(Clone, Debug, Serialize)]
@@ -41,10 +45,14 @@ pub struct Report {
     pub memory_peak_mib: u64,
     /// CPU time of the operator until the end of the rest, seconds.
     pub cpu_s: f64,
+    /// Gateways of a hundred that answered nothing.
+    pub silent_percent: u32,
+    /// The longest time from an edit of a pipeline whose gateway answers until it was applied, seconds.
+    pub edit_s_max: f64,
 }
 
 impl Report {
-    pub(super) fn new(order: &Order, times: Times, measured: Measured) -> Report {
+    pub(super) fn new(order: &Order, times: Times, measured: Measured, edited: Duration) -> Report {
         let named = |calls: &Calls| calls.iter().map(|(call, count)| (call.to_string(), *count)).collect();
         Report {
             pipelines: order.pipelines,
@@ -60,12 +68,14 @@ impl Report {
             changed_at_rest: measured.changed,
             memory_peak_mib: measured.usage.resident_peak_bytes >> 20,
             cpu_s: measured.usage.cpu_seconds,
+            silent_percent: order.silent.0,
+            edit_s_max: edited.as_secs_f64(),
         }
     }
 
-    /// Whether nothing was written at rest but the Lease, and nothing changed.
+    /// Whether nothing was written at rest but the Lease, nothing changed, and edits were applied in time.
     pub fn holds(&self) -> bool {
-        self.writes_at_rest == 0 && self.changed_at_rest.is_empty()
+        self.writes_at_rest == 0 && self.changed_at_rest.is_empty() && self.edit_s_max <= EDIT_S_MAX
     }
 
     /// For people.
@@ -85,6 +95,10 @@ impl Report {
             ),
             format!("requests: {}", joined(&self.requests)),
             format!("          {}", joined(&self.requests_by_resource)),
+            format!(
+                "edits: applied within {:.1} s, while {} % of the gateways do not answer",
+                self.edit_s_max, self.silent_percent
+            ),
             format!("memory: at most {} MiB; CPU {:.1} s", self.memory_peak_mib, self.cpu_s),
             format!(
                 "{} s at rest: {} writes except of the Lease, {} objects changed {changed:?}; {}",
@@ -108,10 +122,14 @@ fn by_verb(calls: &Calls) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use e2e_fixtures::local_operator::Silent;
     use e2e_fixtures::local_operator::{Call, Usage};
-    use std::time::Duration;
 
     fn report(at_rest: Calls, changed: &[&str]) -> Report {
+        edited(at_rest, changed, Duration::from_secs(5))
+    }
+
+    fn edited(at_rest: Calls, changed: &[&str], edited: Duration) -> Report {
         let call = |verb, resource: &str| Call { verb, resource: resource.to_owned() };
         let calls = Calls::from([
             (call(Verb::Apply, "services"), 2),
@@ -120,7 +138,8 @@ mod tests {
         ]);
         let changed = changed.iter().map(ToString::to_string).collect();
         let measured = Measured { calls, at_rest, changed, usage: Usage::default() };
-        Report::new(&Order { pipelines: 2, quiet: Duration::from_mins(1) }, Times::default(), measured)
+        let order = Order { pipelines: 2, quiet: Duration::from_mins(1), silent: Silent(0) };
+        Report::new(&order, Times::default(), measured, edited)
     }
 
     #[test]
@@ -137,5 +156,6 @@ mod tests {
         assert!(!report(Calls::new(), &["StatefulSet/a"]).holds());
         let lease = Call { verb: Verb::Apply, resource: "leases".to_owned() };
         assert!(report(Calls::from([(lease, 12)]), &[]).holds());
+        assert!(!edited(Calls::new(), &[], Duration::from_millis(5_001)).holds());
     }
 }

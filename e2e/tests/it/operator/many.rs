@@ -1,10 +1,11 @@
-//! Many pipelines at once: all become Ready, and then nothing is written any more.
+//! Many pipelines at once: all become Ready, then nothing is written any more, and an edit waits for no gateway that is silent.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_bench::operator_scale::{Order, measure};
+use e2e_fixtures::local_operator::Silent;
 use e2e_stack::programs::{self, Form};
 
 use crate::environment::without_operator;
@@ -14,7 +15,8 @@ use crate::turns::Uses;
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 
 /// Each pipeline is looked at at least once within it, and was once in the 40 s without a write before.
-const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_secs(35) };
+/// More gateways are silent than there are reconciles at the same time.
+const ORDER: Order = Order { pipelines: 30, quiet: Duration::from_secs(35), silent: Silent(60) };
 
 /// The small form of `e2e-bench operator-scale`, which has a front that counts between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //! group, and it would stay out for ever: those that nobody asked for are told to take part again.
 //!
 //! ```text
-//!  runs, not ready, nobody's ---> says that it drains ---> still so by the pod itself ---> POST /resume, event
+//!  runs, not ready, nobody's ---> says that it drains ---> still so by the pod itself, and says so again ---> POST /resume, event
 //!        suspects()                    drains()                  suspects()
 //! ```
 //!

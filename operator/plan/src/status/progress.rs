@@ -4,7 +4,9 @@
 //! until a person changes something.
 
 use crate::{
-    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, lifecycle, objects,
+    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, gateway_config,
+    lifecycle, objects,
+    observed::UNREAD_SECONDS,
     status::{
         messages,
         verdict::{self, Verdict},
@@ -64,6 +66,7 @@ impl Progress {
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed, now))
+                .or_else(|| Self::of_readers(pipeline, plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
@@ -200,6 +203,21 @@ impl Progress {
             )),
             (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
         }
+    }
+
+    /// Gateways run, and some partitions have no reader among them: neither lag nor freshness of those gets better. What was said before an
+    /// operator started is not taken back because this one has just begun to count.
+    fn of_readers(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
+        let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+        let is_said = conditions.into_iter().any(|one| one.reason == reason::PARTITIONS_UNREAD);
+        let unread = observed.unread.filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
+        let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
+        let message = format!(
+            "{} of {} partitions have no reader: the gateways do not own them. If that stays, another member of the consumer group has \
+             them: kafka-consumer-groups.sh --describe --members --group {group}",
+            unread.partitions, unread.of
+        );
+        Some(Self::waiting(reason::PARTITIONS_UNREAD, message))
     }
 
     /// Gateways run, and what they insert does not come through: whoever waits for the pipeline waits for rows in the table.

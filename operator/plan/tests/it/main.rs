@@ -82,6 +82,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         messages_lost: BTreeMap::new(),
         messages: None,
         open_transactions: None,
+        unread: None,
         sink: SinkSeen::NotKnown,
         scaling: ScalingSeen::default(),
         rival: None,

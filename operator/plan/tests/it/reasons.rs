@@ -49,6 +49,7 @@ const REASONS: [&str; 59] = [
     "NotProbed",
     "Ok",
     "PartitionsLost",
+    "PartitionsUnread",
     "PodsRefused",
     "Progressing",
     "Replacing",
