@@ -22,7 +22,8 @@ use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
     GatewaySeen, Names, Plan, WorkloadSeen,
     rollout::{
-        Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash, step, stuck, trouble_of,
+        Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash, step, stuck,
+        trouble_of,
     },
     scale::Moment,
 };

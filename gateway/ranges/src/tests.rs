@@ -222,7 +222,7 @@ fn a_retry_sends_the_same_rows_under_the_same_token() {
         again.extend(cutter.take(offset, Some(&[u8::try_from(offset).unwrap()])));
     }
     let tokens = |closed: &[Closed]| -> Vec<Token> {
-        let id = crate::PartitionId { topic: "spans".into(), partition: 0 };
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
         closed.iter().map(|closed| Token::of("c", &id, closed.range, closed.content)).collect()
     };
     assert_eq!(first_time.len(), 7);

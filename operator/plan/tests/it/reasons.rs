@@ -22,7 +22,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 59] = [
+const REASONS: [&str; 60] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",

@@ -9,11 +9,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build,
-    observed::UnreadSeen,
-    plan, rollout,
-    sink::SinkSeen,
-    status,
+    WorkloadSeen, build, observed::UnreadSeen, plan, rollout, sink::SinkSeen, status,
 };
 
 pub fn now(second: u8) -> Time {
