@@ -29,10 +29,10 @@ pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
 /// What is said when the number of gateways is not changed, because these field managers have set it.
 pub fn contested(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();
-    let who = if all.is_empty() { "somebody else".to_owned() } else { all.join(" and ") };
+    let who = if all.is_empty() { "another client".to_owned() } else { all.join(" and ") };
     format!(
-        "the replicas of the StatefulSet {workload} were set by {who}, and are left so: stop that, or let it scale the TracePipeline \
-         itself, with scaling.mode: External; then give the field back with: kubectl delete statefulset {workload} --cascade=orphan"
+        "{who} set the replicas of the StatefulSet {workload}, and the operator keeps that number. Stop that, or let it scale the \
+         TracePipeline with scaling.mode: External; then give the field back: kubectl delete statefulset {workload} --cascade=orphan"
     )
 }
 
@@ -77,13 +77,16 @@ mod tests {
     #[test]
     fn whoever_set_the_number_is_named_with_what_it_is() {
         for (managers, expected) in [
-            (vec!["kubectl-edit"], "were set by \"kubectl-edit\" (a person or a script), and are left so"),
+            (
+                vec!["kubectl-edit"],
+                "\"kubectl-edit\" (a person or a script) set the replicas of the StatefulSet prod-gateway, and",
+            ),
             (
                 vec!["kube-controller-manager"],
-                "by \"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA),",
+                "\"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA) set",
             ),
-            (vec!["keda", "our-own"], "by \"keda\" (KEDA) and \"our-own\", and"),
-            (vec![], "by somebody else, and"),
+            (vec!["keda", "our-own"], "\"keda\" (KEDA) and \"our-own\" set"),
+            (vec![], "another client set"),
         ] {
             let managers: Vec<String> = managers.into_iter().map(str::to_owned).collect();
             let words = contested(&managers, "prod-gateway");

@@ -183,18 +183,18 @@ impl LetGo {
     pub fn words(self, state: &str, kept: &KeptVolumes) -> String {
         let kept = kept.words();
         match self {
-            Self::AtOnce => format!("deletionPolicy is Immediate: everything is removed{kept}"),
-            Self::Empty => format!("no gateway holds anything any more: everything is removed{kept}"),
+            Self::AtOnce => format!("deletionPolicy is Immediate: the operator removes everything{kept}"),
+            Self::Empty => format!("every gateway is empty: the operator removes everything{kept}"),
             Self::Unproved => format!(
-                "no gateway is left that could be drained, and not all have said that they hold nothing ({state}): everything is \
-                 removed{kept}"
+                "no gateway is left to drain, and not all have confirmed that they are empty ({state}): the operator removes \
+                 everything{kept}"
             ),
             Self::Orphaned => {
-                "deletionPolicy is Orphan: the pipeline's objects stay and belong to nobody".to_owned()
+                "deletionPolicy is Orphan: the pipeline's objects stay, without an owner reference".to_owned()
             }
             Self::Late(seconds) => format!(
-                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same{kept}. What \
-                 gateways held beside that is read again only as far as Kafka still has it"
+                "the deletion took longer than {seconds} s ({state}): the operator removes everything{kept}. Other rows that gateways \
+                 held can be read again only as far as Kafka still has them"
             ),
         }
     }
@@ -249,17 +249,17 @@ impl KeptVolumes {
         match self {
             Self::None => String::new(),
             Self::Unasked => {
-                ", also the queue volumes, with rows on them that Kafka may no longer have".to_owned()
+                ", also the queue volumes, which may hold rows that Kafka no longer has".to_owned()
             }
-            Self::Empty => " but the queue volumes, which are empty".to_owned(),
+            Self::Empty => " except the queue volumes, which are empty".to_owned(),
             Self::MayHold(names) => {
                 let first = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
                 let others = names.len().saturating_sub(NAMED_MAX);
                 let others = if others > 0 { format!(" and {others} more") } else { String::new() };
                 format!(
-                    " but the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
-                     of the same name takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is \
-                     wanted of them their claims are to be deleted by hand"
+                    " except the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
+                     of the same name uses them and inserts their rows, and so does `sluice-gateway drain`; if you do not need the \
+                     rows, delete the claims"
                 )
             }
         }
@@ -313,7 +313,7 @@ mod tests {
         }
         let unasked = VolumesSeen { template: template(false), ..seen.clone() };
         let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])));
-        assert!(words.ends_with("with rows on them that Kafka may no longer have"), "{words}");
+        assert!(words.ends_with("which may hold rows that Kafka no longer has"), "{words}");
         let mut owned = seen.clone();
         owned.claims[2].goes_with_workload = true;
         assert_eq!(

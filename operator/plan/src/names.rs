@@ -103,7 +103,7 @@ impl Names {
         let namespace = pipeline.metadata.namespace.clone().unwrap_or_default();
         found.add_if(!is_name(&name), "metadata.name", || {
             format!(
-                "{name:?} must be a-z, 0-9 and '-', begin with a letter and have at most {NAME_CHARS_MAX} characters"
+                "{name:?} must consist of a-z, 0-9 and '-', begin with a letter and have at most {NAME_CHARS_MAX} characters"
             )
         });
         found.add_if(namespace.is_empty(), "metadata.namespace", || "must not be empty".into());

@@ -65,8 +65,8 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
     let words = format!(
-        "Kafka deleted {more} messages before they were read{so_far}: they cannot be had back from it. Raise retention.ms and \
-         retention.bytes of the topic, and look for what keeps the pipeline behind"
+        "Kafka deleted {more} messages before they were read{so_far}: Kafka cannot return them. Increase retention.ms and \
+         retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)"
     );
     (more > 0).then_some(News { reason: "DataLoss", is_bad: true, action: "Read", words })
 }
@@ -74,7 +74,7 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
 fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineStatus) -> Option<News> {
     let was = before.topics.iter().find(|topic| topic.name == now.name)?;
     let gateways = match (before.desired_replicas, after.desired_replicas) {
-        (Some(was), Some(now)) if was != now => format!("; {now} gateways are to read them, {was} before"),
+        (Some(was), Some(now)) if was != now => format!("; the number of gateways goes from {was} to {now}"),
         (_, Some(now)) => format!("; {now} gateways read them, as before"),
         (_, None) => String::new(),
     };

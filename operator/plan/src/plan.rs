@@ -261,8 +261,8 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
         found.add(
             "spec.source.kafka.consumerGroup",
             format!(
-                "cannot be {asked:?}: gateways read in the group {running:?}, and in another one everything would be read again; \
-                 {running:?} would do, and so would nothing where it was not set before. For another group make another pipeline"
+                "cannot be {asked:?}: gateways read in the group {running:?}, and another group would read everything again. Set \
+                 {running:?}, or nothing if it was not set before. For another group, make another pipeline"
             ),
         );
     }
@@ -293,8 +293,8 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     if let Some(rival) = &observed.rival {
         let message = format!(
-            "the pipeline {rival} came first and reads from these brokers with the same consumer group: the two would take each \
-             other's partitions. Make one of them with another consumerGroup"
+            "the pipeline {rival} came first and has the same consumer group at the same brokers: they would take each other's \
+             partitions. Set another source.kafka.consumerGroup in one of them"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });
     }
@@ -309,8 +309,8 @@ fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
 
 /// Nothing is in the way but others that may say the same at this moment.
 fn asks_for_group() -> Waiting {
-    let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and whichever \
-                   could start first gets it";
+    let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and the first \
+                   that can start gets it";
     Waiting { reason: reason::PROGRESSING, message: message.to_owned() }
 }
 
@@ -444,7 +444,7 @@ impl Sizes {
 
     fn too_small(&self, smallest: ByteSize) -> String {
         format!(
-            "{}Mi are too small for {} workers and record batches of {}; the smallest limit that would do is {}Mi",
+            "{}Mi is too small for {} workers and record batches of {}; set at least {}Mi",
             self.resources.memory.mib_ceil(),
             self.workers,
             self.record_batch_bytes_max,

@@ -200,19 +200,22 @@ pub fn told(entry: &MemoryResize) -> String {
     let MemoryResize { pod, memory, message, .. } = entry;
     let why = if message.is_empty() { String::new() } else { format!(" ({message})") };
     match entry.state {
-        State::Asked => format!("{pod} was killed for its memory and is to be given {memory} in place"),
-        State::InProgress => format!("{pod} is being given {memory} in place{why}"),
-        State::Done => format!("{pod} was given {memory} in place"),
-        State::Deferred => format!("{pod} waits for {memory}, for which its node has no room now{why}"),
+        State::Asked => {
+            format!("{pod} was OOM-killed; the operator is about to resize it to {memory} in place")
+        }
+        State::InProgress => format!("{pod} is being resized to {memory} in place{why}"),
+        State::Done => format!("{pod} was resized to {memory} in place"),
+        State::Deferred => format!("{pod} waits for {memory}, which its node does not have free now{why}"),
         State::Infeasible => {
             format!(
-                "{pod} cannot have {memory} on its node{why}; with gateway.resources.memory: {memory} it moves to another one"
+                "{pod} cannot have {memory} on its node{why}; set gateway.resources.memory: {memory} to move it to another node"
             )
         }
-        State::Refused => format!("{pod} was not given {memory} in place{why}"),
+        State::Refused => format!("{pod} was not resized to {memory} in place{why}"),
         State::AtBound => {
             format!(
-                "{pod} was killed with {memory}, and is given at most {TIMES_MAX} times gateway.resources.memory in place; raise that"
+                "{pod} was OOM-killed with {memory}; resizes in place end at {TIMES_MAX} times gateway.resources.memory: increase that \
+                 field"
             )
         }
     }

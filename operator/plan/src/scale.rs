@@ -205,7 +205,7 @@ impl Situation<'_> {
 
     fn external(&self, next: State) -> Decision {
         let change = self.change(self.current);
-        Self::plain(change.to, change.plainly("the number is whoever's who writes /scale"), next)
+        Self::plain(change.to, change.plainly("a client of /scale sets the number"), next)
     }
 
     /// What is wanted, within the bounds.
@@ -357,11 +357,11 @@ impl Situation<'_> {
         if in_vain {
             Some("more gateways would read no more than these do")
         } else if cause == Cause::SinkLimited {
-            Some("ClickHouse is what limits, and more gateways would only wait for it too")
+            Some("ClickHouse is the limit, and more gateways would only wait for it too")
         } else if rates.sink_now.max(rates.sink_of_full).max(rates.behind_now) > cause::SINK_DOUBTFUL
             || rates.insert_failures
         {
-            Some("gateways wait for ClickHouse, and it may be what limits")
+            Some("gateways wait for ClickHouse, which may be the limit")
         } else {
             None
         }
@@ -372,7 +372,7 @@ impl Situation<'_> {
         let waits = rates.sink_now.max(rates.behind_now) > cause::SINK_DOUBTFUL;
         let workload = &self.samples.workload;
         if in_vain {
-            Some("it is not known what limits, other than gateways")
+            Some("something other than the number of gateways limits throughput")
         } else if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {
@@ -383,13 +383,13 @@ impl Situation<'_> {
             // Those with the highest numbers would go, and they may be the ones that work.
             Some("not all gateways are ready")
         } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
-            Some("the backlog is not worked off")
+            Some("the backlog is not read yet")
         } else if rates.spool_blocks > 0 {
             Some("queue volumes are not drained")
         } else if !seen {
-            Some("too little was seen yet")
+            Some("there are too few samples yet")
         } else if !self.is_news {
-            Some("nothing was seen since the last decision")
+            Some("there is no new sample since the last decision")
         } else {
             None
         }
@@ -467,9 +467,9 @@ impl Situation<'_> {
             let partitions = if decision.next.partitions == 0 { u32::MAX } else { decision.next.partitions };
             decision.replicas = self.current.min(partitions);
             let result = if decision.replicas == self.current {
-                format!("{} stay", self.current)
+                format!("stays at {}", self.current)
             } else {
-                format!("{} to {partitions}, as there are no more partitions", self.current)
+                format!("from {} to {partitions}, because there are no more partitions", self.current)
             };
             decision.reason = format!("recommended only, {result}: {}", decision.reason);
         }

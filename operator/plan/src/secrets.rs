@@ -55,7 +55,9 @@ fn of_one(of: SecretUse, name: &str, seen: Option<&SecretSeen>) -> Result<Mounte
             let keys = keys.join(" and no ");
             unusable(reason::SECRET_INCOMPLETE, format!("the Secret {name:?} has no {keys}"))
         }
-        None => unusable(reason::NOT_PROBED, format!("the Secret {name:?} was not looked for yet")),
+        None => {
+            unusable(reason::NOT_PROBED, format!("the operator has not looked for the Secret {name:?} yet"))
+        }
     }
 }
 

@@ -34,10 +34,10 @@ fn partitions(pipeline: &TracePipeline, topic: &str, seen: Option<&TopicSeen>) -
             Err(Waiting {
                 reason: reason::PARTITIONS_LOST,
                 message: format!(
-                    "the topic {topic:?} has {now} partitions and had {before}: it was deleted and made again. Gateways begin it anew, and \
-                     stay as they are. Make it again with {before} partitions; or, when it is meant to be so, set suspend to true and, once \
-                     the pipeline rests, to false. The consumer group's offsets are right as they are: without them what was read of the \
-                     new topic would be read twice"
+                    "the topic {topic:?} has {now} partitions and had {before}: it was deleted and made again. Gateways read the new \
+                     topic from its beginning; the operator does not change them. Make the topic again with {before} partitions; or, if \
+                     {now} are intended, set suspend: true and, when the pipeline is suspended, suspend: false. Do not reset the \
+                     consumer group's offsets, else messages are read twice"
                 ),
             })
         }

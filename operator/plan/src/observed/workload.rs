@@ -122,10 +122,10 @@ impl GoingSeen {
             return None;
         }
         Some(match kept_by {
-            Some(finalizers) => format!("has ended, and is kept by its finalizers ({finalizers})"),
+            Some(finalizers) => format!("has ended, but its finalizers keep it ({finalizers})"),
             None => format!(
-                "had to end until {until} and has not; while its node {node} does not say that it has, Kubernetes makes no other \
-                 (where that node is off and does not come back: kubectl delete node {node})"
+                "should have ended by {until}; Kubernetes creates no new pod until the node {node} confirms the end (if that node is \
+                 gone for good: kubectl delete node {node})"
             ),
         })
     }

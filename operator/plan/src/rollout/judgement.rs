@@ -147,8 +147,8 @@ pub fn trouble_of(ordinal: u32, looks: Looks<'_>) -> Option<String> {
     others.peek()?;
     others.all(|trouble| !trouble).then(|| {
         format!(
-            "gateway {ordinal} fails to deliver (inserts fail, or {REJECTED_PERCENT} % of messages and more cannot be read), \
-             and no other one does"
+            "gateway {ordinal} fails to deliver (its inserts fail, or it rejects {REJECTED_PERCENT} % of messages or more), and no other \
+             gateway does"
         )
     })
 }

@@ -49,10 +49,10 @@ impl Hold {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::MetricsUnavailable => "Kafka or the gateways did not answer wholly within 45 s",
-            Self::Rebalancing => "the group is giving out its partitions",
-            Self::RolloutInProgress => "gateways are on their way",
-            Self::Unschedulable => "no node takes some of the gateways",
+            Self::MetricsUnavailable => "Kafka or a gateway did not answer within 45 s",
+            Self::Rebalancing => "the consumer group is rebalancing",
+            Self::RolloutInProgress => "gateways are starting or being replaced",
+            Self::Unschedulable => "some gateways are unschedulable",
         }
     }
 }

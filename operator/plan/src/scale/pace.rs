@@ -22,9 +22,9 @@ const WORKS: f64 = 0.5;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
 /// What is said while the budget keeps a change back.
-const USED_UP: &str = "this hour's rescales are used up";
+const USED_UP: &str = "the rescales of the last hour are used up";
 /// What is said while a trial does.
-const ON_TRIAL: &str = "the gateways that were added have yet to show that they help";
+const ON_TRIAL: &str = "the gateways that were added last have not yet shown that they help";
 /// A backlog younger than this is none.
 pub const CAUGHT_UP_SECONDS: f64 = 30.0;
 
@@ -140,7 +140,7 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
 /// part of what is recommended, so that a surplus is one that the backlog did not need either.
 fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
     if !wish.policy.down_enabled {
-        return (wish.current, Some("taking gateways away is switched off"));
+        return (wish.current, Some("scaling in is switched off"));
     }
     if wish.against_fewer.is_some() {
         return (wish.current, wish.against_fewer);

@@ -219,14 +219,14 @@ impl Bounds {
         let active = policy.active(now);
         let of = |schedule: &Schedule| if is_min { schedule.replicas_min } else { schedule.replicas_max };
         let by = active.filter(|schedule| of(schedule).is_some());
-        let by = by.map(|schedule| format!(" by schedule {}", schedule.name)).unwrap_or_default();
+        let by = by.map(|schedule| format!(" in the schedule {}", schedule.name)).unwrap_or_default();
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         if is_min {
-            format!("at least {} are asked for{by}", self.min)
+            format!("the minimum is {}{by}", self.min)
         } else if max == Some(self.max) {
-            format!("at most {} are allowed{by}", self.max)
+            format!("the maximum is {}{by}", self.max)
         } else {
-            format!("more than {} are not possible", self.max)
+            format!("at most {} are possible", self.max)
         }
     }
 

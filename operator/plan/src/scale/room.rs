@@ -12,10 +12,10 @@ use super::{
 const NO_ROOM_SECONDS: u32 = 1_800;
 
 /// Gateways were added, and wait for a node.
-const WAITING: &str = "no node takes the gateways that were added";
+const WAITING: &str = "the gateways that were added last are unschedulable";
 /// They were given back a short while ago.
 const REFUSED: &str =
-    "no node took the gateways that were added last, and half an hour passes before it is tried again";
+    "the gateways that were added last were unschedulable; the operator retries after 30 minutes";
 
 /// Remembers that gateways are given back because no node takes them, once for each try.
 pub fn see_hold(now: Moment, hold: Hold, state: &mut State) {
@@ -43,7 +43,7 @@ pub fn is_against(held_by: Option<&str>) -> bool {
 /// What is said while gateways are on their way; with those that no node has taken yet.
 pub fn with_waiting(words: String, hold: Hold, workload: &WorkloadSample) -> String {
     match (hold, workload.unschedulable) {
-        (Hold::RolloutInProgress, waiting @ 1..) => format!("{words}; no node takes {waiting} of them yet"),
+        (Hold::RolloutInProgress, waiting @ 1..) => format!("{words}; {waiting} of them are unschedulable"),
         _ => words,
     }
 }

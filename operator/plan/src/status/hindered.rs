@@ -21,8 +21,9 @@ pub fn hindered(status: &Value, generation: Option<i64>, hindrance: &Hindrance, 
     let is_ours = |kind: &str| ours.iter().any(|(own, _)| *own == kind);
     let is_said = |kind: &str| said.iter().any(|one| one["type"] == kind);
     let unsaid = condition::ALL.into_iter().filter(|kind| !is_ours(kind) && !is_said(kind));
-    let unsaid: Vec<_> =
-        unsaid.map(|kind| (kind, Verdict::unknown(reason::NOT_PROBED, "it was not looked at yet"))).collect();
+    let unsaid: Vec<_> = unsaid
+        .map(|kind| (kind, Verdict::unknown(reason::NOT_PROBED, "the operator has not checked this yet")))
+        .collect();
     let kept: Vec<Value> =
         said.iter().filter(|one| one["type"].as_str().is_some_and(|kind| !is_ours(kind))).cloned().collect();
     let as_json = |(kind, verdict): (&str, Verdict)| json!(verdict.condition(kind, generation, &before, now));

@@ -34,7 +34,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     Some(match unreadable? {
         Unreadable::WithoutSpans => Verdict::yes(
             reason::MESSAGES_WITHOUT_SPANS,
-            "no message that the gateways have read has a span; does the producer write traces to these topics?",
+            "none of the messages that gateways have read has a span; check that the producer writes traces to these topics",
         ),
         Unreadable::Rejected(share @ (Share::NotKnown | Share::Some | Share::Often)) => {
             let many = if share == Share::Often { "a tenth or more" } else { "some" };
@@ -47,7 +47,8 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
                 Format::OtlpJson => "OtlpJson",
             };
             let found = format!(
-                "gateways reject the messages ({}) and have read none with spans: are there traces in the format {format}?",
+                "gateways reject the messages ({}) and have read none with spans; check that the topics hold traces in \
+                 source.kafka.format {format}",
                 reasons(messages)
             );
             Verdict::no(reason::MESSAGES_REJECTED, listed(pipeline, &found))
@@ -68,7 +69,7 @@ pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Opt
     };
     let verdict = if share == Share::All { Verdict::no } else { Verdict::yes };
     let found =
-        format!("ClickHouse refuses {found} of the rows for what is in them, and they are dead letters.");
+        format!("ClickHouse refuses {found} of the rows for their content, and they become dead letters");
     Some(verdict(reason::ROWS_REFUSED, listed(pipeline, &found)))
 }
 
@@ -95,5 +96,5 @@ fn reasons(messages: &MessagesSeen) -> String {
 
 fn listed(pipeline: &TracePipeline, found: &str) -> String {
     let name = pipeline.metadata.name.as_deref().unwrap_or_default();
-    format!("{found} kubectl sluice dead-letter {name} list says why")
+    format!("{found}; kubectl sluice dead-letter {name} list shows why")
 }

@@ -127,8 +127,8 @@ impl Progress {
             }
             Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
             Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
-            Self::Failed { reason, .. } => Verdict::no(reason, "an edit of the spec tries again"),
-            Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before goes on"),
+            Self::Failed { reason, .. } => Verdict::no(reason, "edit the spec to try again"),
+            Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before keeps running"),
         }
     }
 
@@ -154,16 +154,16 @@ impl Progress {
         let there = lifecycle::there(observed).map_or(0, |seen| seen.wanted.max(seen.replicas));
         let drain = observed.scaling.drain.as_ref();
         if there > 0 || drain.is_some() {
-            let state = drain.map_or("they are about to be told to leave", |drain| &drain.reason);
+            let state = drain.map_or("the drain is about to begin", |drain| &drain.reason);
             let limit = &pipeline.spec.scaling.drain.timeout;
             let message = format!(
-                "{there} gateways leave, for {limit} at the longest before they are taken away: {state}"
+                "{there} gateways drain, for at most {limit}, before the operator removes them: {state}"
             );
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
-        let message = "the pipeline is suspended: no gateway runs, and nothing is read. Kafka forgets its offsets after \
-                       offsets.retention.minutes of the brokers (7 days by default), counted from lastTransitionTime of Suspended; \
-                       then it begins where initialOffset says"
+        let message = "the pipeline is suspended: no gateway runs and nothing is read. Kafka deletes the group's offsets after the \
+                       brokers' offsets.retention.minutes (default 7 days), counted from lastTransitionTime of Suspended; after that, a \
+                       resumed pipeline begins at initialOffset"
             .to_owned();
         Self::Resting { message }
     }
@@ -174,7 +174,8 @@ impl Progress {
         let counts = format!("{} of {} gateways are ready", seen.ready, seen.wanted);
         let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
-        let message = format!("{counts}{trouble}; managementState is Unmanaged, so that nothing is changed");
+        let message =
+            format!("{counts}{trouble}; managementState is Unmanaged, so the operator changes nothing");
         Self::LeftAlone { is_ready, message }
     }
 
@@ -182,7 +183,7 @@ impl Progress {
     fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { message, .. }) => {
-                let held = "; until it answers, gateways keep the brokers that they have, and a pod that starts again reads its Secrets as they are";
+                let held = "; until Kafka answers, gateways keep their present brokers, and a pod that restarts reads the current Secrets";
                 let held = if plan.holds_source() { held } else { "" };
                 Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
             }
@@ -198,7 +199,7 @@ impl Progress {
                 reason::SINK_UNAVAILABLE,
                 format!("{}: {}", failure.reason, failure.message),
             )),
-            (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
+            (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is running")),
         }
     }
 
@@ -220,7 +221,10 @@ impl Progress {
         let drain = observed.scaling.drain.as_ref()?;
         let there = observed.workload.as_ref()?.wanted;
         (there > plan.replicas()).then(|| {
-            moving(reason::SCALING, format!("{there} gateways to {}: {}", plan.replicas(), drain.reason))
+            moving(
+                reason::SCALING,
+                format!("scaling in from {there} to {} gateways: {}", plan.replicas(), drain.reason),
+            )
         })
     }
 
@@ -228,7 +232,7 @@ impl Progress {
     fn of_refused_pods(plan: &Plan, observed: &Observed) -> Option<Self> {
         let (why, seen) = (observed.pods_refused.as_ref()?, observed.workload.as_ref()?);
         let message = format!(
-            "{} of {} gateways exist; Kubernetes does not make the others: {why}",
+            "{} of {} gateways exist; Kubernetes does not create the others: {why}",
             seen.replicas,
             wanted(plan, observed)
         );
@@ -315,13 +319,13 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
     let limited = match pipeline.spec.replicas {
         _ if observed.scaling.contested.is_some() => {
             format!(
-                "; {} are planned, and somebody else has set the number (ScalingLimited)",
+                "; the operator plans {}, but another client has set the number (see ScalingLimited)",
                 plan.replicas()
             )
         }
-        Some(0) => "; scaled to 0, and what arrives waits in Kafka".to_owned(),
+        Some(0) => "; scaled to 0: messages wait in Kafka".to_owned(),
         Some(asked) if asked > replicas => {
-            format!("; {asked} were asked for, but a partition is read by one gateway")
+            format!("; replicas asks for {asked}, but only one gateway can read a partition")
         }
         _ => String::new(),
     };
@@ -337,7 +341,7 @@ fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
 /// it does not merely start.
 fn those_not(pods: &[PodSeen]) -> String {
     let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
-    names.map(|names| format!("; not {names}")).unwrap_or_default()
+    names.map(|names| format!("; not ready: {names}")).unwrap_or_default()
 }
 
 /// The first of them, and how many more there are; `None` where there are none.

@@ -35,15 +35,11 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
 
 fn message(pipeline: &TracePipeline, observed: &Observed) -> String {
     if pipeline.spec.deletion_policy == DeletionPolicy::Orphan {
-        return "the pipeline's objects are about to be left to themselves".to_owned();
+        return "deletionPolicy is Orphan: the operator is about to remove the owner references of the pipeline's objects".to_owned();
     }
-    let state = observed
-        .scaling
-        .drain
-        .as_ref()
-        .map_or("gateways are about to be told to leave", |drain| &drain.reason);
+    let state = observed.scaling.drain.as_ref().map_or("the drain is about to begin", |drain| &drain.reason);
     format!(
-        "the pipeline is deleted, and its gateways insert and commit what they hold, for {} at the longest: {state}",
+        "the pipeline is being deleted: its gateways insert and commit what they hold, for at most {}: {state}",
         pipeline.spec.scaling.drain.timeout
     )
 }

@@ -116,8 +116,9 @@ mod tests {
             Some(said.clone()),
             "an hour later"
         );
-        let given = scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was given 1Mi")), &later).unwrap();
-        assert_eq!(given.reason, "so it is; a-0 was given 1Mi");
+        let given =
+            scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was resized to 1Mi")), &later).unwrap();
+        assert_eq!(given.reason, "so it is; a-0 was resized to 1Mi");
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     Some(Verdict::no(
         reason::TRANSACTION_HANGING,
         format!(
-            "an open transaction keeps messages from being read: {}. Lag does not count them. kafka-transactions.sh \
-             --bootstrap-server {broker} find-hanging --topic {topic} --partition {partition} names its producer; if that is gone, \
-             abort --topic {topic} --partition {partition} --start-offset {first_offset} ends it",
+            "an open transaction blocks the messages behind it: {}. Lag does not count them. kafka-transactions.sh --bootstrap-server \
+             {broker} find-hanging --topic {topic} --partition {partition} names its producer; if the producer is gone, end the \
+             transaction with abort --topic {topic} --partition {partition} --start-offset {first_offset}",
             named.join("; ")
         ),
     ))
