@@ -81,7 +81,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
 
-    /// The brokers at which the gateways have that group. Of two pipelines with one group the one that has it keeps it.
+    /// The brokers at which the gateways have that group. Of two pipelines with one group, the one that has it keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 261)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -91,7 +91,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
 
-    /// What is promised about delivery, as the gateways found out; the weakest of them.
+    /// The delivery guarantee that the gateways have found; the weakest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryStatus>,
 
@@ -104,7 +104,7 @@ pub struct TracePipelineStatus {
     pub schema: Option<SchemaStatus>,
 
     /// The schema Job that last found a table to which rows can be written, by its name, which follows from all that the Job is to do. It
-    /// is not run again for a spec with the same one, also when the Job is gone; not set once another one has begun.
+    /// is not run again for a spec with the same name, even if the Job is gone; not set once another one has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub schema_job: Option<String>,
@@ -117,13 +117,11 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<VolumesStatus>,
 
-    /// Why there are as many gateways as there are; not set while scaling.mode is Fixed or External and none is on its way
-    /// out.
+    /// How the number of gateways was decided; not set while scaling.mode is Fixed or External and no gateway drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
 
-    /// Gateways that were killed for their memory and are given more in place (gateway.resources.resize), as long as their pods are
-    /// there; at most 64.
+    /// Gateways that were OOM-killed and get more memory in place (gateway.resources.resize), as long as their pods exist; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into()]))]
@@ -141,13 +139,12 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
-    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual it stays when the operator is upgraded, from
-    /// when a gateway was ready with it.
+    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual, an upgrade of the operator does not change it
+    /// once a gateway was ready with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_image: Option<String>,
 
-    /// The image that belongs to this operator's version, when that is another one than defaultImage: gateway.upgradeStrategy Automatic
-    /// moves on to it.
+    /// The image of this operator's version, if it differs from defaultImage: gateway.upgradeStrategy Automatic switches to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_image: Option<String>,
 

@@ -14,15 +14,14 @@ pub struct DeliveryStatus {
     /// those of the gateways' metric sluice_gateway_delivery_guarantee.
     #[schemars(length(max = 64))]
     pub guarantee: String,
-    /// Why it is no more, as window_off or engine_forgets; not set for exactly_once_effect. `sluice-gateway check` says what would
-    /// help.
+    /// Why it is not exactly_once_effect, such as window_off or engine_forgets; not set for exactly_once_effect. `sluice-gateway check`
+    /// says what helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// What rows survive that ClickHouse has acknowledged: process (the end of its process), fsync (a power failure of its host), quorum
-    /// (the loss of a host), or unknown where the gateways' user may not read it or the table's engine leaves it to other tables. Of
-    /// several servers and gateways the least. The words are those of the gateways' metric sluice_gateway_durability. Not set while a
-    /// gateway does not say it.
+    /// What acknowledged rows survive: process (the end of its process), fsync (a power failure of its host), quorum (the loss of a host),
+    /// or unknown where the gateways' user may not read it or the table's engine leaves it to other tables. The weakest of all servers and
+    /// gateways. The words are those of the gateways' metric sluice_gateway_durability. Not set while a gateway does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub durability: Option<String>,

@@ -20,11 +20,11 @@ pub struct MemoryResize {
     /// Memory, requested and limit, in whole Mi.
     #[schemars(length(max = 32))]
     pub memory: String,
-    /// How often its container had ended by then: each end is answered once.
+    /// How often its container had ended by then: each end leads to at most one resize.
     pub ends: u32,
-    /// Asked: it is to be given. InProgress: the API server took it. Done: the node gives it. Deferred: the node has no room now,
-    /// and tries again. Infeasible: the node never can. Refused: the API server does not take it. AtBound: it has as much as it may be
-    /// given.
+    /// Asked: the resize is about to be requested. InProgress: the API server accepted it. Done: the node has applied it. Deferred: the
+    /// node has no free memory now, and tries again. Infeasible: the node never can. Refused: the API server refused it. AtBound: the pod
+    /// has the most that resizes give.
     pub state: MemoryResizeState,
     /// What the API server or the node says.
     #[serde(default, skip_serializing_if = "String::is_empty")]

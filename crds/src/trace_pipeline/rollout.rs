@@ -17,13 +17,13 @@ pub struct Rollout {
     #[serde(default)]
     pub canary: Canary,
 
-    /// true (the default): a change that fails is taken back by itself, and tried again when the spec is edited. false: it stays
+    /// true (the default): the operator rolls back a change that fails, and tries it again when the spec is edited. false: the change stays
     /// as far as it got.
     #[serde(default = "auto_rollback")]
     pub auto_rollback: bool,
 
-    /// A change fails when no gateway became ready for so long: a whole number of s, m or h from 20s to 24h. Default 10m. One
-    /// that cannot work fails sooner: a config that is refused, three ends in a row, an image that cannot be pulled for 2m.
+    /// A change fails when no gateway becomes ready within this time: a whole number of s, m or h from 20s to 24h. Default 10m. A change
+    /// that cannot work fails sooner: the gateway refuses its config, ends three times in a row, or its image cannot be pulled for 2m.
     #[serde(default = "progress_deadline")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(

@@ -43,10 +43,9 @@ pub struct ClickHouseSink {
     )]
     pub endpoints: Vec<String>,
 
-    /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the
-    /// same one, and one that is away stops its own partitions and no others. The place of a shard in the list is what it is
-    /// known by: others are added at the end, and none is taken away. Every shard has the table; each insert that may be under
-    /// way at the same time takes memory for every shard.
+    /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the same one, and a
+    /// shard that is away stops only its own partitions. A shard is identified by its position in the list: add others at the end, and
+    /// remove none. Every shard has the table; each insert that may be under way at the same time takes memory for every shard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(
@@ -77,7 +76,8 @@ pub struct ClickHouseSink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
 
-    /// Who makes the table, and how. What is not set is as the table has it, and takes its usual value in one that is made.
+    /// Who makes the table, and how. A field that is not set accepts what an existing table has, and has its default in a table that Sluice
+    /// makes.
     #[serde(default)]
     pub schema: Schema,
 
