@@ -1,5 +1,5 @@
-//! Who else sets the number of gateways: read from what the API server notes of it, and said in words for a person who has never heard
-//! of field managers.
+//! Who else sets the number of gateways: read from the StatefulSet's `managedFields`, and reported in words that need no knowledge of
+//! field managers.
 
 use crate::names;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -10,7 +10,7 @@ const OURS: [&str; 2] = [names::OPERATOR, names::SCALER];
 /// What kubectl calls itself begins so: `kubectl`, `kubectl-edit`, `kubectl-client-side-apply`.
 const KUBECTL: &str = "kubectl";
 
-/// The field managers that have the number of gateways, in the order of the alphabet; none while one of ours has it too, or nobody.
+/// The field managers that own `spec.replicas` of the StatefulSet, in alphabetical order; empty if one of ours owns it too, or none does.
 pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
     let entries = workload.metadata.managed_fields.iter().flatten();
     let having = entries.filter(|entry| {
@@ -26,7 +26,7 @@ pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
     managers
 }
 
-/// What is said when the number of gateways is not changed, because these field managers have set it.
+/// The message of `ScalingConflict`: the operator keeps the number that these field managers have set.
 pub fn contested(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();
     let who = if all.is_empty() { "another client".to_owned() } else { all.join(" and ") };
@@ -36,7 +36,7 @@ pub fn contested(managers: &[String], workload: &str) -> String {
     )
 }
 
-/// A field manager by its name, with what is known to go by it.
+/// A field manager by its name, with the tool that uses this name.
 fn who(manager: &str) -> String {
     let known = match manager {
         // It scales for every HorizontalPodAutoscaler, and KEDA scales by making one.

@@ -1,4 +1,4 @@
-//! What a pipeline is meant to do as a whole, before its size is looked at: run, rest, be left alone, or go.
+//! What a pipeline is meant to do, decided before its size: run, be suspended, be unmanaged, or be deleted.
 //!
 //! ```text
 //!  Run --suspend--> Suspend: all gateways leave (scale::drain), and are taken away ---> resumed: as many come back
@@ -7,8 +7,8 @@
 //!                            Orphan: the objects lose their owner, until the limit let go
 //! ```
 //!
-//! Nothing in here is remembered by the operator: how far gateways are on their way out and how many there were stands in the
-//! status, since when a pipeline is deleted in its metadata. Whoever starts after a crash goes on from there. Pure: no clock.
+//! The operator's memory holds nothing of it. The status has how far gateways are drained and how many there were; the metadata has when
+//! the pipeline was deleted. An operator that starts after a crash continues from there. Pure: no clock.
 
 use crate::{
     ClaimSeen, Observed, VolumesSeen, WorkloadSeen,

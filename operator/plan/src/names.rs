@@ -1,4 +1,4 @@
-//! What things are called: objects, labels, annotations, paths in the pod. Each name stands here once.
+//! Names of objects, labels, annotations and paths in the pod. Each name is defined here once.
 
 use sluice_crds::{NAME_CHARS_MAX, TracePipeline};
 use sluice_gateway_config::Violations;

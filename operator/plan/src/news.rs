@@ -1,5 +1,5 @@
-//! What a person wants to read once, when it happens: that messages were lost, that messages or rows become dead letters, that a topic has
-//! more partitions, and that somebody else sets the number of gateways. Two statuses in, words out; that something is still so is no news.
+//! Events that follow from two statuses: messages were lost, messages or rows become dead letters, a topic has more partitions, another
+//! client sets the number of gateways. Each is reported once, when it happens.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_crds::{
@@ -7,12 +7,12 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// Something that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// Its word.
     pub reason: &'static str,
-    /// Whether a person has to do something about it.
+    /// Whether it is a warning: a person has to act.
     pub is_bad: bool,
     /// What the operator or the gateways were doing.
     pub action: &'static str,
@@ -33,7 +33,7 @@ pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Ne
     told.chain(refused).collect()
 }
 
-/// Some messages or rows become dead letters, or more of them than was said. That all of them do is told with `Ready`.
+/// Some messages or rows become dead letters, or another share than before. If all of them do, the event of `Ready` reports it.
 fn refused_anew(
     before: &TracePipelineStatus,
     after: &TracePipelineStatus,

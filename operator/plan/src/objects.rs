@@ -1,4 +1,4 @@
-//! The objects of a pipeline, one file per kind. Building cannot fail: all doubt was spent on the plan.
+//! The objects of a pipeline, one file per kind. Building cannot fail, because the plan was checked.
 //!
 //! They are applied in the order of the fields of [`Parts`]: first what pods mount and run as, then what surrounds
 //! them, then the schema Job, and the StatefulSet last, once the Job has succeeded.

@@ -1,4 +1,4 @@
-//! From a spec and facts to a plan that cannot be wrong, or to what is missing.
+//! From a spec and facts to a checked plan, to what must come first, or to violations.
 
 use crate::{
     Names, Observed, StorageClassSeen,

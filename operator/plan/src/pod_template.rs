@@ -1,7 +1,7 @@
-//! What the spec adds to pods, checked and divided: what every pod of the pipeline gets, and what gateways alone get.
+//! What the spec adds to pods, checked and divided: what every pod of the pipeline gets, and what only gateways get.
 //!
-//! The definition has bounds and choices; what it has no words for (how a key is spelt, which requirement takes values) is checked
-//! here, so that it is the pipeline that is refused, with the path of the field, and not the StatefulSet later on.
+//! The CRD has bounds and enums. What it cannot express (the syntax of keys, which operator takes values) is checked here. So the
+//! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
 
 use crate::{Names, names::GATEWAY};
 use k8s_openapi::{

@@ -1,7 +1,7 @@
-//! What gateways cannot read of the topics, and what ClickHouse refuses of it, as the conditions `SourceReachable` and `SinkReachable` say it.
+//! Messages that gateways reject, and rows that ClickHouse refuses, as the conditions `SourceReachable` and `SinkReachable` report them.
 //!
-//! Gateways go on, and what is refused is in the dead-letter topic. While nothing else comes, `Ready` is false for the same reason: whoever
-//! waits for the pipeline waits for rows in the table.
+//! Gateways keep reading, and the dead-letter topic gets what is refused. If all messages or rows are refused, `Ready` is false with the
+//! same reason: a user who waits for `Ready` waits for rows in the table.
 
 use super::verdict::Verdict;
 use crate::{
@@ -14,8 +14,7 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// `None` while gateways read what the topics hold. While none of them says so, what was said before holds, as long as there are gateways
-/// that it may be true of.
+/// `None` while gateways can read the messages. While no gateway answers, the former condition holds, as long as there are gateways.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
     let before =
         |reasons: &[&'static str]| said_before(pipeline, observed, condition::SOURCE_REACHABLE, reasons);
@@ -56,7 +55,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     })
 }
 
-/// `None` while ClickHouse takes the rows that gateways make, or most of them. What was said before holds as it does for messages.
+/// `None` while ClickHouse accepts all or most rows. While no gateway answers, the former condition holds as for messages.
 pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let share = observed.messages.as_ref().map_or(Share::NotKnown, MessagesSeen::rows_refused);
     let found = match share {
@@ -73,7 +72,7 @@ pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Opt
     Some(verdict(reason::ROWS_REFUSED, listed(pipeline, &found)))
 }
 
-/// What a condition of this type said before with one of these reasons, while there are gateways that it may be true of.
+/// The former condition of this type, if it has one of these reasons and there are gateways.
 pub(super) fn said_before(
     pipeline: &TracePipeline,
     observed: &Observed,
@@ -88,7 +87,7 @@ pub(super) fn said_before(
     Some(verdict(reason, said.message.clone()))
 }
 
-/// Without numbers: one that moves all the time would be written all the time.
+/// Without counts: each changed count would be a write of the status.
 fn reasons(messages: &MessagesSeen) -> String {
     let reasons: Vec<&str> = messages.reasons.iter().map(String::as_str).collect();
     reasons.join(", ")

@@ -27,11 +27,11 @@ pub(super) enum Progress {
     Moving { reason: &'static str, message: String },
     /// On its way, but kept from it, for the reason of `Ready` and for that of `Reconciling`.
     Held { ready: &'static str, reconciling: &'static str, message: String },
-    /// Without gateways, as is meant.
+    /// Suspended: without gateways, as the spec says.
     Resting { message: String },
-    /// As it is, whatever the spec says.
+    /// Unmanaged: the objects stay, whatever the spec says.
     LeftAlone { is_ready: bool, message: String },
-    /// The change failed, for this reason of all three, and nothing happens until somebody edits the spec.
+    /// The change failed, for this reason of all three, and nothing happens until the spec is edited.
     Failed { reason: &'static str, message: String },
     /// Not possible as the spec or the cluster is, for the reason of `Ready` and `Stalled`.
     Refused { reason: &'static str, message: String },
@@ -203,7 +203,7 @@ impl Progress {
         }
     }
 
-    /// Gateways run, and what they insert does not come through: whoever waits for the pipeline waits for rows in the table.
+    /// Gateways run, and their inserts fail. `Ready` is false, because a user who waits for it waits for rows in the table.
     fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
         let failing = verdict::inserts_failing(pipeline, observed)?;
         Some(Self::waiting(reason::SINK_UNAVAILABLE, failing.words()))
@@ -307,8 +307,8 @@ pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progre
     Progress::Moving { reason, message: message.into() }
 }
 
-/// Gateways that are to run: as many as are planned, or as somebody else has set, whose number is kept. With theirs it is as it will stay,
-/// and `ScalingLimited` says that it is theirs: whoever waits for the pipeline would wait for ever for another one.
+/// Gateways that should run: the planned number, or the number that another client has set and the operator keeps. `ScalingLimited`
+/// reports that. If `Ready` demanded the planned number then, it would never be true.
 fn wanted(plan: &Plan, observed: &Observed) -> u32 {
     let theirs = observed.workload.as_ref().filter(|_| observed.scaling.contested.is_some());
     theirs.map_or_else(|| plan.replicas(), |seen| seen.wanted)
@@ -337,8 +337,7 @@ fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
     named(pods.iter().filter_map(in_words).collect())
 }
 
-/// Those that are not ready, for people, behind the count of those that are; what a gateway says of itself takes the place of this once
-/// it does not merely start.
+/// The pods that are not ready, behind the count of ready ones. Once a gateway gives a reason of its own, the message has that instead.
 fn those_not(pods: &[PodSeen]) -> String {
     let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
     names.map(|names| format!("; not ready: {names}")).unwrap_or_default()

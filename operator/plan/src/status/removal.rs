@@ -1,4 +1,4 @@
-//! What is said about a pipeline that is deleted while something is done before it goes.
+//! The status of a pipeline that is being deleted, while its finalizer holds it.
 
 use super::{counted, scaling, verdict::Verdict};
 use crate::Observed;
@@ -8,8 +8,8 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// The status of a pipeline whose gateways leave because it is deleted. Source, sink and table are not looked at any more: what was
-/// said of them stays.
+/// The status of a pipeline whose gateways drain because it is deleted. Source, sink and table are not observed any more: their
+/// conditions stay.
 pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> TracePipelineStatus {
     let before = pipeline.status.clone().unwrap_or_default();
     let message = message(pipeline, observed);

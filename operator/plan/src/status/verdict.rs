@@ -1,4 +1,4 @@
-//! What one condition says, and what the facts say of source and sink.
+//! A condition's status, reason and message; and the conditions of source, sink, schema and scaling.
 
 use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
@@ -129,8 +129,8 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     }
 }
 
-/// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
-/// the one before said, as long as there are gateways that it may be true of.
+/// `None` while inserts succeed. An operator that has just started has nothing to compare yet, and keeps the former condition, as long as
+/// there are gateways.
 pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let whose = match observed.sink {
         SinkSeen::Failing { all: true } => "every gateway",

@@ -1,4 +1,4 @@
-//! What is said of the queue volumes: their size, and whether one without a gateway may hold something.
+//! The conditions and messages about queue volumes: their size, and whether a volume without a gateway may hold rows.
 
 use super::{
     progress::{Progress, moving},
@@ -113,7 +113,7 @@ fn not_deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> 
     ))
 }
 
-/// The StatefulSet is made anew for larger volumes.
+/// The operator recreates the StatefulSet for larger volumes.
 pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
     let is_between = observed.workload.is_none() && observed.volumes.left_alone.is_some();
     let is_begun = plan
@@ -268,7 +268,7 @@ fn orphaned<'a>(
     pipeline: &TracePipeline,
     observed: &'a Observed,
 ) -> impl Iterator<Item = &'a ClaimSeen> + use<'a> {
-    // Without a StatefulSet nobody knows who uses what.
+    // Without a StatefulSet it is unknown which gateway uses which volume.
     let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
     // Those of gateways that come back wait for them.
     let resting = lifecycle::suspension(pipeline, workload).map_or(0, |suspension| suspension.replicas);
