@@ -36,14 +36,14 @@ pub enum Intent {
     Run,
     /// To have no gateways, and to keep everything else.
     Suspend,
-    /// To stay as it is, whatever the spec says.
+    /// To stay unchanged, whatever the spec says.
     LeaveAlone,
     /// To go.
     Remove,
 }
 
 impl Intent {
-    /// Reads it off the pipeline. To be left alone goes before being suspended, to be deleted before both.
+    /// Deletion comes before `Unmanaged`, and `Unmanaged` before `suspend`.
     pub fn of(pipeline: &TracePipeline) -> Self {
         match (&pipeline.metadata.deletion_timestamp, pipeline.spec.management_state) {
             (Some(_), _) => Self::Remove,
@@ -64,11 +64,11 @@ pub fn has_finalizer(pipeline: &TracePipeline) -> bool {
     pipeline.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// On which terms gateways leave; `None` when the spec says none that can be read.
+/// The terms of a drain; `None` when the spec has none that can be parsed.
 ///
-/// Who leaves for good does so at the limit all the same, since neither a rest nor a removal may wait for a `ClickHouse` that is
-/// away: the volumes stay that have what was not inserted. A removal counts its limit from the deletion on, not
-/// from the first gateway that was told.
+/// When the pipeline is suspended or deleted, gateways are removed at the limit in any case: neither may wait for a `ClickHouse` that is
+/// away. Volumes with rows that were not inserted stay. A deletion counts its limit from the deletion timestamp, not from the first
+/// request to a gateway.
 pub fn terms(pipeline: &TracePipeline) -> Option<Terms> {
     let terms = Terms::of(&pipeline.spec).ok();
     let on_timeout = drain::leave_all_the_same(&pipeline.spec);
@@ -114,7 +114,7 @@ pub fn suspension(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> 
 /// What is to be done with a pipeline that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
-    /// Nothing: we do not hold it.
+    /// Nothing: the pipeline does not have our finalizer.
     Free,
     /// Its gateways are to leave.
     Drain,
@@ -127,7 +127,7 @@ pub enum Removal {
 /// Why a pipeline may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LetGo {
-    /// Nobody wants anything done before.
+    /// Nothing is to be done before.
     AtOnce,
     /// No gateway holds anything.
     Empty,
@@ -200,12 +200,12 @@ impl LetGo {
     }
 }
 
-/// What becomes of the queue volumes of a pipeline that goes.
+/// What happens to the queue volumes of a pipeline that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptVolumes {
     /// There are none, or all of them were empty and go with it.
     None,
-    /// They go with it, and nobody has looked at what is on them: its deletion policy is Immediate.
+    /// They go with it, and nothing was checked, because `deletionPolicy` is Immediate.
     Unasked,
     /// They stay, as the spec says, and are empty.
     Empty,

@@ -150,8 +150,7 @@ impl Names {
         format!("{}.{}", self.namespace, self.pipeline)
     }
 
-    /// Labels of every object of the pipeline: nothing is copied from the pipeline's own labels, which belong to
-    /// whoever deploys it.
+    /// Labels of every object of the pipeline: none is copied from the pipeline's own labels, which belong to the tool that deploys it.
     pub fn labels(&self, component: &str) -> BTreeMap<String, String> {
         let mut labels = self.selector(component);
         labels.insert("app.kubernetes.io/part-of".into(), "sluice".into());

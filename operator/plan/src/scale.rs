@@ -3,7 +3,7 @@
 //! ```text
 //!  Samples --> gate --> window --> capacity --> cause --> target --> pace --> Decision { replicas, reason, next state }
 //!               |        rates      learned      why       how        when
-//!               `--> hold: what is not known never takes a gateway away
+//!               `--> hold: missing metrics never remove a gateway
 //! ```
 //!
 //! More gateways never follow from a slow `ClickHouse`. The state that is handed on lives in the pipeline's status; the

@@ -1,7 +1,7 @@
 //! A change of the number of gateways, from the decision until the workload is seen to have it.
 //!
-//! A decision is carried out by others, and may not be: the API server refuses it, somebody else sets the number, a volume is in the
-//! way. What was never carried out disturbed nobody. It is no rescale, takes nothing of the hour's budget, and is on no trial.
+//! A decision may not be carried out: the API server refuses it, another client sets the number, or a volume prevents it. Then no
+//! partition has moved. So it counts as no rescale, takes nothing of the hour's budget, and starts no trial.
 
 use super::{
     sample::Moment,
@@ -42,7 +42,7 @@ pub fn see(now: Moment, desired: u32, state: &mut State) {
     };
     state.asked = None;
     if !(from.min(to)..=from.max(to)).contains(&desired) {
-        // That is somebody else's number.
+        // Another client has set this number.
         return;
     }
     state.see_rescale(now);

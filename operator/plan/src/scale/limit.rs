@@ -1,4 +1,4 @@
-//! Why there are not more gateways, or why another number would not help: in a word and in words, for the status.
+//! Why there are not more gateways, or why another number would not help: the reason and the message for the status.
 
 /// What limits the number itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

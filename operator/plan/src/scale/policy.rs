@@ -10,9 +10,9 @@ pub enum Mode {
     Fixed,
     /// This package.
     Auto,
-    /// Nobody; what `Auto` would do is only said.
+    /// The spec; what `Auto` would do is only reported.
     Recommend,
-    /// Whoever writes `/scale`: an HPA, KEDA, kubectl.
+    /// A client of `/scale`: an HPA, KEDA, kubectl.
     External,
 }
 
@@ -119,9 +119,9 @@ pub struct Policy {
     pub memory_pressure: f64,
     /// A need lasts so many seconds before gateways are added.
     pub up_after_seconds: u32,
-    /// A surplus lasts so many seconds before gateways are taken away.
+    /// A surplus lasts so many seconds before gateways are removed.
     pub down_after_seconds: u32,
-    /// Whether gateways are ever taken away.
+    /// Whether gateways are ever removed.
     pub down_enabled: bool,
     /// Rescales in any hour, but for those that memory forces; at most [`RESCALES_MAX`](super::state::RESCALES_MAX).
     pub rescales_per_hour: u32,

@@ -1,4 +1,4 @@
-//! A decision in words, for status and events: what was seen, what it takes, and why not more or fewer.
+//! The reason of a decision, for status and events: what was observed, how many gateways it needs, and why the number changes or stays.
 
 use super::{Cause, Figures, gate::Hold, numbers, pace::Wish};
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ impl Change {
         }
     }
 
-    /// With a reason that says nothing of the number, which is named only where a bound makes it another.
+    /// A reason that does not depend on the number; the number is added only if a bound changes it.
     pub fn plainly(&self, reason: &str) -> String {
         match self.bound {
             Some(_) => format!("{reason}; {}", self.words()),
@@ -39,7 +39,7 @@ pub fn held(hold: Hold, change: &Change) -> String {
     format!("{}: {}", change.words(), hold.words())
 }
 
-/// Something was. A bound that makes the number another overrules what holds it.
+/// A decision was made. A bound that changes the number overrules what holds it.
 pub fn judged(
     wish: &Wish<'_>,
     cause: Cause,

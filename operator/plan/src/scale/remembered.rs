@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// The state that an operator which starts at this moment goes on from. Something of another version is nothing.
+    /// The state that an operator continues from after its start. A state of another version is ignored.
     pub fn resumed(written: &Remembered, now: Moment) -> Self {
         // Nothing is stale before this operator had its time to ask.
         Self { valid_at: Some(now), ..read(written) }
