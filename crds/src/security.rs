@@ -36,10 +36,10 @@ pub struct Sasl {
     pub secret_ref: SecretRef,
 }
 
-/// How a password is proved to a broker.
+/// The SASL mechanism.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SaslMechanism {
-    /// It is sent as it is.
+    /// It is sent in clear text.
     Plain,
     /// It is proved by SHA-256, without being sent.
     ScramSha256,

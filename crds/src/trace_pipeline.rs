@@ -180,7 +180,7 @@ pub struct TracePipelineSpec {
     #[serde(default)]
     pub management_state: ManagementState,
 
-    /// What becomes of the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for at most
+    /// What happens to the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for at most
     /// scaling.drain.timeout; then the operator removes everything except queue volumes that are not known to be empty. Immediate:
     /// everything is removed at once, also rows on queue volumes that Kafka no longer has. Orphan: the objects keep running without the
     /// pipeline, until one of the same name takes them over. Drain and Orphan hold the pipeline with the finalizer sluice.dev/drain, so

@@ -1,4 +1,4 @@
-//! What gateways say of themselves that people want to know: what is promised about delivery, and what waits on the volumes.
+//! What gateways report for people: the delivery guarantee, and what waits on the queue volumes.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The words with which a gateway says that every row is in the table once. Source: the label of its metric.
 pub const EXACTLY_ONCE: &str = "exactly_once_effect";
 
-/// What is promised about delivery: what the gateways found out, not what somebody wished for.
+/// The delivery guarantee, as the gateways have found it.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryStatus {

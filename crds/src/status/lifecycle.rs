@@ -1,4 +1,4 @@
-//! What the operator remembers of a pipeline that was suspended.
+//! What the status keeps of a suspended pipeline.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};

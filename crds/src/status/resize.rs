@@ -1,10 +1,10 @@
-//! What the operator says about memory that gateways were given in place.
+//! Memory that gateways got in place, after an OOM kill.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Gateways of one pipeline of which it is said: a status is one object, and not a large one.
+/// Entries in a status at most, so that the object stays small.
 pub const MEMORY_RESIZES_MAX: usize = 64;
 
 /// Memory that one gateway is given in place, after the kernel killed it.
@@ -34,18 +34,18 @@ pub struct MemoryResize {
 /// How far a gateway's memory is.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryResizeState {
-    /// It is to be given.
+    /// The resize is about to be requested.
     Asked,
-    /// The API server took it.
+    /// The API server accepted it.
     InProgress,
-    /// The node gives it.
+    /// The node has applied it.
     Done,
     /// The node has no room now, and tries again.
     Deferred,
     /// The node never can.
     Infeasible,
-    /// The API server does not take it.
+    /// The API server refused it.
     Refused,
-    /// The gateway has as much as it may be given.
+    /// The pod has the most that resizes give.
     AtBound,
 }

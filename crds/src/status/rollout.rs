@@ -1,5 +1,4 @@
-//! What the operator says about the replacement of gateways. It is also what a later operator goes on from: nothing else is
-//! remembered.
+//! The state of a rollout. An operator that starts continues from it; nothing else is kept.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
@@ -48,7 +47,7 @@ pub enum RolloutState {
     Rolling,
     /// All have it, and are ready.
     Complete,
-    /// The one before is put back.
+    /// The previous revision is restored.
     RolledBack,
     /// It failed and stays.
     Failed,

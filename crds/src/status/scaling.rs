@@ -87,9 +87,9 @@ pub struct DrainStatus {
 pub enum DrainState {
     /// They give up their partitions and insert what they hold.
     Draining,
-    /// They take part again.
+    /// They are told to read again.
     Resuming,
-    /// They stay, and it is tried again later.
+    /// They stay, and the operator tries again later.
     Waiting,
 }
 

@@ -134,10 +134,10 @@ pub struct Resources {
 /// What is done for a gateway that was killed for its memory.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryResizing {
-    /// It is said which limit would do.
+    /// The status recommends a limit.
     #[default]
     None,
-    /// Its pod is given more memory, as it is.
+    /// Its pod gets more memory in place.
     InPlace,
 }
 

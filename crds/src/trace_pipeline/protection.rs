@@ -25,7 +25,7 @@ impl Default for DisruptionBudget {
     }
 }
 
-/// Whom pods may be reached by, and whom they may reach.
+/// Which connections to and from the pods are allowed.
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {

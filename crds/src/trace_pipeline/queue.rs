@@ -53,7 +53,7 @@ pub struct Queue {
         .message("storageClassName is the name of a StorageClass: a-z, 0-9, '-' and '.'"))]
     pub storage_class_name: Option<String>,
 
-    /// What becomes of volumes that no gateway uses any more.
+    /// What happens to volumes that no gateway uses any more.
     #[serde(default)]
     pub retention_policy: RetentionPolicy,
 
@@ -102,7 +102,7 @@ pub enum OnZoneLoss {
     Recreate,
 }
 
-/// What becomes of volumes that no gateway uses any more. A volume that may hold the only copy of rows is always kept until it is
+/// What happens to volumes that no gateway uses any more. A volume that may hold the only copy of rows is always kept until it is
 /// drained.
 #[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,7 +117,7 @@ pub struct RetentionPolicy {
     pub when_deleted: Retention,
 }
 
-/// What becomes of a volume.
+/// What happens to a volume.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retention {
     /// It goes.

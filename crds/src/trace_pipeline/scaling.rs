@@ -105,9 +105,9 @@ pub enum ScalingMode {
     Fixed,
     /// The operator.
     Auto,
-    /// The spec; what the operator would do is said.
+    /// The spec; the status has what the operator would do.
     Recommend,
-    /// Whoever writes the scale subresource.
+    /// A client of the scale subresource.
     External,
 }
 
@@ -204,14 +204,14 @@ fn drain_timeout() -> String {
     "15m".to_owned()
 }
 
-/// What is done with gateways that do not get empty.
+/// What happens to gateways that are not empty in time.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnTimeout {
     /// They stay.
     #[default]
     Abort,
-    /// They are taken away.
+    /// They are removed.
     Force,
-    /// They are taken away, and a Job drains their volumes.
+    /// They are removed, and a Job drains their volumes.
     Job,
 }
