@@ -101,11 +101,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.scaling.mode != 'Auto' || !has(self.replicas)")
-        .message("replicas is the operator's while scaling.mode is Auto, and must not be set; bounds are scaling.minReplicas \
+        .message("replicas must not be set while scaling.mode is Auto: the operator sets the number; set scaling.minReplicas \
                   and scaling.maxReplicas"),
     validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
-        .message("replicas must be set while scaling.mode is External: it is the number to begin with, without which the scale \
-                  subresource cannot be read; whoever scales writes it from then on"),
+        .message("replicas must be set while scaling.mode is External: it is the first number, without which the scale subresource \
+                  cannot be read; from then on the client of /scale writes it"),
     validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
         .message("delivery.commit AfterEnqueue needs queue.mode Spill: the queue volume is the only copy of what is committed and \
                   not inserted yet"),

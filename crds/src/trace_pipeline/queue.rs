@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.maxBytes) || !has(self.size) || !isQuantity(self.maxBytes) || !isQuantity(self.size) \
          || quantity(self.maxBytes).asInteger() <= quantity(self.size).asInteger() / 20 * 19")
-        .message("maxBytes must leave a twentieth of size: the file system of the volume needs it")
+        .message("maxBytes must be at most 95 % of size: the file system of the volume needs the rest")
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.

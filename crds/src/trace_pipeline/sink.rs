@@ -27,7 +27,7 @@ pub struct Sink {
         .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"),
     validation = Rule::new(
         "!has(oldSelf.shards) || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
-        .message("shards are only ever added, at the end: what is in flight to one that goes away could not be finished")
+        .message("shards can only be added, at the end: rows on their way to a removed shard could not be inserted")
 )]
 pub struct ClickHouseSink {
     /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
@@ -38,7 +38,7 @@ pub struct ClickHouseSink {
         validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
             .message("each of endpoints is http://host:port or https://host:port, such as http://clickhouse:8123"),
         validation = Rule::new("self.all(e, e.startsWith('https:')) || !self.exists(e, e.startsWith('https:'))")
-            .message("endpoints are all http or all https: one without TLS would be sent the password in the clear"),
+            .message("endpoints are all http or all https: a server without TLS would receive the password in clear text"),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
@@ -51,7 +51,7 @@ pub struct ClickHouseSink {
     #[x_kube(
         validation = Rule::new(
             "self.all(s, s.endpoints.all(e, e.startsWith('https:'))) || !self.exists(s, s.endpoints.exists(e, e.startsWith('https:')))")
-            .message("the endpoints of shards are all http or all https: one without TLS would be sent the password in the clear"),
+            .message("the endpoints of shards are all http or all https: a server without TLS would receive the password in clear text"),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]
