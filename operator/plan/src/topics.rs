@@ -27,7 +27,7 @@ fn partitions(pipeline: &TracePipeline, topic: &str, seen: Option<&TopicSeen>) -
     let last = remembered.map(|status| status.partitions);
     let unavailable = |message| Err(Waiting { reason: reason::SOURCE_UNAVAILABLE, message });
     match (seen, last) {
-        // Kafka never takes partitions away from a topic. While nobody reads it, another one may take its place.
+        // Kafka never removes partitions from a topic, so it is another topic. While the pipeline is suspended, that may be intended.
         (Some(TopicSeen::Known(now @ 1..)), Some(before))
             if *now < before && Intent::of(pipeline) != Intent::Suspend =>
         {

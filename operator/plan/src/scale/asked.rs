@@ -24,7 +24,7 @@ pub struct Asked {
     pub by_memory: bool,
 }
 
-/// Remembers what is decided. The same once more changes nothing: it is asked for at every poll until it is there.
+/// Records a decision. The same decision again changes nothing: every poll repeats it until the workload has the number.
 pub fn ask(state: &mut State, asked: Asked) {
     let again = |before: &Asked| {
         (before.from, before.to, before.by_memory) == (asked.from, asked.to, asked.by_memory)
@@ -34,7 +34,7 @@ pub fn ask(state: &mut State, asked: Asked) {
     }
 }
 
-/// Looks whether the workload has what was decided, and books it: wholly, or as much of it as was carried out.
+/// Checks whether the workload has the decided number, and records what was carried out of it, wholly or in part.
 pub fn see(now: Moment, desired: u32, state: &mut State) {
     let Some(Asked { from, to, processed, by_memory }) = state.asked.filter(|asked| asked.from != desired)
     else {

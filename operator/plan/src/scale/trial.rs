@@ -1,8 +1,8 @@
-//! Whether adding gateways helped: of the messages a second that they promised, how many came?
+//! Whether adding gateways helped: how much of the expected throughput came?
 //!
-//! An addition is on trial until it has been there for as long as rates are averaged. What a load needs is not kept waiting for
-//! that: one more addition may follow, and is judged together with the first, by what was there before both. More than
-//! two would be blind: gateways that look busy at a total that does not grow want more and more of themselves.
+//! An addition is on trial for as long as rates are averaged. A growing load need not wait for the result: one more addition may follow,
+//! and both are judged together, against the throughput before the first. More than two would be unsafe: gateways that look busy while
+//! the total does not grow would ask for more and more gateways.
 
 use super::{
     pace::CAUGHT_UP_SECONDS,

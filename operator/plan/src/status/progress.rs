@@ -78,8 +78,8 @@ impl Progress {
             }
             Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
-            // What the spec asks for is so, as it is with a Deployment of 0 replicas: whoever waits for it goes on. The reason says
-            // that nothing is read.
+            // The pipeline is as the spec says, like a Deployment with 0 replicas, so tools that wait for `Ready` continue. The reason
+            // says that nothing is read.
             Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
             Self::Failed { reason, message } | Self::Refused { reason, message } => {
