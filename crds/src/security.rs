@@ -18,8 +18,8 @@ pub struct Tls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretRef>,
 
-    /// A Secret in the pipeline's namespace with the keys tls.crt and tls.key, such as one of type kubernetes.io/tls: the
-    /// gateways' own certificate, for servers that ask for one. When it is not set, none is shown.
+    /// A Secret in the pipeline's namespace with the keys tls.crt and tls.key, such as one of type kubernetes.io/tls: the gateways' own
+    /// certificate, for servers that ask for one. When it is not set, gateways present none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate_secret_ref: Option<SecretRef>,
 }
@@ -28,7 +28,7 @@ pub struct Tls {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sasl {
-    /// How the password is proved: Plain, ScramSha256 or ScramSha512. Plain sends it as it is, so that it belongs with tls.
+    /// The SASL mechanism: Plain, ScramSha256 or ScramSha512. Plain sends the password in clear text, so use it only with tls.
     pub mechanism: SaslMechanism,
 
     /// A Secret in the pipeline's namespace with the keys username and password. When it changes, the gateways are
@@ -36,10 +36,10 @@ pub struct Sasl {
     pub secret_ref: SecretRef,
 }
 
-/// How a password is proved to a broker.
+/// The SASL mechanism.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SaslMechanism {
-    /// It is sent as it is.
+    /// It is sent in clear text.
     Plain,
     /// It is proved by SHA-256, without being sent.
     ScramSha256,

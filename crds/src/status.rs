@@ -1,7 +1,7 @@
-//! What the operator says about a pipeline: counts, conditions, and the words that conditions use.
+//! The status of a pipeline: counts, conditions, and the types and reasons of conditions.
 //!
-//! Condition types and reasons are stable API: scripts, alerts and `kubectl wait` rely on them. `Ready` is the summary;
-//! `Reconciling` and `Stalled` follow kstatus, so that Argo CD, Flux and `kubectl wait` come to the same verdict.
+//! Condition types and reasons are stable API: scripts, alerts and `kubectl wait` rely on them. `Ready` is the summary; `Reconciling` and
+//! `Stalled` follow kstatus, so Argo CD, Flux and `kubectl wait` reach the same verdict.
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
@@ -28,8 +28,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// The generation that a status is about before an operator has said anything: none has this number, so that whoever waits until a
-/// pipeline is as its spec says (kstatus, and with it Flux and helm) goes on waiting. The definition's default.
+/// `observedGeneration` before an operator has written a status: no generation has this number, so tools that wait for the pipeline
+/// (kstatus, and with it Flux and Helm) keep waiting. The CRD's default.
 pub const NEVER_OBSERVED: i64 = -1;
 
 /// What the operator says about a pipeline.
@@ -81,7 +81,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
 
-    /// The brokers at which the gateways have that group. Of two pipelines with one group the one that has it keeps it.
+    /// The brokers at which the gateways have that group. Of two pipelines with one group, the one that has it keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 261)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -91,7 +91,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
 
-    /// What is promised about delivery, as the gateways found out; the weakest of them.
+    /// The delivery guarantee that the gateways have found; the weakest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryStatus>,
 
@@ -104,7 +104,7 @@ pub struct TracePipelineStatus {
     pub schema: Option<SchemaStatus>,
 
     /// The schema Job that last found a table to which rows can be written, by its name, which follows from all that the Job is to do. It
-    /// is not run again for a spec with the same one, also when the Job is gone; not set once another one has begun.
+    /// is not run again for a spec with the same name, even if the Job is gone; not set once another one has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub schema_job: Option<String>,
@@ -117,13 +117,11 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<VolumesStatus>,
 
-    /// Why there are as many gateways as there are; not set while scaling.mode is Fixed or External and none is on its way
-    /// out.
+    /// How the number of gateways was decided; not set while scaling.mode is Fixed or External and no gateway drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
 
-    /// Gateways that were killed for their memory and are given more in place (gateway.resources.resize), as long as their pods are
-    /// there; at most 64.
+    /// Gateways that were OOM-killed and get more memory in place (gateway.resources.resize), as long as their pods exist; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into()]))]
@@ -141,13 +139,12 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
-    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual it stays when the operator is upgraded, from
-    /// when a gateway was ready with it.
+    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual, an upgrade of the operator does not change it
+    /// once a gateway was ready with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_image: Option<String>,
 
-    /// The image that belongs to this operator's version, when that is another one than defaultImage: gateway.upgradeStrategy Automatic
-    /// moves on to it.
+    /// The image of this operator's version, if it differs from defaultImage: gateway.upgradeStrategy Automatic switches to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_image: Option<String>,
 
@@ -193,29 +190,29 @@ pub struct Lag {
 
 /// Types of conditions.
 pub mod condition {
-    /// Summary: all is as the spec says, gateways that run, or none of a pipeline that is suspended.
+    /// Summary: everything is as the spec says. Gateways run, or none does because the pipeline is suspended.
     pub const READY: &str = "Ready";
-    /// True while something is on its way to what the spec says.
+    /// True while something is changing towards what the spec says.
     pub const RECONCILING: &str = "Reconciling";
     /// True when nothing will change until someone changes something.
     pub const STALLED: &str = "Stalled";
-    /// Kafka answers, every topic exists, and gateways do not reject all that they read of them.
+    /// Kafka answers, every topic exists, and gateways do not reject all messages.
     pub const SOURCE_REACHABLE: &str = "SourceReachable";
-    /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts fail since.
+    /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts have failed since.
     pub const SINK_REACHABLE: &str = "SinkReachable";
     /// The table exists with the columns that are needed.
     pub const SCHEMA_READY: &str = "SchemaReady";
-    /// The number of gateways is decided by what is seen, and nothing holds the decision.
+    /// The operator decides the number of gateways from what it observes, and nothing holds the decision.
     pub const SCALING_ACTIVE: &str = "ScalingActive";
-    /// True while something other than the load keeps the number of gateways where it is.
+    /// True while something other than the load limits the number of gateways.
     pub const SCALING_LIMITED: &str = "ScalingLimited";
-    /// The pipeline rests: `suspend`.
+    /// The pipeline is suspended: `suspend`.
     pub const SUSPENDED: &str = "Suspended";
-    /// The pipeline's objects are left as they are: `managementState: Unmanaged`.
+    /// The operator does not change the pipeline's objects: `managementState: Unmanaged`.
     pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
     /// Every queue volume has the size that the spec asks for.
     pub const VOLUMES_RESIZED: &str = "VolumesResized";
-    /// No queue volume without a gateway may hold anything.
+    /// No queue volume without a gateway may hold rows.
     pub const VOLUMES_DRAINED: &str = "VolumesDrained";
 
     /// All types, in the order in which they are written.
@@ -243,13 +240,13 @@ pub mod reason {
     // Ready
     /// Every gateway is ready and of the newest revision.
     pub const RUNNING: &str = "Running";
-    /// On the way to what the spec says.
+    /// The pipeline is on its way to what the spec says.
     pub const PROGRESSING: &str = "Progressing";
-    /// The spec cannot be carried out as it is.
+    /// The spec cannot be carried out.
     pub const SPEC_INVALID: &str = "SpecInvalid";
     /// Kafka cannot be reached, or a topic is missing.
     pub const SOURCE_UNAVAILABLE: &str = "SourceUnavailable";
-    /// ClickHouse, its table or the credentials are not as they must be, or what gateways insert does not come through.
+    /// ClickHouse, its table or the credentials are not as they must be, or inserts fail.
     pub const SINK_UNAVAILABLE: &str = "SinkUnavailable";
     /// Gateways do not become ready.
     pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";
@@ -258,19 +255,19 @@ pub mod reason {
     /// Also of `Stalled`: the change failed, and stays as far as it got.
     pub const ROLLOUT_FAILED: &str = "RolloutFailed";
 
-    /// The pipeline rests, or is on its way to it. It is as the spec says once it rests, and `Ready` then.
+    /// The pipeline is suspended, or its gateways still drain. `Ready` is true once no gateway runs.
     pub const SUSPENDED: &str = "Suspended";
-    /// The pipeline is deleted, and something is done before it goes.
+    /// The pipeline is being deleted, and its finalizer still holds it.
     pub const DELETING: &str = "Deleting";
 
     // Ready, Reconciling, Stalled
-    /// The objects cannot be read or written as they must be: the API server, or a rule of the cluster, does not let the operator.
+    /// The operator cannot read or write an object: the API server, an admission rule or a quota refuses it.
     pub const APPLY_FAILED: &str = "ApplyFailed";
-    /// The object is none that this operator can read: the definition in the cluster is another version's.
+    /// The operator cannot read the TracePipeline: the CRD in the cluster is of another version.
     pub const MALFORMED: &str = "Malformed";
 
     // Ready
-    /// The cluster does not let pods of gateways be made: a quota, a rule of the namespace.
+    /// Kubernetes does not create pods of gateways: a quota, or a rule of the namespace.
     pub const PODS_REFUSED: &str = "PodsRefused";
 
     // Ready
@@ -278,7 +275,7 @@ pub mod reason {
     pub const PARTITIONS_UNREAD: &str = "PartitionsUnread";
 
     // Ready, SourceReachable
-    /// An older pipeline reads with the same consumer group.
+    /// Another pipeline that came first has the same consumer group.
     pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";
     /// A topic has fewer partitions than it had.
     pub const PARTITIONS_LOST: &str = "PartitionsLost";
@@ -286,11 +283,11 @@ pub mod reason {
     pub const STORAGE_CLASS_MISSING: &str = "StorageClassMissing";
 
     // Ready
-    /// No node that reaches a gateway's queue volume takes it.
+    /// A gateway is unschedulable, because no node that reaches its queue volume takes it.
     pub const VOLUME_OUT_OF_REACH: &str = "VolumeOutOfReach";
 
     // Reconciling
-    /// Gateways insert and commit what they hold, and are taken away after it.
+    /// Gateways insert and commit what they hold, before they are removed.
     pub const DRAINING: &str = "Draining";
     /// The spec changed and is not carried out yet.
     pub const SPEC_CHANGED: &str = "SpecChanged";
@@ -304,7 +301,7 @@ pub mod reason {
     pub const WAITING: &str = "Waiting";
 
     // ScalingActive; what holds the decision, and what limits it, are words of `sluice_plan::scale::{Hold, Limit}`.
-    /// The number is decided, or recommended.
+    /// The operator decides the number, or recommends one.
     pub const ACTIVE: &str = "Active";
     /// `scaling.mode: Fixed`.
     pub const DISABLED: &str = "Disabled";
@@ -312,7 +309,7 @@ pub mod reason {
     pub const EXTERNAL: &str = "External";
 
     // ScalingLimited
-    /// Somebody else has set the number of gateways on their StatefulSet, and keeps it.
+    /// Another client has set the replicas of the StatefulSet, and the operator keeps that number.
     pub const SCALING_CONFLICT: &str = "ScalingConflict";
 
     // ReconciliationPaused
@@ -334,29 +331,29 @@ pub mod reason {
     pub const NOT_EXPANDABLE: &str = "NotExpandable";
 
     // VolumesDrained
-    /// The claim of a gateway that stays was deleted: its volume goes with what is on it once the gateway's pod ends.
+    /// The claim of a gateway that stays was deleted: its volume and the rows on it go when the gateway's pod ends.
     pub const CLAIM_DELETED: &str = "ClaimDeleted";
-    /// A Job could not drain such a volume; it is run again.
+    /// A Job could not drain a volume without a gateway; it runs again.
     pub const DRAIN_FAILED: &str = "DrainFailed";
-    /// Volumes that are empty and to be deleted stay: the API server does not let their claims go.
+    /// Empty volumes that should be deleted stay: the API server refuses to delete their claims.
     pub const NOT_DELETED: &str = "NotDeleted";
 
     // SourceReachable
     /// Gateways have rejected messages in the last 15 minutes: some of them while the condition is true, all while it is false; then also a
     /// reason of Ready.
     pub const MESSAGES_REJECTED: &str = "MessagesRejected";
-    /// ClickHouse refuses rows for what is in them: many, from a tenth on, while the condition SinkReachable is true, all while it is false.
+    /// ClickHouse refuses rows for their content: many, from a tenth on, while the condition SinkReachable is true, all while it is false.
     pub const ROWS_REFUSED: &str = "RowsRefused";
     /// No message that gateways have read has a span; the condition is true, since OTLP allows it.
     pub const MESSAGES_WITHOUT_SPANS: &str = "MessagesWithoutSpans";
 
-    /// A transaction of the source has been open for longer than its coordinator lets any be: messages behind it are not read.
+    /// A transaction of the source has been open for longer than its coordinator allows: messages behind it are not read.
     pub const TRANSACTION_HANGING: &str = "TransactionHanging";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.
     pub const NOT_PROBED: &str = "NotProbed";
-    /// Nobody wants it checked: `schema.management: None`.
+    /// Not checked: `schema.management: None`.
     pub const NOT_MANAGED: &str = "NotManaged";
     /// The server refused user or password.
     pub const AUTH_FAILED: &str = "AuthFailed";
@@ -382,10 +379,10 @@ pub mod reason {
     pub const SCHEMA_DIFFERS: &str = "SchemaDiffers";
     /// Some servers did not answer the schema Job, and may lack the table; the others have one that rows can be written to.
     pub const SERVERS_NOT_REACHED: &str = "ServersNotReached";
-    /// Gateways are ready, and what they insert does not come through.
+    /// Gateways are ready, and their inserts fail.
     pub const INSERTS_FAILING: &str = "InsertsFailing";
-    /// The schema Job is at work.
+    /// The schema Job is running.
     pub const JOB_RUNNING: &str = "JobRunning";
-    /// The schema Job failed for a reason that has no word of its own; the message says which.
+    /// The schema Job failed for a reason without a word of its own; the message has it.
     pub const JOB_FAILED: &str = "JobFailed";
 }

@@ -101,11 +101,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.scaling.mode != 'Auto' || !has(self.replicas)")
-        .message("replicas is the operator's while scaling.mode is Auto, and must not be set; bounds are scaling.minReplicas \
+        .message("replicas must not be set while scaling.mode is Auto: the operator sets the number; set scaling.minReplicas \
                   and scaling.maxReplicas"),
     validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
-        .message("replicas must be set while scaling.mode is External: it is the number to begin with, without which the scale \
-                  subresource cannot be read; whoever scales writes it from then on"),
+        .message("replicas must be set while scaling.mode is External: it is the first number, without which the scale subresource \
+                  cannot be read; from then on the client of /scale writes it"),
     validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
         .message("delivery.commit AfterEnqueue needs queue.mode Spill: the queue volume is the only copy of what is committed and \
                   not inserted yet"),
@@ -124,8 +124,8 @@ pub struct TracePipelineSpec {
     pub sink: Sink,
 
     /// Number of gateways, 0 to 1000; never more than there are partitions. When it is not set, the number follows from
-    /// partitionsPerReplica, or from scaling. With scaling.mode External it must be set, to begin with: whoever scales writes it from then
-    /// on, and what applies the rest of the spec again should leave it alone.
+    /// partitionsPerReplica, or from scaling. With scaling.mode External it is required as the first value; from then on the client of
+    /// /scale writes it, and tools that apply the spec again should leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<u32>,
@@ -160,7 +160,7 @@ pub struct TracePipelineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<DisruptionBudget>,
 
-    /// Whom pods may be reached by, and whom they may reach. When it is not set, there is a NetworkPolicy.
+    /// Which connections to and from the pods are allowed. When it is not set, there is a NetworkPolicy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<NetworkRules>,
 
@@ -168,23 +168,23 @@ pub struct TracePipelineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observability: Option<Observability>,
 
-    /// Whether the pipeline rests. Its gateways insert and commit what they hold, for scaling.drain.timeout at the longest, and
-    /// are taken away; offsets, configs, queue volumes and the table stay. Without it as many come back as there were. Kafka forgets
-    /// the offsets of a group without members after offsets.retention.minutes of the brokers (7 days by default); a pipeline that
-    /// rests for longer begins where initialOffset says. Default false.
+    /// Whether the pipeline is suspended. Its gateways insert and commit what they hold, for at most scaling.drain.timeout, and are
+    /// removed; offsets, configs, queue volumes and the table stay. When it is false again, as many gateways come back as there were. Kafka
+    /// deletes the offsets of a group without members after the brokers' offsets.retention.minutes (7 days by default); a pipeline that was
+    /// suspended for longer begins at initialOffset. Default false.
     #[serde(default)]
     pub suspend: bool,
 
-    /// Managed (the default): the operator keeps the pipeline's objects as the spec says. Unmanaged: it writes nothing but the
-    /// status, and asks no gateway for anything; the pipeline's deletion is carried out all the same.
+    /// Managed (the default): the operator keeps the pipeline's objects as the spec says. Unmanaged: it writes only the status and sends no
+    /// request to gateways; it still carries out the pipeline's deletion.
     #[serde(default)]
     pub management_state: ManagementState,
 
-    /// What becomes of the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for
-    /// scaling.drain.timeout at the longest, then everything is removed but queue volumes of which it is not known that they are empty.
-    /// Immediate: everything is removed at once, also what is on queue volumes and Kafka no longer has. Orphan: everything goes on
-    /// without the pipeline, until one of the same name takes it over. Drain and Orphan hold the pipeline by the finalizer
-    /// sluice.dev/drain, so that they take a running operator. With delivery.commit AfterEnqueue the queue volumes stay in any case.
+    /// What happens to the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for at most
+    /// scaling.drain.timeout; then the operator removes everything except queue volumes that are not known to be empty. Immediate:
+    /// everything is removed at once, also rows on queue volumes that Kafka no longer has. Orphan: the objects keep running without the
+    /// pipeline, until one of the same name takes them over. Drain and Orphan hold the pipeline with the finalizer sluice.dev/drain, so
+    /// they need a running operator. With delivery.commit AfterEnqueue the queue volumes always stay.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

@@ -388,7 +388,7 @@ mod tests {
             "memory per gateway             256Mi",
             "queue of a gateway, for blocks 972Mi",
             "# the table should remember 20000 blocks",
-            "# the servers should take ",
+            "# the servers should accept ",
         ] {
             assert!(comment.contains(line), "{comment}");
         }
@@ -407,7 +407,7 @@ mod tests {
                 "gateway: {resources: {memory: 256Mi}}",
                 "gateway: {workers: 8, resources: {memory: 128Mi}}",
                 "spec.gateway.resources.memory",
-                "smallest limit that would do",
+                "set at least",
             ),
             ("memory: 256Mi", "memory: 64Mi", "spec.gateway.resources.memory", "at least 128Mi"),
             (

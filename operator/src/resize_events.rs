@@ -64,7 +64,9 @@ mod tests {
         let events = resize_events(&[], &[entry("2", 1, State::Done)]);
         assert_eq!(
             events[0].note.as_deref(),
-            Some("prod-gateway-2 was given 320Mi in place; set gateway.resources.memory: 320Mi to keep it")
+            Some(
+                "prod-gateway-2 was resized to 320Mi in place; set gateway.resources.memory: 320Mi to keep it"
+            )
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What gateways say of themselves that people want to know: what is promised about delivery, and what waits on the volumes.
+//! What gateways report for people: the delivery guarantee, and what waits on the queue volumes.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The words with which a gateway says that every row is in the table once. Source: the label of its metric.
 pub const EXACTLY_ONCE: &str = "exactly_once_effect";
 
-/// What is promised about delivery: what the gateways found out, not what somebody wished for.
+/// The delivery guarantee, as the gateways have found it.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryStatus {
@@ -14,15 +14,14 @@ pub struct DeliveryStatus {
     /// those of the gateways' metric sluice_gateway_delivery_guarantee.
     #[schemars(length(max = 64))]
     pub guarantee: String,
-    /// Why it is no more, as window_off or engine_forgets; not set for exactly_once_effect. `sluice-gateway check` says what would
-    /// help.
+    /// Why it is not exactly_once_effect, such as window_off or engine_forgets; not set for exactly_once_effect. `sluice-gateway check`
+    /// says what helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// What rows survive that ClickHouse has acknowledged: process (the end of its process), fsync (a power failure of its host), quorum
-    /// (the loss of a host), or unknown where the gateways' user may not read it or the table's engine leaves it to other tables. Of
-    /// several servers and gateways the least. The words are those of the gateways' metric sluice_gateway_durability. Not set while a
-    /// gateway does not say it.
+    /// What acknowledged rows survive: process (the end of its process), fsync (a power failure of its host), quorum (the loss of a host),
+    /// or unknown where the gateways' user may not read it or the table's engine leaves it to other tables. The weakest of all servers and
+    /// gateways. The words are those of the gateways' metric sluice_gateway_durability. Not set while a gateway does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub durability: Option<String>,

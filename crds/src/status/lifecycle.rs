@@ -1,4 +1,4 @@
-//! What the operator remembers of a pipeline that was suspended.
+//! What the status keeps of a suspended pipeline.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SuspensionStatus {
-    /// Gateways there were before; as many come back where nothing else says how many.
+    /// Number of gateways before; as many come back unless the spec sets another number.
     pub replicas: u32,
 
-    /// Whether Kafka had committed offsets of the consumer group since then: if it has none when the gateways come back, it has forgotten
+    /// Whether Kafka had committed offsets of the consumer group since then: if it has none when the gateways come back, it has deleted
     /// them.
     #[serde(default, skip_serializing_if = "is_not")]
     pub has_committed: bool,

@@ -1,4 +1,4 @@
-//! What the operator says about messages that can no longer be had.
+//! Messages that Kafka deleted before they were read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;

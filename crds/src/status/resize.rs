@@ -1,10 +1,10 @@
-//! What the operator says about memory that gateways were given in place.
+//! Memory that gateways got in place, after an OOM kill.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Gateways of one pipeline of which it is said: a status is one object, and not a large one.
+/// Entries in a status at most, so that the object stays small.
 pub const MEMORY_RESIZES_MAX: usize = 64;
 
 /// Memory that one gateway is given in place, after the kernel killed it.
@@ -20,11 +20,11 @@ pub struct MemoryResize {
     /// Memory, requested and limit, in whole Mi.
     #[schemars(length(max = 32))]
     pub memory: String,
-    /// How often its container had ended by then: each end is answered once.
+    /// How often its container had ended by then: each end leads to at most one resize.
     pub ends: u32,
-    /// Asked: it is to be given. InProgress: the API server took it. Done: the node gives it. Deferred: the node has no room now,
-    /// and tries again. Infeasible: the node never can. Refused: the API server does not take it. AtBound: it has as much as it may be
-    /// given.
+    /// Asked: the resize is about to be requested. InProgress: the API server accepted it. Done: the node has applied it. Deferred: the
+    /// node has no free memory now, and tries again. Infeasible: the node never can. Refused: the API server refused it. AtBound: the pod
+    /// has the most that resizes give.
     pub state: MemoryResizeState,
     /// What the API server or the node says.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -34,18 +34,18 @@ pub struct MemoryResize {
 /// How far a gateway's memory is.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryResizeState {
-    /// It is to be given.
+    /// The resize is about to be requested.
     Asked,
-    /// The API server took it.
+    /// The API server accepted it.
     InProgress,
-    /// The node gives it.
+    /// The node has applied it.
     Done,
     /// The node has no room now, and tries again.
     Deferred,
     /// The node never can.
     Infeasible,
-    /// The API server does not take it.
+    /// The API server refused it.
     Refused,
-    /// The gateway has as much as it may be given.
+    /// The pod has the most that resizes give.
     AtBound,
 }

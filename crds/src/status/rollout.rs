@@ -1,5 +1,4 @@
-//! What the operator says about the replacement of gateways. It is also what a later operator goes on from: nothing else is
-//! remembered.
+//! The state of a rollout. An operator that starts continues from it; nothing else is kept.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
@@ -10,21 +9,21 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Pending: there are no gateways. Canary: the first gateway has it. Rolling: the others get it. Complete: all have it and
-    /// are ready. RolledBack: it failed, and the one before is put back. Failed: it failed and stays.
+    /// Pending: there are no gateways. Canary: the first gateway has it. Rolling: the others get it. Complete: all have it and are ready.
+    /// RolledBack: it failed, and the previous one is restored. Failed: it failed and stays.
     pub state: RolloutState,
 
     /// The revision that it is about.
     pub revision: String,
 
-    /// The revision that would be gone back to; not set when there is none, or none is needed any more.
+    /// The revision for a rollback; not set when there is none, or none is needed any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proved: Option<String>,
 
     /// Since when it is in this state.
     pub since: Time,
 
-    /// Since when the first gateway is well.
+    /// Since when the first gateway is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
 
@@ -52,7 +51,7 @@ pub enum RolloutState {
     Rolling,
     /// All have it, and are ready.
     Complete,
-    /// The one before is put back.
+    /// The previous revision is restored.
     RolledBack,
     /// It failed and stays.
     Failed,

@@ -12,7 +12,7 @@ use serde_json::Value;
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingStatus {
-    /// Gateways that it takes.
+    /// Gateways that are needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended_replicas: Option<u32>,
 
@@ -24,8 +24,8 @@ pub struct ScalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 
-    /// What keeps the number from being another one: TooFewPartitions, MaxReplicas, SinkLimited, PartitionSkewed,
-    /// PartitionStuck, Unschedulable, Budget or Memory.
+    /// What limits the number: TooFewPartitions, MaxReplicas, SinkLimited, PartitionSkewed, PartitionStuck, Unschedulable, Budget or
+    /// Memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<String>,
 
@@ -59,7 +59,7 @@ pub struct ScalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainStatus>,
 
-    /// What the operator goes on from after a restart. It is not meant to be read by anything else.
+    /// What the operator continues from after a restart. Only the operator reads it.
     #[serde(default, skip_serializing_if = "Remembered::is_empty")]
     pub remembered: Remembered,
 }
@@ -68,12 +68,12 @@ pub struct ScalingStatus {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
-    /// Draining: they give up their partitions and insert what they hold. Resuming: they take part again. Waiting: they did
-    /// not get empty in time, and it is tried again later.
+    /// Draining: they give up their partitions and insert what they hold. Resuming: they are told to read again. Waiting: they were not
+    /// empty in time, and the operator tries again later.
     pub state: DrainState,
-    /// Gateways that are to be left.
+    /// Gateways that remain.
     pub target: u32,
-    /// Gateways there were before.
+    /// Number of gateways before.
     pub from: u32,
     /// Since when.
     pub since: Time,
@@ -87,9 +87,9 @@ pub struct DrainStatus {
 pub enum DrainState {
     /// They give up their partitions and insert what they hold.
     Draining,
-    /// They take part again.
+    /// They are told to read again.
     Resuming,
-    /// They stay, and it is tried again later.
+    /// They stay, and the operator tries again later.
     Waiting,
 }
 

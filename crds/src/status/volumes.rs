@@ -25,8 +25,9 @@ pub struct VolumesStatus {
     /// The gateway that gets a new volume now; not set while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacing: Option<ReplacementStatus>,
-    /// Since when nothing but copies of what Kafka has is on the volumes: all of them were empty then, gateways commit after the insert,
-    /// topics and brokers are the same, and Kafka has deleted nothing unread since. Not set while that is not known. queue.onZoneLoss Recreate needs it.
+    /// Since when the volumes hold only copies of what Kafka has: all of them were empty then, gateways commit after the insert, topics and
+    /// brokers are the same, and Kafka has deleted nothing unread since. Not set while that is not known. queue.onZoneLoss Recreate needs
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_since: Option<Time>,
 }
@@ -35,8 +36,8 @@ pub struct VolumesStatus {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacementStatus {
-    /// Draining: it gives up its partitions, inserts what it holds, and is made again with a new volume. Resuming: it takes part
-    /// again. Waiting: it did not get empty in time, and it is tried again later.
+    /// Draining: it gives up its partitions, inserts what it holds, and is recreated with a new volume. Resuming: it is told to read again.
+    /// Waiting: it was not empty in time, and the operator tries again later.
     pub state: DrainState,
     /// Its number.
     pub gateway: u32,

@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
-    /// Image. Empty (the default) stands for the one that the operator brought when the pipeline began, and that its gateways keep when
-    /// the operator is upgraded (see upgradeStrategy); status.image says which one runs.
+    /// Image. Empty (the default) stands for the operator's image for gateways when the pipeline began; gateways keep it when the operator
+    /// is upgraded (see upgradeStrategy). status.image is the one that runs.
     #[serde(default)]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$')")
         .message("image is a reference such as registry.example.com/sluice-gateway:1.2.3"))]
     pub image: String,
 
-    /// What an upgrade of the operator, which brings another image, means to gateways while image is empty. Manual (the default when it is
-    /// not set): nothing is replaced; gateways keep the image that they began with (status.defaultImage), and status.operatorImage says
-    /// which one the operator has for them now. Automatic: they get that one, one gateway first as with any change (see rollout). Gateways
-    /// hold messages and rows: when they are replaced is for whoever looks after the pipeline to say, not for whoever upgrades the
-    /// operator of a cluster, which would replace those of all pipelines at once. To move on, set Automatic, for once or for good, or
-    /// name the image. An image that is taken away from the spec again leaves the one that the operator has then. An image with which no
-    /// gateway was ready yet is not kept: the operator's next one takes its place.
+    /// What an upgrade of the operator, which brings another image, does to gateways while image is empty. Manual (the default when it is
+    /// not set): no gateway is replaced; they keep the image that they began with (status.defaultImage), and status.operatorImage is the
+    /// operator's image for them now. Automatic: they get that image, one gateway first as with any change (see rollout). Gateways hold
+    /// messages and rows, so the owner of a pipeline decides when they are replaced; an upgrade of the operator would replace the gateways
+    /// of all pipelines at once. To upgrade, set Automatic, once or permanently, or set image. When image is removed from the spec,
+    /// gateways get the operator's image of that moment. An image with which no gateway has been ready is not kept: the operator's next one
+    /// takes its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "UpgradeStrategy")]
     pub upgrade_strategy: Option<UpgradeStrategy>,
@@ -52,8 +52,8 @@ pub struct Gateway {
     #[serde(default)]
     pub log_level: LogLevel,
 
-    /// How long a gateway may take to leave: a whole number of s, m or h from 15s to 1h. Default 60s. The last 10 s of it
-    /// are kept for the way out; before, blocks in flight are waited for.
+    /// How long a gateway may take to stop: a whole number of s, m or h from 15s to 1h. Default 60s. It waits for blocks in flight until 10
+    /// s before the end, which are reserved for the exit.
     #[serde(default = "termination_grace_period")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -61,8 +61,8 @@ pub struct Gateway {
         .message("terminationGracePeriod is a whole number of s, m or h from 15s to 1h, such as 60s"))]
     pub termination_grace_period: String,
 
-    /// Labels, annotations and placement of the pods. When it is not set, they have none but the operator's own, and run wherever there
-    /// is room.
+    /// Labels, annotations and placement of the pods. When it is not set, they have only those of the operator, and the scheduler may place
+    /// them anywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<Box<PodTemplate>>,
 }
@@ -95,9 +95,9 @@ fn termination_grace_period() -> String {
      || quantity(self.cpuLimit).compareTo(quantity(self.cpuRequest)) >= 0")
     .message("cpuLimit must not be less than cpuRequest, which is 500m where it is not set"))]
 pub struct Resources {
-    /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides
-    /// it among fixed buffers when it starts. So another limit replaces gateways (see rollout). What a pod is given in place
-    /// (see resize) is room beside those buffers.
+    /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides it among fixed
+    /// buffers when it starts, so another limit replaces gateways (see rollout). Memory that a pod gets in place (see resize) does not
+    /// enlarge those buffers.
     #[serde(default = "memory")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -114,7 +114,7 @@ pub struct Resources {
         .message("cpuRequest is a number of cores from 10m to 64, such as 500m or 2"))]
     pub cpu_request: String,
 
-    /// CPU at the most, 10m to 256. When it is not set, whatever the node has left.
+    /// CPU limit, 10m to 256. When it is not set, there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -123,11 +123,10 @@ pub struct Resources {
         .message("cpuLimit is a number of cores from 10m to 256, such as 500m or 2"))]
     pub cpu_limit: Option<String>,
 
-    /// What is done for a gateway that the kernel killed for its memory. None (the default): it is started again with the
-    /// same limit, and the status says which limit would do. InPlace: its pod is also given more memory, requested and
-    /// limit, a third more at each kill and never more than twice gateway.resources.memory, without being replaced. That is room for what
-    /// the gateway does not count itself, and counts against quotas. A pod that is made again begins with
-    /// gateway.resources.memory. It takes Kubernetes 1.33 or later.
+    /// What happens to a gateway that was OOM-killed. None (the default): it restarts with the same limit, and the status recommends a
+    /// limit. InPlace: its pod also gets more memory, request and limit, without being replaced: a third more at each kill, and at most
+    /// twice gateway.resources.memory. That is room for memory outside the gateway's own budget, and it counts against quotas. A recreated
+    /// pod begins with gateway.resources.memory. InPlace requires Kubernetes 1.33 or later.
     #[serde(default)]
     pub resize: MemoryResizing,
 }
@@ -135,10 +134,10 @@ pub struct Resources {
 /// What is done for a gateway that was killed for its memory.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryResizing {
-    /// It is said which limit would do.
+    /// The status recommends a limit.
     #[default]
     None,
-    /// Its pod is given more memory, as it is.
+    /// Its pod gets more memory in place.
     InPlace,
 }
 

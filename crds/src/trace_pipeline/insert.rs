@@ -30,8 +30,8 @@ pub struct Insert {
     #[schemars(with = "InsertFormat")]
     pub format: Option<InsertFormat>,
 
-    /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as
-    /// insert_quorum. One on which it rests that an INSERT is one block, whole, and stored once is refused.
+    /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as insert_quorum. A setting
+    /// that could split an INSERT, cut it or store it twice is refused.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new(OWNED)

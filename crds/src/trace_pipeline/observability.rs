@@ -18,9 +18,9 @@ pub struct Observability {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodMonitoring {
-    /// Whether there is a PodMonitor of this pipeline's gateways. Default false. It takes the Prometheus operator's definition of that
-    /// kind: as long as the cluster has none, an Event says so, and the pipeline runs without. One PodMonitor of the chart
-    /// (gatewayPodMonitor) has the gateways of all pipelines; with both, every gateway is read twice.
+    /// Whether there is a PodMonitor of this pipeline's gateways. Default false. It requires the Prometheus operator's CRD; while the
+    /// cluster has none, an Event reports that, and the pipeline runs without it. The chart's PodMonitor (gatewayPodMonitor) covers the
+    /// gateways of all pipelines; with both, every gateway is scraped twice.
     #[serde(default)]
     pub enabled: bool,
 
@@ -32,7 +32,7 @@ pub struct PodMonitoring {
         .message("labels of podMonitor cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub labels: BTreeMap<String, LabelValue>,
 
-    /// How often a gateway is read: a whole number of s or m from 1s to 10m. Default 30s.
+    /// How often a gateway is scraped: a whole number of s or m from 1s to 10m. Default 30s.
     #[serde(default = "interval")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What pods get beside what the operator gives them. A change of it is a change like any other: gateways are replaced as rollout says.
-/// The pods of Jobs, which make the table and drain volumes, get all of it but what places gateways among each other: pod affinity,
-/// pod anti-affinity and topologySpreadConstraints. A Job that had to keep away from gateways might find no node, and they wait for it.
+/// What pods get beside what the operator sets. A change replaces gateways as rollout says. The pods of Jobs, which make the table and
+/// drain volumes, get all of it except pod affinity, pod anti-affinity and topologySpreadConstraints: a Job that had to avoid gateways
+/// might be unschedulable, and gateways wait for it.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplate {
@@ -32,13 +32,13 @@ pub struct PodTemplate {
         .message("annotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
-    /// Labels that a node must have, at most 32. Volumes are where gateways ran when they were made: where those nodes no longer match,
-    /// a gateway cannot follow its volume, and the change is taken back (see rollout.autoRollback).
+    /// Labels that a node must have, at most 32. A volume is bound to the node or zone where it was made: if that no longer matches, its
+    /// gateway is unschedulable, and the change is rolled back (see rollout.autoRollback).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub node_selector: BTreeMap<String, LabelValue>,
 
-    /// Taints of nodes that the pods put up with, at most 32.
+    /// Taints of nodes that the pods tolerate, at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<Toleration>>")]
     #[x_kube(
@@ -70,8 +70,7 @@ pub struct PodTemplate {
     )]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
 
-    /// PriorityClass of the pods: which of them others make room for, and the other way round. When it is not set, the cluster's
-    /// default.
+    /// PriorityClass of the pods, for preemption. When it is not set, the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")

@@ -12,7 +12,8 @@ pub struct DisruptionBudget {
     #[serde(default = "enabled")]
     pub enabled: bool,
 
-    /// Gateways that may be away at the same time, 1 to 1000. Default 1. Those that are not ready never hold up a node.
+    /// Gateways that may be unavailable at the same time, 1 to 1000. Default 1. Gateways that are not ready never block the drain of a
+    /// node.
     #[serde(default = "max_unavailable")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_unavailable: u32,
@@ -24,14 +25,13 @@ impl Default for DisruptionBudget {
     }
 }
 
-/// Whom pods may be reached by, and whom they may reach.
+/// Which connections to and from the pods are allowed.
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
-    /// Whether there is a NetworkPolicy. Default true: anyone may connect to the admin port, the operator alone to the one above it,
-    /// nobody to any other, and pods may look up names and connect to anything by TCP, which is all that they do. Rules of several
-    /// policies add up: false leaves the pods to policies of others, where fewer servers are to be reached, and to none where there is
-    /// no other.
+    /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port, only the operator to the port above it,
+    /// and no client to any other port; pods may use DNS and open any TCP connection, which is all that they do. Rules of several policies
+    /// add up: with false, only other policies apply, for instance to allow fewer servers, and no rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
 }

@@ -4,8 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The queue volume of each gateway. It grows while gateways run; for a smaller one, or one of another storage class, each gateway is
-/// emptied and made again with a new volume, one after the other. The mode stays as it is.
+/// The queue volume of each gateway. It grows while gateways run; for a smaller one, or one of another storage class, the gateways are
+/// drained and recreated with a new volume, one at a time. The mode cannot be changed.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.maxBytes) || !has(self.size) || !isQuantity(self.maxBytes) || !isQuantity(self.size) \
          || quantity(self.maxBytes).asInteger() <= quantity(self.size).asInteger() / 20 * 19")
-        .message("maxBytes must leave a twentieth of size: the file system of the volume needs it")
+        .message("maxBytes must be at most 95 % of size: the file system of the volume needs the rest")
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.
@@ -34,10 +34,10 @@ pub struct Queue {
         .message("size is a whole number of Mi, Gi or Ti from 64Mi to 64Ti, such as 10Gi"))]
     pub size: String,
 
-    /// Bytes of each volume that blocks may take: a whole number of Mi, Gi or Ti, at least 32Mi and at most 19/20 of size. When it is
-    /// not set, all of the volume but a twentieth, which the file system needs; that follows a volume that grows. A gateway whose queue
-    /// is full stops reading, and Kafka keeps what is to come. Less than the volume has leaves room for what others put on its disk,
-    /// or bounds how long a queue takes to be emptied.
+    /// Bytes of each volume that blocks may take: a whole number of Mi, Gi or Ti, at least 32Mi and at most 19/20 of size. When it is not
+    /// set, 95 % of the volume, since the file system needs the rest; that grows with the volume. A gateway whose queue is full stops
+    /// reading, and messages wait in Kafka. A smaller number leaves room for other users of the disk, or limits how long a queue takes to
+    /// drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -45,20 +45,20 @@ pub struct Queue {
         .message("maxBytes is a whole number of Mi, Gi or Ti, at least 32Mi, such as 8Gi"))]
     pub max_bytes: Option<String>,
 
-    /// Storage class of the volumes. When it is not set, the cluster's default. Another one replaces the volumes, one gateway at a
-    /// time, each once it is empty; to take it away replaces none, and counts for new volumes alone.
+    /// Storage class of the volumes. When it is not set, the cluster's default. Another one replaces the volumes, one gateway at a time,
+    /// each once it is empty; removing the field replaces none, and applies to new volumes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
         .message("storageClassName is the name of a StorageClass: a-z, 0-9, '-' and '.'"))]
     pub storage_class_name: Option<String>,
 
-    /// What becomes of volumes that no gateway uses any more.
+    /// What happens to volumes that no gateway uses any more.
     #[serde(default)]
     pub retention_policy: RetentionPolicy,
 
-    /// What becomes of a volume that no node reaches any more, which keeps its gateway from running: Wait (the default) for a person, or
-    /// Recreate.
+    /// What the operator does with a volume that no node reaches any more, so that its gateway cannot run: Wait (the default) for a person,
+    /// or Recreate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OnZoneLoss")]
     pub on_zone_loss: Option<OnZoneLoss>,
@@ -97,13 +97,13 @@ pub enum OnZoneLoss {
     /// Its gateway waits, and `Ready` says what a person can do.
     #[default]
     Wait,
-    /// After ten minutes it is given up, and its gateway gets a new one: with delivery.commit AfterInsert alone, and once it is known that
-    /// Kafka has all that was on it. Else as with Wait.
+    /// After ten minutes the operator deletes it, and its gateway gets a new one: only with delivery.commit AfterInsert, and only if Kafka
+    /// is known to have all that was on it. Else as with Wait.
     Recreate,
 }
 
-/// What becomes of volumes that no gateway uses any more. While one may hold the only copy of something, it is kept in any case
-/// until it is drained.
+/// What happens to volumes that no gateway uses any more. A volume that may hold the only copy of rows is always kept until it is
+/// drained.
 #[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionPolicy {
@@ -111,13 +111,13 @@ pub struct RetentionPolicy {
     #[serde(default)]
     pub when_scaled: Retention,
 
-    /// When the pipeline is deleted: Delete (the default) or Retain. Those of which it is not known that they are empty stay in any
-    /// case, since nobody is left who would drain them, and an event names them; with delivery.commit AfterEnqueue all of them do.
+    /// When the pipeline is deleted: Delete (the default) or Retain. Volumes that are not known to be empty always stay, since no gateway
+    /// is left to drain them, and an event names them; with delivery.commit AfterEnqueue all volumes stay.
     #[serde(default)]
     pub when_deleted: Retention,
 }
 
-/// What becomes of a volume.
+/// What happens to a volume.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retention {
     /// It goes.

@@ -18,19 +18,19 @@ pub struct Rollout {
     pub canary: Canary,
 
     /// How many gateways a rollout may have away at the same time, once one gateway is ready with the change: a number from 1 to 1000, or a
-    /// share of all gateways from 1% to 100%, rounded down and at least 1. Gateways that are not ready for other reasons count, too. More
-    /// than one needs servers and nodes that bear so many gateways that start at once. Default 1: one after another.
+    /// share of all gateways from 1% to 100%, rounded down and at least 1. Gateways that are not ready for other reasons count, too. With more
+    /// than one, the servers and nodes must bear that many gateways starting at once. Default 1: one after another.
     #[serde(default = "max_unavailable", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "number_or_share")]
     pub max_unavailable: Option<MaxUnavailable>,
 
-    /// true (the default): a change that fails is taken back by itself, and tried again when the spec is edited. false: it stays
+    /// true (the default): the operator rolls back a change that fails, and tries it again when the spec is edited. false: the change stays
     /// as far as it got.
     #[serde(default = "auto_rollback")]
     pub auto_rollback: bool,
 
-    /// A change fails when no gateway became ready for so long: a whole number of s, m or h from 20s to 24h. Default 10m. One
-    /// that cannot work fails sooner: a config that is refused, three ends in a row, an image that cannot be pulled for 2m.
+    /// A change fails when no gateway becomes ready within this time: a whole number of s, m or h from 20s to 24h. Default 10m. A change
+    /// that cannot work fails sooner: the gateway refuses its config, ends three times in a row, or its image cannot be pulled for 2m.
     #[serde(default = "progress_deadline")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(

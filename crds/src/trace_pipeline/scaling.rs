@@ -18,25 +18,25 @@ use serde::{Deserialize, Serialize};
         .message("minReplicas of a schedule must not be more than maxReplicas, unless the schedule has a maxReplicas of its own")
 )]
 pub struct Scaling {
-    /// Fixed (the default): replicas, or as many gateways as partitionsPerReplica makes. Auto: the operator, by what arrives,
-    /// what waits and what a gateway can do. Recommend: as Fixed, or what there is when replicas is not set; status.scaling
-    /// says what Auto would do. External: whoever writes the scale subresource, such as an HPA, KEDA or kubectl scale.
+    /// Fixed (the default): replicas, or as many gateways as partitionsPerReplica makes. Auto: the operator, from arrival rate, lag and the
+    /// capacity of a gateway. Recommend: as Fixed, or the present number when replicas is not set; status.scaling has what Auto would do.
+    /// External: a client of the scale subresource, such as an HPA, KEDA or kubectl scale.
     #[serde(default)]
     pub mode: ScalingMode,
 
-    /// Gateways at least, in Auto and Recommend; 1 to 1000. Default 1.
+    /// Minimum number of gateways, in Auto and Recommend; 1 to 1000. Default 1.
     #[serde(default = "replicas_min")]
     #[schemars(range(min = 1, max = 1000))]
     pub min_replicas: u32,
 
-    /// Gateways at most, in Auto and Recommend; 1 to 1000, and never more than partitions. When it is not set, as many as
-    /// there are partitions.
+    /// Maximum number of gateways, in Auto and Recommend; 1 to 1000, and never more than partitions. When it is not set, the number of
+    /// partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: Option<u32>,
 
-    /// The lag that is aimed at: a backlog is worked off within this time, and an older one sooner. A whole number of s, m
-    /// or h from 30s to 24h. Default 10m.
+    /// The target lag: a backlog is read within this time, and an older one sooner. A whole number of s, m or h from 30s to 24h. Default
+    /// 10m.
     #[serde(default = "target_lag")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -44,7 +44,8 @@ pub struct Scaling {
         .message("targetLag is a whole number of s, m or h from 30s to 24h, such as 10m"))]
     pub target_lag: String,
 
-    /// Gateways are taken away when they were too many for so long: a whole number of s, m or h from 1m to 1h. Default 10m.
+    /// The operator removes gateways when fewer would have been enough for this time: a whole number of s, m or h from 1m to 1h. Default
+    /// 10m.
     #[serde(default = "scale_down_after")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -52,8 +53,8 @@ pub struct Scaling {
         .message("scaleDownAfter is a whole number of s, m or h from 1m to 1h, such as 10m"))]
     pub scale_down_after: String,
 
-    /// Gateways at least while Kafka or the gateways have not answered for five minutes, in Auto; 1 to 1000. There are never
-    /// fewer than before in any case.
+    /// Minimum number of gateways when Kafka or the gateways have not answered for five minutes, in Auto; 1 to 1000. The operator never
+    /// removes gateways in that case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub fallback_replicas: Option<u32>,
@@ -64,7 +65,7 @@ pub struct Scaling {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub schedules: Vec<Schedule>,
 
-    /// What is done before gateways are taken away, in every mode.
+    /// How gateways are drained before they are removed, in every mode.
     #[serde(default)]
     pub drain: Drain,
 }
@@ -104,9 +105,9 @@ pub enum ScalingMode {
     Fixed,
     /// The operator.
     Auto,
-    /// The spec; what the operator would do is said.
+    /// The spec; the status has what the operator would do.
     Recommend,
-    /// Whoever writes the scale subresource.
+    /// A client of the scale subresource.
     External,
 }
 
@@ -142,19 +143,19 @@ pub struct Schedule {
         .message("to is hours and minutes from 00:00 to 23:59"))]
     pub to: String,
 
-    /// How far the clock that is meant is ahead of UTC, such as +02:00. When it is not set, the clock is UTC.
+    /// Offset of from and to from UTC, such as +02:00. When it is not set, they are in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 6))]
     #[x_kube(validation = Rule::new("self.matches('^[+-](0[0-9]|1[0-4]):[0-5][0-9]$')")
         .message("utcOffset is a sign, hours and minutes from -14:59 to +14:59, such as +02:00"))]
     pub utc_offset: Option<String>,
 
-    /// Gateways at least while it is active; 1 to 1000.
+    /// Minimum number of gateways while it is active; 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub min_replicas: Option<u32>,
 
-    /// Gateways at most while it is active; 1 to 1000.
+    /// Maximum number of gateways while it is active; 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: Option<u32>,
@@ -173,11 +174,11 @@ pub enum Day {
     Sunday,
 }
 
-/// What is done before gateways are taken away: those that leave give up their partitions and insert what they hold.
+/// How gateways are drained before they are removed: they give up their partitions and insert what they hold.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drain {
-    /// How long gateways that leave may take: a whole number of s, m or h from 10s to 6h. Default 15m.
+    /// How long a drain may take: a whole number of s, m or h from 10s to 6h. Default 15m.
     #[serde(default = "drain_timeout")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -185,10 +186,10 @@ pub struct Drain {
         .message("timeout is a whole number of s, m or h from 10s to 6h, such as 15m"))]
     pub timeout: String,
 
-    /// What is done with gateways that take longer. Abort (the default): all of them stay, and it is tried again after the
-    /// same time. Force: they are taken away; with queue.mode Disabled, what they hold is read again as far as Kafka has
-    /// it. It cannot be used with delivery.commit AfterEnqueue. Job: they are taken away. In both cases a Job inserts what is on their
-    /// volumes before those go.
+    /// What happens to gateways that take longer. Abort (the default): all of them stay, and the operator tries again after the same time.
+    /// Force: they are removed; with queue.mode Disabled, what they hold is read again as far as Kafka has it. It cannot be used with
+    /// delivery.commit AfterEnqueue. Job: they are removed. In both cases a Job inserts what is on their volumes before the volumes are
+    /// deleted.
     #[serde(default)]
     pub on_timeout: OnTimeout,
 }
@@ -203,14 +204,14 @@ fn drain_timeout() -> String {
     "15m".to_owned()
 }
 
-/// What is done with gateways that do not get empty.
+/// What happens to gateways that are not empty in time.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnTimeout {
     /// They stay.
     #[default]
     Abort,
-    /// They are taken away.
+    /// They are removed.
     Force,
-    /// They are taken away, and a Job drains their volumes.
+    /// They are removed, and a Job drains their volumes.
     Job,
 }

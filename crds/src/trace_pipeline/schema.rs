@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
         .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set")
 )]
 pub struct Schema {
-    /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before
-    /// gateways are started. CreateIfMissing (the default): database, table and views are made when they are missing. Evolve:
-    /// missing columns and settings for durability are added as well. What would drop, rewrite or copy rows is never done: it is named in the condition
-    /// SchemaReady, while gateways run on.
+    /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before gateways are
+    /// started. CreateIfMissing (the default): database, table and views are made when they are missing. Evolve: missing columns and
+    /// settings for durability are added as well. Sluice never runs a statement that would drop, rewrite or copy rows: the condition
+    /// SchemaReady names it, and gateways keep running.
     #[serde(default)]
     pub management: SchemaManagement,
 
@@ -83,20 +83,19 @@ pub struct Schema {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub columns: Vec<ExtraColumn>,
 
-    /// Tables that materialized views fill beside this one, where a block that comes twice changes no answer. Operations:
-    /// services and their operations, since when and until when, in TABLE_operations. TraceTimes: the time range of each trace
-    /// in TABLE_trace_id_ts, so that a query by trace id that names the time reads its days alone.
+    /// Tables that materialized views fill beside this one, where a block that is inserted twice changes no result. Operations: services
+    /// and their operations, since when and until when, in TABLE_operations. TraceTimes: the time range of each trace in TABLE_trace_id_ts,
+    /// so that a query by trace id that names the time reads its days alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub views: Vec<View>,
 
-    /// What rows survive, at the least, once ClickHouse has acknowledged them. Process (the default): the end of its process; a power
-    /// failure of its host can lose the last inserted rows. Fsync: a power failure, too. Tables that are made sync every part before an
-    /// INSERT is acknowledged (fsync_after_insert, fsync_part_directory), so that each INSERT takes longer. Evolve gives a table that
-    /// is there these settings; otherwise SchemaReady names the statement. Quorum: the loss of a host. An INSERT is acknowledged once a
-    /// majority of the replicas has its rows (insert_quorum); while fewer answer, nothing is inserted. What the table gives is in
-    /// status.delivery.durability.
+    /// What acknowledged rows must survive at least. Process (the default): the end of its process; a power failure of its host can lose
+    /// the last inserted rows. Fsync: a power failure, too. Tables that are made sync every part before an INSERT is acknowledged
+    /// (fsync_after_insert, fsync_part_directory), so that each INSERT takes longer. Evolve gives a table that is there these settings;
+    /// otherwise SchemaReady names the statement. Quorum: the loss of a host. An INSERT is acknowledged once a majority of the replicas has
+    /// its rows (insert_quorum); while fewer answer, nothing is inserted. What the table gives is in status.delivery.durability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Durability")]
     pub durability: Option<Durability>,
@@ -191,8 +190,8 @@ pub struct ExtraColumn {
     #[schemars(length(min = 1, max = 256))]
     pub type_name: String,
 
-    /// The expression from which the server computes it (DEFAULT), such as SpanAttributes.http.route. When it is not set,
-    /// the default of its type. Another one is not given to a column that is there and has one: ALTER TABLE … MODIFY COLUMN does.
+    /// The expression from which the server computes it (DEFAULT), such as SpanAttributes.http.route. When it is not set, the default of
+    /// its type. An existing column that has one keeps it: to change it, run ALTER TABLE … MODIFY COLUMN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub default: Option<String>,

@@ -27,7 +27,7 @@ pub struct Sink {
         .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"),
     validation = Rule::new(
         "!has(oldSelf.shards) || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
-        .message("shards are only ever added, at the end: what is in flight to one that goes away could not be finished"),
+        .message("shards can only be added, at the end: rows on their way to a removed shard could not be inserted"),
     // CEL has no numbers of places but those that are written down: as many as there may be shards.
     validation = Rule::new(
         "!has(oldSelf.shards) || !has(self.shards) || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
@@ -39,7 +39,7 @@ pub struct Sink {
                   endpoints (to change all of them, first give every shard a name)"),
     validation = Rule::new(
         "!has(oldSelf.endpoints) || !has(self.shards) || self.shards[0].endpoints.exists(e, e in oldSelf.endpoints)")
-        .message("the first of shards is the shard that endpoints has named: it keeps at least one of those endpoints")
+        .message("the first of shards replaces endpoints: it keeps at least one of those endpoints")
 )]
 pub struct ClickHouseSink {
     /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
@@ -50,24 +50,24 @@ pub struct ClickHouseSink {
         validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
             .message("each of endpoints is http://host:port or https://host:port, such as http://clickhouse:8123"),
         validation = Rule::new("self.all(e, e.startsWith('https:')) || !self.exists(e, e.startsWith('https:'))")
-            .message("endpoints are all http or all https: one without TLS would be sent the password in the clear"),
+            .message("endpoints are all http or all https: a server without TLS would receive the password in clear text"),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
 
-    /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the
-    /// same one, and one that is away stops its own partitions and no others. The place of a shard in the list decides which
-    /// partitions it has: others are added at the end, none is taken away, and each keeps its place. Every shard has the table; each
-    /// insert that may be under way at the same time takes memory for every shard.
+    /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the same one, and a
+    /// shard that is away stops only its own partitions. The position in the list decides which partitions a shard has: add others at the
+    /// end, remove none, and move none. Every shard has the table; each insert that may be under way at the same time takes memory for every
+    /// shard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(
         validation = Rule::new(
             "self.all(s, s.endpoints.all(e, e.startsWith('https:'))) || !self.exists(s, s.endpoints.exists(e, e.startsWith('https:')))")
-            .message("the endpoints of shards are all http or all https: one without TLS would be sent the password in the clear"),
+            .message("the endpoints of shards are all http or all https: a server without TLS would receive the password in clear text"),
         validation = Rule::new(
             "!self.exists(s, has(s.name)) || self.all(s, has(s.name) && self.exists_one(t, has(t.name) && t.name == s.name))")
-            .message("either each of the shards has a name that no other has, or none of them has one"),
+            .message("either every shard has a name of its own, or no shard has a name"),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]
@@ -92,7 +92,8 @@ pub struct ClickHouseSink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
 
-    /// Who makes the table, and how. What is not set is as the table has it, and takes its usual value in one that is made.
+    /// Who makes the table, and how. A field that is not set accepts what an existing table has, and has its default in a table that Sluice
+    /// makes.
     #[serde(default)]
     pub schema: Schema,
 

@@ -69,14 +69,14 @@ pub struct KafkaSource {
         .message("consumerGroup cannot be changed once it is set: another group would read everything again"))]
     pub consumer_group: String,
 
-    /// How gateways are members of the group. Classic (the default): one of them divides the partitions, and one that is back
-    /// within 45 s has its own again, while nobody else moves. Consumer (KIP-848, brokers from 4.0 on): the brokers divide them and
-    /// no member waits for another, but a restart moves partitions. While it is changed, the group may have members of both.
+    /// How gateways are members of the group. Classic (the default): one member assigns the partitions; a member that is back within 45 s
+    /// gets its own again, and no other partition moves. Consumer (KIP-848, brokers from 4.0 on): the brokers assign them and no member
+    /// waits for another, but a restart moves partitions. During a change, the group may have members of both.
     #[serde(default)]
     pub group_protocol: GroupProtocol,
 
-    /// Where a partition without a committed offset is begun: Earliest (the default) or Latest. One that is added under a
-    /// running gateway is begun at its oldest message either way.
+    /// Where reading begins in a partition without a committed offset: Earliest (the default) or Latest. A partition that is added while a
+    /// gateway runs is always read from its oldest message.
     #[serde(default)]
     pub initial_offset: InitialOffset,
 
@@ -95,9 +95,9 @@ pub struct KafkaSource {
         .message("recordBatchBytesMax is a whole number of Ki or Mi from 64Ki to 256Mi, such as 1Mi"))]
     pub record_batch_bytes_max: String,
 
-    /// More settings of librdkafka by name, at most 32, for what no other field decides, such as
-    /// socket.receive.buffer.bytes. One that another field or the gateway itself decides is refused, with what does. What concerns
-    /// connections holds for the operator as well.
+    /// More settings of librdkafka by name, at most 32, for what no other field decides, such as socket.receive.buffer.bytes. A setting
+    /// that another field or the gateway decides is refused with the name of that field. Settings of connections hold for the operator as
+    /// well.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(

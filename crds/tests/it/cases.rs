@@ -11,7 +11,7 @@ pub const REPLICAS: &[(&str, &str, &str)] = &[
     ("null", "Fixed", ""),
     ("3", "Fixed", ""),
     ("null", "Auto", ""),
-    ("3", "Auto", "replicas is the operator's while scaling.mode is Auto"),
+    ("3", "Auto", "replicas must not be set while scaling.mode is Auto"),
     ("null", "Recommend", ""),
     ("3", "Recommend", ""),
     ("3", "External", ""),
@@ -51,7 +51,7 @@ const TO_NAMED_SHARDS: &str =
 /// What is said of a shard that is not what stood in its place.
 const KEEPS_PLACE: &str = "a shard keeps its place in the list";
 /// And of the first one.
-const FIRST_OF_SHARDS: &str = "the first of shards is the shard that endpoints has named";
+const FIRST_OF_SHARDS: &str = "the first of shards replaces endpoints";
 
 /// Rules about a change: from, to, whether it is taken, and a part of the message.
 pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
@@ -61,9 +61,9 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, true, ""),
     ("/spec/sink/clickhouse", ONE_SHARD, TWO_SHARDS, true, ""),
     ("/spec/sink/clickhouse", TWO_SHARDS, TWO_SHARDS, true, ""),
-    ("/spec/sink/clickhouse", TWO_SHARDS, ONE_SHARD, false, "shards are only ever added"),
+    ("/spec/sink/clickhouse", TWO_SHARDS, ONE_SHARD, false, "shards can only be added"),
     ("/spec/sink/clickhouse", ONE_SHARD, NO_SHARDS, true, ""),
-    ("/spec/sink/clickhouse", TWO_SHARDS, NO_SHARDS, false, "shards are only ever added"),
+    ("/spec/sink/clickhouse", TWO_SHARDS, NO_SHARDS, false, "shards can only be added"),
     ("/spec/sink/clickhouse", TWO_SHARDS, SWAPPED, false, KEEPS_PLACE),
     ("/spec/sink/clickhouse", TWO_SHARDS, MOVED, false, KEEPS_PLACE),
     ("/spec/sink/clickhouse", TWO_SHARDS, WITH_REPLICAS, true, ""),

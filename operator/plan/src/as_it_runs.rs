@@ -1,9 +1,9 @@
-//! Gateways are not replaced for the number of partitions alone that they read at the same time.
+//! Keeps gateways from being restarted only because the number of partitions that they read at the same time would change.
 //!
-//! The number follows from the partitions ([`crate::size::partitions_active`]). It is another one once the topic has more of them, and where an
-//! earlier version of the operator had another rule. Neither is worth a restart of every gateway, since partitions take turns: where a
-//! revision is known already that differs from the planned one in this number alone, that revision stays planned. With the next edit
-//! that replaces gateways anyway, they get the new number.
+//! The number follows from the partitions ([`crate::size::partitions_active`]). It changes when the topic gets more partitions, and when
+//! a version of the operator has another rule. Neither is worth a restart of every gateway, since partitions take turns. So if a known
+//! revision differs from the planned one only in this number, the plan keeps that revision. Gateways get the new number with the next
+//! edit that replaces them.
 
 use crate::{
     Observed, Plan, WorkloadSeen, objects,
@@ -16,8 +16,7 @@ use sluice_gateway_config::CheckedConfig;
 /// that the status tells of. `config` makes the config of a number, if that fits the memory. A topic that had fewer than [`ACTIVE_MIN`]
 /// partitions and has more now is worth a restart.
 ///
-/// Cost: a config and a pod template for each number up to [`ACTIVE_MAX`] while a revision is planned that nobody knows yet, which is until it
-/// is applied.
+/// Cost: a config and a pod template for each number up to [`ACTIVE_MAX`], as long as the planned revision is not applied.
 pub(crate) fn as_it_runs(
     plan: Plan,
     pipeline: &TracePipeline,
@@ -48,7 +47,7 @@ pub(crate) fn as_it_runs(
     best.map_or(plan, |(_, kept)| kept)
 }
 
-/// Revisions that gateways have, or had and may get again. While the StatefulSet is made anew around its pods, the status alone has them.
+/// Revisions that gateways have, or had and may get again. While the operator recreates the StatefulSet, only the status has them.
 fn known<'a>(pipeline: &'a TracePipeline, workload: Option<&'a WorkloadSeen>) -> Vec<&'a str> {
     let live = workload.and_then(|workload| workload.revision.as_deref());
     let proved = workload.and_then(|workload| workload.proved.as_ref());

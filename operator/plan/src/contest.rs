@@ -1,5 +1,5 @@
-//! Who else sets the number of gateways: read from what the API server notes of it, and said in words for a person who has never heard
-//! of field managers.
+//! Who else sets the number of gateways: read from the StatefulSet's `managedFields`, and reported in words that need no knowledge of
+//! field managers.
 
 use crate::names;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -10,7 +10,7 @@ const OURS: [&str; 2] = [names::OPERATOR, names::SCALER];
 /// What kubectl calls itself begins so: `kubectl`, `kubectl-edit`, `kubectl-client-side-apply`.
 const KUBECTL: &str = "kubectl";
 
-/// The field managers that have the number of gateways, in the order of the alphabet; none while one of ours has it too, or nobody.
+/// The field managers that own `spec.replicas` of the StatefulSet, in alphabetical order; empty if one of ours owns it too, or none does.
 pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
     let entries = workload.metadata.managed_fields.iter().flatten();
     let having = entries.filter(|entry| {
@@ -39,17 +39,17 @@ pub(crate) fn scaled_last(workload: &StatefulSet) -> Option<(i64, String)> {
     times?.into_iter().max()
 }
 
-/// What is said when the number of gateways is not changed, because these field managers have set it.
+/// The message of `ScalingConflict`: the operator keeps the number that these field managers have set.
 pub fn contested(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();
-    let who = if all.is_empty() { "somebody else".to_owned() } else { all.join(" and ") };
+    let who = if all.is_empty() { "another client".to_owned() } else { all.join(" and ") };
     format!(
-        "the replicas of the StatefulSet {workload} were set by {who}, and are left so: stop that, or let it scale the TracePipeline \
-         itself, with scaling.mode: External; then give the field back with: kubectl delete statefulset {workload} --cascade=orphan"
+        "{who} set the replicas of the StatefulSet {workload}, and the operator keeps that number. Stop that, or let it scale the \
+         TracePipeline with scaling.mode: External; then give the field back: kubectl delete statefulset {workload} --cascade=orphan"
     )
 }
 
-/// A field manager by its name, with what is known to go by it.
+/// A field manager by its name, with the tool that uses this name.
 fn who(manager: &str) -> String {
     let known = match manager {
         // It scales for every HorizontalPodAutoscaler, and KEDA scales by making one.
@@ -90,13 +90,16 @@ mod tests {
     #[test]
     fn whoever_set_the_number_is_named_with_what_it_is() {
         for (managers, expected) in [
-            (vec!["kubectl-edit"], "were set by \"kubectl-edit\" (a person or a script), and are left so"),
+            (
+                vec!["kubectl-edit"],
+                "\"kubectl-edit\" (a person or a script) set the replicas of the StatefulSet prod-gateway, and",
+            ),
             (
                 vec!["kube-controller-manager"],
-                "by \"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA),",
+                "\"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA) set",
             ),
-            (vec!["keda", "our-own"], "by \"keda\" (KEDA) and \"our-own\", and"),
-            (vec![], "by somebody else, and"),
+            (vec!["keda", "our-own"], "\"keda\" (KEDA) and \"our-own\" set"),
+            (vec![], "another client set"),
         ] {
             let managers: Vec<String> = managers.into_iter().map(str::to_owned).collect();
             let words = contested(&managers, "prod-gateway");

@@ -81,11 +81,10 @@ fn queue_bytes(plan: &Plan) -> Option<u64> {
 fn server_advice(plan: &Plan) -> String {
     let inserts = plan.config().config().sizing().insert_concurrency.saturating_mul(plan.replicas());
     format!(
-        "the table should remember {} blocks (its setting non_replicated_deduplication_window, or replicated_deduplication_window); \
-         the servers should take {inserts} inserts at the same time from these gateways beside all else \
-         (max_concurrent_queries, max_concurrent_insert_queries); for INSERT ... SELECT, max_insert_threads should be a server's \
-         cores / {CORES_PER_INSERT_THREAD}, and min_insert_block_size_bytes its memory / ({BLOCKS_PER_INSERT_THREAD} x \
-         max_insert_threads)",
+        "the table should remember {} blocks (setting non_replicated_deduplication_window, or replicated_deduplication_window); the \
+         servers should accept {inserts} concurrent inserts from these gateways, beside all other queries (max_concurrent_queries, \
+         max_concurrent_insert_queries); for INSERT ... SELECT, max_insert_threads should be a server's cores / \
+         {CORES_PER_INSERT_THREAD}, and min_insert_block_size_bytes its memory / ({BLOCKS_PER_INSERT_THREAD} x max_insert_threads)",
         deduplication_window(plan)
     )
 }

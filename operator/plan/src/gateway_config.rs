@@ -73,7 +73,7 @@ pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> 
     let grace = text.parse::<Duration>().map_err(|e| found.add(at, e.to_string())).ok()?;
     let (shortest, longest) = GRACE;
     let is_possible = (shortest..=longest).contains(&grace);
-    found.add_if(!is_possible, at, || format!("{grace} are not between {shortest} and {longest}"));
+    found.add_if(!is_possible, at, || format!("{grace} is not between {shortest} and {longest}"));
     Some(grace).filter(|_| is_possible)
 }
 
@@ -94,7 +94,7 @@ fn queue(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Queue {
     if let Some((bytes, room)) = max_bytes.zip(room) {
         found.add_if(bytes.get() > room, QUEUE_MAX_BYTES, || {
             let size = &spec.queue.size;
-            format!("{bytes} are more than 19/20 of {size}: the file system needs a twentieth of a volume; take at most {}Mi", room >> 20)
+            format!("{bytes} is more than 95 % of {size}: the file system needs 5 % of the volume; set at most {}Mi", room >> 20)
         });
     }
     contract::Queue { mode, max_bytes, ..contract::Queue::default() }

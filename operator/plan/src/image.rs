@@ -1,8 +1,8 @@
 //! Which image gateways and the schema Job run: the spec's, else the operator's, which an upgrade of the operator does not change.
 //!
-//! What an empty `gateway.image` stands for is kept in the status. Pipelines from before it stood there, and those whose status was lost,
-//! are asked by their StatefulSet. What no gateway was ever ready with is not kept: whoever installed the operator with an image that
-//! cannot be had mends that by installing it with another one, and nothing runs that could be replaced.
+//! The status keeps the image that an empty `gateway.image` stands for. If the status lacks it (an older operator wrote it, or it was
+//! lost), the StatefulSet's image counts. An image with which no gateway was ever ready is not kept: if the operator was installed with
+//! an image that cannot be pulled, an installation with another image mends that, and there is no gateway to replace.
 
 use crate::{Defaults, WorkloadSeen};
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, UpgradeStrategy};

@@ -1,4 +1,4 @@
-//! What a pipeline's objects should be, and what is to be said about it: decided here, done elsewhere.
+//! Decides what a pipeline's objects should be, and what its status says. The operator crate carries it out.
 //!
 //! ```text
 //!  Observed ---+

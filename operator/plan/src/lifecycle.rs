@@ -1,4 +1,4 @@
-//! What a pipeline is meant to do as a whole, before its size is looked at: run, rest, be left alone, or go.
+//! What a pipeline is meant to do, decided before its size: run, be suspended, be unmanaged, or be deleted.
 //!
 //! ```text
 //!  Run --suspend--> Suspend: all gateways leave (scale::drain), and are taken away ---> resumed: as many come back
@@ -7,8 +7,8 @@
 //!                            Orphan: the objects lose their owner, until the limit let go
 //! ```
 //!
-//! Nothing in here is remembered by the operator: how far gateways are on their way out and how many there were stands in the
-//! status, since when a pipeline is deleted in its metadata. Whoever starts after a crash goes on from there. Pure: no clock.
+//! The operator's memory holds nothing of it. The status has how far gateways are drained and how many there were; the metadata has when
+//! the pipeline was deleted. An operator that starts after a crash continues from there. Pure: no clock.
 
 use crate::{
     ClaimSeen, Observed, VolumesSeen, WorkloadSeen,
@@ -36,14 +36,14 @@ pub enum Intent {
     Run,
     /// To have no gateways, and to keep everything else.
     Suspend,
-    /// To stay as it is, whatever the spec says.
+    /// To stay unchanged, whatever the spec says.
     LeaveAlone,
     /// To go.
     Remove,
 }
 
 impl Intent {
-    /// Reads it off the pipeline. To be left alone goes before being suspended, to be deleted before both.
+    /// Deletion comes before `Unmanaged`, and `Unmanaged` before `suspend`.
     pub fn of(pipeline: &TracePipeline) -> Self {
         match (&pipeline.metadata.deletion_timestamp, pipeline.spec.management_state) {
             (Some(_), _) => Self::Remove,
@@ -64,11 +64,11 @@ pub fn has_finalizer(pipeline: &TracePipeline) -> bool {
     pipeline.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// On which terms gateways leave; `None` when the spec says none that can be read.
+/// The terms of a drain; `None` when the spec has none that can be parsed.
 ///
-/// Who leaves for good does so at the limit all the same, since neither a rest nor a removal may wait for a `ClickHouse` that is
-/// away: the volumes stay that have what was not inserted. A removal counts its limit from the deletion on, not
-/// from the first gateway that was told.
+/// When the pipeline is suspended or deleted, gateways are removed at the limit in any case: neither may wait for a `ClickHouse` that is
+/// away. Volumes with rows that were not inserted stay. A deletion counts its limit from the deletion timestamp, not from the first
+/// request to a gateway.
 pub fn terms(pipeline: &TracePipeline) -> Option<Terms> {
     let terms = Terms::of(&pipeline.spec).ok();
     let on_timeout = drain::leave_all_the_same(&pipeline.spec);
@@ -114,7 +114,7 @@ pub fn suspension(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> 
 /// What is to be done with a pipeline that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
-    /// Nothing: we do not hold it.
+    /// Nothing: the pipeline does not have our finalizer.
     Free,
     /// Its gateways are to leave.
     Drain,
@@ -127,7 +127,7 @@ pub enum Removal {
 /// Why a pipeline may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LetGo {
-    /// Nobody wants anything done before.
+    /// Nothing is to be done before.
     AtOnce,
     /// No gateway holds anything.
     Empty,
@@ -183,29 +183,29 @@ impl LetGo {
     pub fn words(self, state: &str, kept: &KeptVolumes) -> String {
         let kept = kept.words();
         match self {
-            Self::AtOnce => format!("deletionPolicy is Immediate: everything is removed{kept}"),
-            Self::Empty => format!("no gateway holds anything any more: everything is removed{kept}"),
+            Self::AtOnce => format!("deletionPolicy is Immediate: the operator removes everything{kept}"),
+            Self::Empty => format!("every gateway is empty: the operator removes everything{kept}"),
             Self::Unproved => format!(
-                "no gateway is left that could be drained, and not all have said that they hold nothing ({state}): everything is \
-                 removed{kept}"
+                "no gateway is left to drain, and not all have confirmed that they are empty ({state}): the operator removes \
+                 everything{kept}"
             ),
             Self::Orphaned => {
-                "deletionPolicy is Orphan: the pipeline's objects stay and belong to nobody".to_owned()
+                "deletionPolicy is Orphan: the pipeline's objects stay, without an owner reference".to_owned()
             }
             Self::Late(seconds) => format!(
-                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same{kept}. What \
-                 gateways held beside that is read again only as far as Kafka still has it"
+                "the deletion took longer than {seconds} s ({state}): the operator removes everything{kept}. Other rows that gateways \
+                 held can be read again only as far as Kafka still has them"
             ),
         }
     }
 }
 
-/// What becomes of the queue volumes of a pipeline that goes.
+/// What happens to the queue volumes of a pipeline that is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptVolumes {
     /// There are none, or all of them were empty and go with it.
     None,
-    /// They go with it, and nobody has looked at what is on them: its deletion policy is Immediate.
+    /// They go with it, and nothing was checked, because `deletionPolicy` is Immediate.
     Unasked,
     /// They stay, as the spec says, and are empty.
     Empty,
@@ -249,17 +249,17 @@ impl KeptVolumes {
         match self {
             Self::None => String::new(),
             Self::Unasked => {
-                ", also the queue volumes, with rows on them that Kafka may no longer have".to_owned()
+                ", also the queue volumes, which may hold rows that Kafka no longer has".to_owned()
             }
-            Self::Empty => " but the queue volumes, which are empty".to_owned(),
+            Self::Empty => " except the queue volumes, which are empty".to_owned(),
             Self::MayHold(names) => {
                 let first = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
                 let others = names.len().saturating_sub(NAMED_MAX);
                 let others = if others > 0 { format!(" and {others} more") } else { String::new() };
                 format!(
-                    " but the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
-                     of the same name takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is \
-                     wanted of them their claims are to be deleted by hand"
+                    " except the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
+                     of the same name uses them and inserts their rows, and so does `sluice-gateway drain`; if you do not need the \
+                     rows, delete the claims"
                 )
             }
         }
@@ -313,7 +313,7 @@ mod tests {
         }
         let unasked = VolumesSeen { template: template(false), ..seen.clone() };
         let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])));
-        assert!(words.ends_with("with rows on them that Kafka may no longer have"), "{words}");
+        assert!(words.ends_with("which may hold rows that Kafka no longer has"), "{words}");
         let mut owned = seen.clone();
         owned.claims[2].goes_with_workload = true;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What things are called: objects, labels, annotations, paths in the pod. Each name stands here once.
+//! Names of objects, labels, annotations and paths in the pod. Each name is defined here once.
 
 use sluice_crds::{NAME_CHARS_MAX, TracePipeline};
 use sluice_gateway_config::Violations;
@@ -103,7 +103,7 @@ impl Names {
         let namespace = pipeline.metadata.namespace.clone().unwrap_or_default();
         found.add_if(!is_name(&name), "metadata.name", || {
             format!(
-                "{name:?} must be a-z, 0-9 and '-', begin with a letter and have at most {NAME_CHARS_MAX} characters"
+                "{name:?} must consist of a-z, 0-9 and '-', begin with a letter and have at most {NAME_CHARS_MAX} characters"
             )
         });
         found.add_if(namespace.is_empty(), "metadata.namespace", || "must not be empty".into());
@@ -150,8 +150,7 @@ impl Names {
         format!("{}.{}", self.namespace, self.pipeline)
     }
 
-    /// Labels of every object of the pipeline: nothing is copied from the pipeline's own labels, which belong to
-    /// whoever deploys it.
+    /// Labels of every object of the pipeline: none is copied from the pipeline's own labels, which belong to the tool that deploys it.
     pub fn labels(&self, component: &str) -> BTreeMap<String, String> {
         let mut labels = self.selector(component);
         labels.insert("app.kubernetes.io/part-of".into(), "sluice".into());

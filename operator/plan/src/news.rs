@@ -1,5 +1,5 @@
-//! What a person wants to read once, when it happens: that messages were lost, that messages or rows become dead letters, that a topic has
-//! more partitions, and that somebody else sets the number of gateways. Two statuses in, words out; that something is still so is no news.
+//! Events that follow from two statuses: messages were lost, messages or rows become dead letters, a topic has more partitions, another
+//! client sets the number of gateways. Each is reported once, when it happens.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_crds::{
@@ -7,12 +7,12 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// Something that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// Its word.
     pub reason: &'static str,
-    /// Whether a person has to do something about it.
+    /// Whether it is a warning: a person has to act.
     pub is_bad: bool,
     /// What the operator or the gateways were doing.
     pub action: &'static str,
@@ -33,7 +33,7 @@ pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Ne
     told.chain(refused).collect()
 }
 
-/// Some messages or rows become dead letters, or more of them than was said. That all of them do is told with `Ready`.
+/// Some messages or rows become dead letters, or another share than before. If all of them do, the event of `Ready` reports it.
 fn refused_anew(
     before: &TracePipelineStatus,
     after: &TracePipelineStatus,
@@ -65,8 +65,8 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
     let words = format!(
-        "Kafka deleted {more} messages before they were read{so_far}: they cannot be had back from it. Raise retention.ms and \
-         retention.bytes of the topic, and look for what keeps the pipeline behind"
+        "Kafka deleted {more} messages before they were read{so_far}: Kafka cannot return them. Increase retention.ms and \
+         retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)"
     );
     (more > 0).then_some(News { reason: "DataLoss", is_bad: true, action: "Read", words })
 }
@@ -74,7 +74,7 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
 fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineStatus) -> Option<News> {
     let was = before.topics.iter().find(|topic| topic.name == now.name)?;
     let gateways = match (before.desired_replicas, after.desired_replicas) {
-        (Some(was), Some(now)) if was != now => format!("; {now} gateways are to read them, {was} before"),
+        (Some(was), Some(now)) if was != now => format!("; the number of gateways goes from {was} to {now}"),
         (_, Some(now)) => format!("; {now} gateways read them, as before"),
         (_, None) => String::new(),
     };

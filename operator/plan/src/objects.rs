@@ -1,4 +1,4 @@
-//! The objects of a pipeline, one file per kind. Building cannot fail: all doubt was spent on the plan.
+//! The objects of a pipeline, one file per kind. Building cannot fail, because the plan was checked.
 //!
 //! They are applied in the order of the fields of [`Parts`]: first what pods mount and run as, then what surrounds
 //! them, then the schema Job, and the StatefulSet last, once the Job has succeeded.
@@ -61,7 +61,7 @@ pub struct Parts {
     pub service_account: ServiceAccount,
     /// The gateways' config.
     pub config_map: ConfigMap,
-    /// Names for the gateways.
+    /// The headless Service, which gives gateways their names.
     pub service: Service,
     /// What the pods may be reached at; `None` where the spec leaves that to others.
     pub network_policy: Option<NetworkPolicy>,
@@ -73,7 +73,7 @@ pub struct Parts {
     /// be run again.
     pub schema_job: Option<Job>,
     /// The gateways, without `replicas`; `None` until the schema is as it must be, and while the StatefulSet is made anew for larger
-    /// volumes. What runs then goes on as it is.
+    /// volumes. What runs then keeps running.
     pub workload: Option<StatefulSet>,
 }
 

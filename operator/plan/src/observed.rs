@@ -45,7 +45,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct Observed {
-    /// What Kafka says of the topics.
+    /// Topics and partitions, as Kafka answers.
     pub partitions: Partitions,
     /// The Secrets that the spec names.
     pub secrets: Secrets,
@@ -67,16 +67,16 @@ pub struct Observed {
     pub queue: Option<QueueStatus>,
     /// Whether each of those that are ready by now has said, since it was started, that nothing waits there.
     pub has_empty_queue: bool,
-    /// Messages that each gateway says Kafka deleted before they were read, since it was started, by its number; of those alone that
-    /// have said it.
+    /// Messages that Kafka deleted before they were read, as each gateway has counted since its start, by ordinal. Only gateways that
+    /// have reported it.
     pub messages_lost: BTreeMap<u32, i64>,
     /// What gateways have counted lately of the messages that they took from Kafka; `None` when none said it.
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep gateways from reading partitions; `None` when it could not be found out.
     pub open_transactions: Option<Vec<OpenTransaction>>,
-    /// Partitions that no gateway reads; `None` while all are read, and when it could not be found out.
+    /// Partitions that no gateway reads; `None` while all are read, and if it is unknown.
     pub unread: Option<UnreadSeen>,
-    /// Whether what gateways insert comes through.
+    /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
     /// What scaling came to.
     pub scaling: ScalingSeen,
@@ -88,13 +88,13 @@ pub struct Observed {
     pub storage_class: StorageClassSeen,
     /// The queue volumes.
     pub volumes: VolumesSeen,
-    /// How far gateways are on their way to the newest revision; `None` when nobody looked, and the status still holds.
+    /// How far gateways are on their way to the newest revision; `None` when it was not observed, and the status still holds.
     pub rollout: Option<RolloutStatus>,
-    /// Gateways that are given more memory in place; `None` when nobody looked, and the status still holds for pods that are there.
+    /// Gateways that get more memory in place; `None` when it was not observed, and the status still holds for pods that exist.
     pub memory_resizes: Option<Vec<MemoryResize>>,
-    /// What kept this from being carried out; `None` while nothing does, or it may pass by itself.
+    /// What kept the plan from being carried out; `None` while nothing does, or while the obstacle may pass without a person.
     pub hindrance: Option<Hindrance>,
-    /// Why Kubernetes does not make pods that the StatefulSet wants, in its words; `None` when it was not asked, or says nothing.
+    /// Why Kubernetes does not create pods of the StatefulSet, in its words; `None` when there is no such event, or it was not read.
     pub pods_refused: Option<String>,
 }
 
@@ -103,10 +103,10 @@ pub struct Observed {
 pub struct ScalingSeen {
     /// The decision; `None` where the spec wants none, and before enough was seen for one: then the number stays.
     pub decision: Option<Decision>,
-    /// What is told of it in every mode; `None` before enough was seen, and while the pipeline rests.
+    /// What the metrics show in every mode; `None` before there are enough samples, and while the pipeline is suspended.
     pub watched: Option<Watched>,
     /// Gateways on their way out.
     pub drain: Option<DrainStatus>,
-    /// Who else has set the number of gateways and keeps it ([`crate::contested`]); `None` while nobody does.
+    /// The message when another client has set the number of gateways ([`crate::contested`]); `None` when none has.
     pub contested: Option<String>,
 }

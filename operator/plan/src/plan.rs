@@ -1,4 +1,4 @@
-//! From a spec and facts to a plan that cannot be wrong, or to what is missing.
+//! From a spec and facts to a checked plan, to what must come first, or to violations.
 
 use crate::{
     Names, Observed, StorageClassSeen,
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 pub struct Defaults {
     /// The gateway image of pipelines that name none and have not begun with another one.
     pub gateway_image: String,
-    /// The operator's version. It stands in the status alone: a new operator with the same image changes no pod.
+    /// The operator's version. Only the status has it, so a new operator with the same image changes no pod.
     pub operator_version: String,
     /// Who may tell gateways to drain; `None` for an operator that runs in no pod, or does not know the labels of its own.
     pub operator_pods: Option<OperatorPods>,
@@ -49,7 +49,7 @@ pub struct OperatorPods {
 pub enum Planned {
     /// All facts are there.
     Ready(Box<Plan>),
-    /// Something outside of the spec must come first; what was applied before stays as it is.
+    /// Something outside of the spec must come first; what was applied before stays unchanged.
     Waiting(Waiting),
 }
 
@@ -91,7 +91,7 @@ pub struct Plan {
     /// `None` without a `PodMonitor`.
     pub(crate) pod_monitoring: Option<PodMonitoring>,
     pub(crate) operator_pods: Option<OperatorPods>,
-    /// Whether gateways would be told of brokers or credentials with which Kafka does not answer.
+    /// Whether the config or Secrets have brokers or credentials with which Kafka does not answer.
     pub(crate) holds_source: bool,
     /// Gateways that may be evicted at the same time; `None` without a budget.
     pub(crate) evicted_max: Option<u32>,
@@ -166,8 +166,8 @@ impl Plan {
         self.volume.as_ref().is_some_and(|volume| volume.retention.deletes_drained)
     }
 
-    /// Whether gateways that read from Kafka would be told of brokers or credentials with which Kafka does not answer. They go on with
-    /// those that they have until it does: nothing says that it ever will.
+    /// Whether gateways that read from Kafka would get brokers or credentials with which Kafka does not answer. They keep their present
+    /// ones until it does, since it may never answer.
     pub fn holds_source(&self) -> bool {
         self.holds_source
     }
@@ -177,7 +177,7 @@ impl Plan {
         self.schema_step.lets_gateways_start() && !self.holds_source
     }
 
-    /// Whether the StatefulSet may be applied: gateways may be changed, and it is not about to be made anew.
+    /// Whether the StatefulSet may be applied: gateways may be changed, and it is not about to be recreated.
     pub fn lets_workload_change(&self) -> bool {
         self.lets_gateways_change() && !self.growth().is_some_and(Growth::holds_workload)
     }
@@ -264,8 +264,8 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
         found.add(
             "spec.source.kafka.consumerGroup",
             format!(
-                "cannot be {asked:?}: gateways read in the group {running:?}, and in another one everything would be read again; \
-                 {running:?} would do, and so would nothing where it was not set before. For another group make another pipeline"
+                "cannot be {asked:?}: gateways read in the group {running:?}, and another group would read everything again. Set \
+                 {running:?}, or nothing if it was not set before. For another group, make another pipeline"
             ),
         );
     }
@@ -292,12 +292,12 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
     }
 }
 
-/// What the rest of the cluster has against it. What runs goes on as it is.
+/// What other objects of the cluster forbid. What runs keeps running.
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     if let Some(rival) = &observed.rival {
         let message = format!(
-            "the pipeline {rival} came first and reads from these brokers with the same consumer group: the two would take each \
-             other's partitions. Make one of them with another consumerGroup"
+            "the pipeline {rival} came first and has the same consumer group at the same brokers: they would take each other's \
+             partitions. Set another source.kafka.consumerGroup in one of them"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });
     }
@@ -310,10 +310,10 @@ fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     })
 }
 
-/// Nothing is in the way but others that may say the same at this moment.
+/// The pipeline could start, but others with the same group may be about to start at this moment.
 fn asks_for_group() -> Waiting {
-    let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and whichever \
-                   could start first gets it";
+    let message = "gateways are about to be started; other pipelines that have not run yet want the same consumer group, and the first \
+                   that can start gets it";
     Waiting { reason: reason::PROGRESSING, message: message.to_owned() }
 }
 
@@ -321,9 +321,9 @@ fn asks_for_group() -> Waiting {
 fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     let scaling = &observed.scaling;
     let decided = scaling.decision.as_ref().map(|decision| decision.replicas);
-    // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
+    // Without a decision the present number stays, and an operator that has just started does not interrupt a drain.
     let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
-    // While the StatefulSet is made anew around its pods, the status still knows how many.
+    // While the operator recreates the StatefulSet around its pods, the status still has the number.
     let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
     let remembered = remembered.filter(|desired| *desired > 0);
     let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));
@@ -331,13 +331,13 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
         let target = leaving.map(|drain| drain.target);
         target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted)).or(made_anew)
     };
-    // Whoever comes back from a suspension has nothing to decide from yet.
+    // A pipeline that resumes has no samples for a decision yet.
     let remembered =
         lifecycle::suspension(pipeline, observed.workload.as_ref()).map(|before| before.replicas);
     let remembered = remembered.filter(|before| *before > 0);
     match pipeline.spec.scaling.mode {
         ScalingMode::Fixed | ScalingMode::External => pipeline.spec.replicas,
-        // What is decided is said, and not done.
+        // The decision is only reported.
         ScalingMode::Recommend => pipeline.spec.replicas.or(remembered).or_else(as_it_is),
         ScalingMode::Auto => remembered.or(decided).or_else(as_it_is),
     }
@@ -447,7 +447,7 @@ impl Sizes {
 
     fn too_small(&self, smallest: ByteSize) -> String {
         format!(
-            "{}Mi are too small for {} workers and record batches of {}; the smallest limit that would do is {}Mi",
+            "{}Mi is too small for {} workers and record batches of {}; set at least {}Mi",
             self.resources.memory.mib_ceil(),
             self.workers,
             self.record_batch_bytes_max,

@@ -1,7 +1,7 @@
-//! What the spec adds to pods, checked and divided: what every pod of the pipeline gets, and what gateways alone get.
+//! What the spec adds to pods, checked and divided: what every pod of the pipeline gets, and what only gateways get.
 //!
-//! The definition has bounds and choices; what it has no words for (how a key is spelt, which requirement takes values) is checked
-//! here, so that it is the pipeline that is refused, with the path of the field, and not the StatefulSet later on.
+//! The CRD has bounds and enums. What it cannot express (the syntax of keys, which operator takes values) is checked here. So the
+//! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
 
 use crate::{Names, names::GATEWAY};
 use k8s_openapi::{
@@ -134,7 +134,7 @@ fn check(template: &PodTemplate, found: &mut Violations) {
     for key in template.labels.keys() {
         let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
         found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {
-            format!("{key:?} cannot be set here: Kubernetes sets it")
+            format!("{key:?} cannot be set here, because Kubernetes sets it")
         });
     }
     for key in template.node_selector.keys().filter(|key| !is_key(key)) {
@@ -151,7 +151,7 @@ fn check(template: &PodTemplate, found: &mut Violations) {
         }
         found.add_if(value.is_some_and(|value| !is_name(value)), &at("tolerations"), || {
             format!(
-                "{:?} is not a value of a taint: it is spelt as that of a label",
+                "{:?} is not a valid value of a taint: it has the syntax of a label value",
                 value.map_or("", String::as_str)
             )
         });
@@ -177,7 +177,7 @@ fn check_keys<'a>(keys: impl Iterator<Item = &'a String>, at: &str, found: &mut 
         found.add_if(!is_key(key), at, || not_key(key));
         let of_ours = OURS.iter().find(|prefix| key.starts_with(**prefix));
         if let Some(prefix) = of_ours {
-            found.add(at, format!("{key:?} cannot be set here: the operator sets what begins with {prefix}"));
+            found.add(at, format!("{key:?} cannot be set here, because the operator sets every key that begins with {prefix}"));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! More memory in place for gateways that the kernel killed: which pod is given how much, and what is said of it.
+//! More memory in place for gateways that were OOM-killed: which pod gets how much, and what the status and events say.
 //!
-//! A gateway divides its budget when it starts, from its config, and counts what it uses of it. A limit beyond that is room for what it does
-//! not count (slack of the allocator, librdkafka, page tables): it helps one that the kernel killed, whose container is started again in the same pod, and
-//! nobody else. So each kill is answered once, by the limit of which the one before would be three quarters, up to
-//! [`TIMES_MAX`] times what the spec says. Nothing is ever lowered.
+//! A gateway divides its budget when it starts, from its config, and counts what it uses of it. A higher limit is room for memory that it
+//! does not count: slack of the allocator, librdkafka, page tables. It helps only a gateway that was OOM-killed, whose container restarts
+//! in the same pod. So each kill raises the limit once, by a third, up to [`TIMES_MAX`] times the spec's memory. A limit is never
+//! lowered.
 //!
 //! ```text
 //!  kill seen --> Asked (in the status) --> the API server is asked --> InProgress --> Done | Deferred | Infeasible
 //!       `------> AtBound                            `--> Refused
 //! ```
 //!
-//! What is asked for stands in the status before anybody is asked, so that an operator that begins anew asks for the same and does not take
-//! the kill for another one. A pod that is made again begins with the spec's memory and has no entry.
+//! The status has the request before the API server gets it. So an operator that restarts sends the same request, and does not count the
+//! kill twice. A recreated pod begins with the spec's memory and has no entry.
 
 use crate::{
     GatewaySeen,
@@ -59,7 +59,7 @@ pub enum Answer {
     Taken(Box<GatewaySeen>),
     /// It does not take it, and why.
     Refused(String),
-    /// The pod is gone, or somebody changed it at the same time: what is seen next decides.
+    /// The pod is gone, or another client changed it at the same time: the next look decides.
     Unclear,
 }
 
@@ -110,12 +110,12 @@ pub fn answered(next: &mut [MemoryResize], ask: &Ask, answer: Answer) {
     }
 }
 
-/// What the status goes on saying while nobody looks: pods that are gone are not told of.
+/// What the status keeps while the operator does not look: entries of pods that still exist.
 pub(crate) fn still(written: &[MemoryResize], gateways: &[GatewaySeen]) -> Vec<MemoryResize> {
     kept(written, gateways).map(|(entry, _)| entry.clone()).collect()
 }
 
-/// Whether somebody is to be asked for more soon.
+/// Whether a request is about to be sent.
 pub fn is_asking(resizes: &[MemoryResize]) -> bool {
     resizes.iter().any(|entry| entry.state == State::Asked)
 }
@@ -169,7 +169,7 @@ fn followed(entry: &MemoryResize, gateway: &GatewaySeen) -> MemoryResize {
     let memory = &gateway.memory;
     let wanted = quantity::bytes(&entry.memory);
     let has = |limit: Option<u64>| limit.is_some() && limit >= wanted;
-    // Before the pod asks for it, or after somebody took it back, there is nothing to follow.
+    // Before the pod requests it, or after another client lowered it, there is nothing to follow.
     if matches!(entry.state, State::Refused | State::AtBound) || !has(memory.limit_bytes) {
         return entry.clone();
     }
@@ -200,19 +200,22 @@ pub fn told(entry: &MemoryResize) -> String {
     let MemoryResize { pod, memory, message, .. } = entry;
     let why = if message.is_empty() { String::new() } else { format!(" ({message})") };
     match entry.state {
-        State::Asked => format!("{pod} was killed for its memory and is to be given {memory} in place"),
-        State::InProgress => format!("{pod} is being given {memory} in place{why}"),
-        State::Done => format!("{pod} was given {memory} in place"),
-        State::Deferred => format!("{pod} waits for {memory}, for which its node has no room now{why}"),
+        State::Asked => {
+            format!("{pod} was OOM-killed; the operator is about to resize it to {memory} in place")
+        }
+        State::InProgress => format!("{pod} is being resized to {memory} in place{why}"),
+        State::Done => format!("{pod} was resized to {memory} in place"),
+        State::Deferred => format!("{pod} waits for {memory}, which its node does not have free now{why}"),
         State::Infeasible => {
             format!(
-                "{pod} cannot have {memory} on its node{why}; with gateway.resources.memory: {memory} it moves to another one"
+                "{pod} cannot have {memory} on its node{why}; set gateway.resources.memory: {memory} to move it to another node"
             )
         }
-        State::Refused => format!("{pod} was not given {memory} in place{why}"),
+        State::Refused => format!("{pod} was not resized to {memory} in place{why}"),
         State::AtBound => {
             format!(
-                "{pod} was killed with {memory}, and is given at most {TIMES_MAX} times gateway.resources.memory in place; raise that"
+                "{pod} was OOM-killed with {memory}; resizes in place end at {TIMES_MAX} times gateway.resources.memory: increase that \
+                 field"
             )
         }
     }

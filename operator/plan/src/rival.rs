@@ -1,9 +1,9 @@
-//! Two pipelines with one consumer group at the same brokers would take each other's partitions: whoever has the group keeps it, and
-//! of two that begin at the same time the older one gets it.
+//! Two pipelines with one consumer group at the same brokers would take each other's partitions. So the pipeline that has the group keeps
+//! it, and of two that start at the same time, the older one gets it.
 //!
-//! One that never ran and cannot start, such as for a topic that is missing, or in another team's namespace, keeps nobody from the group.
-//! What it waits for may come for several at the same moment. So each that comes out of a wait first says so in its status
-//! ([`asks_first`]), and starts at the next look, by which it is seen whether an older one has said so too.
+//! A pipeline that never ran and cannot start (its topic is missing, or it is in another team's namespace) does not reserve the group.
+//! What it waits for may come for several pipelines at once. So a pipeline whose wait ends first records that in its status
+//! ([`asks_first`]) and starts at the next reconcile. By then it sees whether an older one has recorded the same.
 
 use crate::{Intent, Names, gateway_config};
 use sluice_crds::{

@@ -145,7 +145,7 @@ impl<'a> Turn<'a> {
     /// There is no StatefulSet: nothing runs, and nothing can be gone back to.
     fn first(&self) -> Step {
         let state = if self.seen.replicas == 0 { RolloutState::Pending } else { RolloutState::Rolling };
-        let next = self.state(state, None, "gateways are started");
+        let next = self.state(state, None, "gateways are starting");
         Step {
             next,
             template: Template::Planned,
@@ -310,12 +310,12 @@ impl<'a> Turn<'a> {
         if seconds_between(healthy, self.now) >= i64::from(self.terms.canary_seconds) {
             return self.planned(
                 workload,
-                self.onward("the first gateway is well, the others follow"),
+                self.onward("the first gateway is healthy, the others follow"),
                 Memory::Kept,
             );
         }
         let words = format!(
-            "the first gateway is well; the others follow after {} s of it",
+            "the first gateway is healthy; the others follow when it has been healthy for {} s",
             self.terms.canary_seconds
         );
         let next = RolloutStatus {
@@ -359,8 +359,7 @@ impl<'a> Turn<'a> {
         match judged {
             Judgement::Failed(why) if can_go_back => self.failed(workload, written, &why),
             Judgement::Waits(why) | Judgement::Unwell(why) | Judgement::Failed(why) if is_late => {
-                let why =
-                    if why.is_empty() { "there are fewer gateways than there should be".into() } else { why };
+                let why = if why.is_empty() { "fewer gateways exist than are planned".into() } else { why };
                 let late = format!("no progress for {} s: {why}", self.terms.deadline_seconds);
                 self.failed(workload, written, &late)
             }
@@ -383,8 +382,9 @@ impl<'a> Turn<'a> {
         }
         let proved = workload.proved.as_ref().map(|proved| proved.revision.clone());
         if self.terms.auto_rollback && proved.is_some() {
-            let words =
-                format!("{why}; gateways are back on what ran before. An edit of the spec tries again");
+            let words = format!(
+                "{why}; the operator rolled the gateways back to what ran before. Edit the spec to try again"
+            );
             let next = self.state(RolloutState::RolledBack, None, &words);
             return Step {
                 next: RolloutStatus { proved, failed_spec, ..next },
@@ -465,7 +465,7 @@ fn phase(written: &RolloutStatus) -> RolloutState {
 
 fn phase_words(state: RolloutState) -> &'static str {
     match state {
-        RolloutState::Canary => "the first gateway is not well yet",
+        RolloutState::Canary => "the first gateway is not ready yet",
         _ => "gateways are replaced",
     }
 }

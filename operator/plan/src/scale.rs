@@ -3,12 +3,12 @@
 //! ```text
 //!  Samples --> gate --> window --> capacity --> cause --> target --> pace --> Decision { replicas, reason, next state }
 //!               |        rates      learned      why       how        when
-//!               `--> hold: what is not known never takes a gateway away
+//!               `--> hold: missing metrics never remove a gateway
 //! ```
 //!
-//! More gateways never follow from a slow `ClickHouse`. The state that is handed on lives in the pipeline's status; the
-//! samples are the operator's. There is no clock: the moment is an argument. Limits: one pass over the partitions for each
-//! step that is tried, at most one for every k of ceil(N/k) within twice the mean's step.
+//! A slow `ClickHouse` never adds gateways. The pipeline's status keeps the state for the next decision; the operator's memory has the
+//! samples. There is no clock: the moment is an argument. Limits: one pass over the partitions for each step that is tried, at most one
+//! for every k of ceil(N/k) within twice the mean's step.
 
 mod asked;
 mod capacity;
@@ -60,7 +60,7 @@ const MEMORY_CALM_SECONDS: f64 = 21_600.0;
 const PRESSURE_SECONDS: f64 = 120.0;
 /// A kill counts for so many seconds.
 pub(crate) const KILL_SECONDS: f64 = 600.0;
-/// After messages were lost, or a topic was made anew, what waits is no guide for so many seconds.
+/// After messages were lost, or a topic was recreated, lag does not count for so many seconds.
 const LOST_SECONDS: f64 = 600.0;
 
 /// What the decision saw, for status and metrics.
@@ -150,7 +150,7 @@ pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) ->
     }
 }
 
-/// Whether the newest sample is one that no decision has seen: time alone is no reason to take a gateway away.
+/// Whether no decision has seen the newest sample: gateways are removed only on a new sample.
 fn is_news(state: &State, samples: &Samples) -> bool {
     let last = samples.history.last();
     last.is_some_and(|last| state.decided_at.is_none_or(|decided_at| last.at > decided_at))
@@ -205,7 +205,7 @@ impl Situation<'_> {
 
     fn external(&self, next: State) -> Decision {
         let change = self.change(self.current);
-        Self::plain(change.to, change.plainly("the number is whoever's who writes /scale"), next)
+        Self::plain(change.to, change.plainly("a client of /scale sets the number"), next)
     }
 
     /// What is wanted, within the bounds.
@@ -215,12 +215,12 @@ impl Situation<'_> {
         Change { from: self.current, to, bound }
     }
 
-    /// Nothing is known well enough. Never fewer than now, but for the user's own bounds and for pods that no node takes.
+    /// The samples do not allow a decision. The number never falls, except for the user's bounds and for unschedulable pods.
     fn held(&self, hold: Hold, mut next: State) -> Decision {
         next.forget_windows();
         let unknown = next.valid_at.is_none_or(|at| self.now.seconds_since(at) > gate::STALE_SECONDS);
         let wanted = match hold {
-            // Those with the highest numbers go first: one in the middle that finds no node would cost all behind it.
+            // The highest ordinals are removed first: removing an unschedulable gateway in the middle would remove all behind it.
             Hold::Unschedulable => {
                 self.current.saturating_sub(self.samples.workload.unschedulable_last).max(1)
             }
@@ -276,7 +276,7 @@ impl Situation<'_> {
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
         if self.policy.mode == Mode::Recommend && moved.replicas != self.current {
-            // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
+            // Nothing changes, so there is no rescale to record, and the next decision recommends the same.
             next = before;
         }
         let change = self.change(moved.replicas);
@@ -306,7 +306,7 @@ impl Situation<'_> {
         (next.lost, next.anew) = (rates.lost, rates.anew);
     }
 
-    /// Remembers kills, good samples or not: a pod that is killed again and again is never ready.
+    /// Records OOM kills even without good samples, because a pod that is killed again and again is never ready.
     fn see_kills(&self, next: &mut State) {
         let killed_at = self.samples.workload.killed_at;
         if killed_at > next.killed_at {
@@ -335,7 +335,7 @@ impl Situation<'_> {
         let Seen { rates, capacity, cause, steps } = *seen;
         let floor =
             target::memory_floor(self.policy, &next.memory, self.limit_bytes(), next.partitions, steps);
-        // Memory keeps gateways, and adds them only under pressure: what is expected may be wrong.
+        // The memory model keeps gateways, but adds them only under pressure, because its estimate may be wrong.
         let kept = floor.min(self.current);
         let demand = capacity.map(|capacity| Demand {
             policy: self.policy,
@@ -357,11 +357,11 @@ impl Situation<'_> {
         if in_vain {
             Some("more gateways would read no more than these do")
         } else if cause == Cause::SinkLimited {
-            Some("ClickHouse is what limits, and more gateways would only wait for it too")
+            Some("ClickHouse is the limit, and more gateways would only wait for it too")
         } else if rates.sink_now.max(rates.sink_of_full).max(rates.behind_now) > cause::SINK_DOUBTFUL
             || rates.insert_failures
         {
-            Some("gateways wait for ClickHouse, and it may be what limits")
+            Some("gateways wait for ClickHouse, which may be the limit")
         } else {
             None
         }
@@ -372,7 +372,7 @@ impl Situation<'_> {
         let waits = rates.sink_now.max(rates.behind_now) > cause::SINK_DOUBTFUL;
         let workload = &self.samples.workload;
         if in_vain {
-            Some("it is not known what limits, other than gateways")
+            Some("something other than the number of gateways limits throughput")
         } else if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {
@@ -380,16 +380,16 @@ impl Situation<'_> {
         } else if workload.rolling {
             Some("gateways are being replaced")
         } else if workload.ready < workload.desired {
-            // Those with the highest numbers would go, and they may be the ones that work.
+            // The gateways with the highest ordinals would be removed, and they may be the ones that work.
             Some("not all gateways are ready")
         } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
-            Some("the backlog is not worked off")
+            Some("the backlog is not read yet")
         } else if rates.spool_blocks > 0 {
             Some("queue volumes are not drained")
         } else if !seen {
-            Some("too little was seen yet")
+            Some("there are too few samples yet")
         } else if !self.is_news {
-            Some("nothing was seen since the last decision")
+            Some("there is no new sample since the last decision")
         } else {
             None
         }
@@ -460,16 +460,16 @@ impl Situation<'_> {
         }
     }
 
-    /// `Recommend` says what it would do and does nothing.
+    /// `Recommend` reports the number and changes nothing.
     fn unless_only_recommended(&self, mut decision: Decision) -> Decision {
         if self.policy.mode == Mode::Recommend {
-            // Bounds are for those who decide; more gateways than partitions there are in no mode.
+            // Bounds hold only where the operator decides; in no mode are there more gateways than partitions.
             let partitions = if decision.next.partitions == 0 { u32::MAX } else { decision.next.partitions };
             decision.replicas = self.current.min(partitions);
             let result = if decision.replicas == self.current {
-                format!("{} stay", self.current)
+                format!("stays at {}", self.current)
             } else {
-                format!("{} to {partitions}, as there are no more partitions", self.current)
+                format!("from {} to {partitions}, because there are no more partitions", self.current)
             };
             decision.reason = format!("recommended only, {result}: {}", decision.reason);
         }

@@ -22,16 +22,16 @@ use sluice_gateway_config::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A Job that failed is run again after this long: what it waits for (a table, a right, a server) is mended outside of
-/// the spec, where nothing tells us. With each failure in a row it is twice as long. Chosen: soon enough for a person who waits.
+/// A Job that failed is run again after this long: what it waits for (a table, a right, a server) is mended outside of the spec, which
+/// the operator does not see. With each failure in a row it is twice as long. Chosen: soon enough for a person who waits.
 pub const SCHEMA_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// The longest time until a Job that failed is run again. Chosen: a pod every five minutes for each pipeline is nothing to a cluster
-/// whose ClickHouse is down for a day, and nobody waits longer once it is back.
+/// The longest time until a Job that failed is run again. Chosen: a pod every five minutes for each pipeline is no load for a cluster
+/// whose ClickHouse is down for a day, and a pipeline waits no longer than that once it is back.
 pub const SCHEMA_RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// A table that only a person may change is looked at again after this long. Nobody waits for it but the one who reads the condition,
-/// and who cannot may delete the Job. Chosen: each look is a pod.
+/// A table that only a person may change is compared again after this long. Only the condition waits for it, and deleting the Job
+/// compares at once. Chosen: each comparison is a pod.
 pub const SCHEMA_LOOK_AFTER: Duration = Duration::from_hours(1);
 
 /// Memory of the Job's pod: the smallest limit that the contract's arithmetic takes for one worker and one partition,
@@ -115,7 +115,7 @@ impl SchemaSeen {
     }
 }
 
-/// How long a Job that failed is left as it is.
+/// How long a Job that failed stays before the next one.
 fn retry_after(failed: &SchemaFailed) -> Duration {
     if failed.failure.reason == reason::SCHEMA_DIFFERS {
         return SCHEMA_LOOK_AFTER;
@@ -157,8 +157,8 @@ impl SchemaPlan {
         let mut found = Violations::default();
         config.sink.clickhouse.schema = gateway_config::schema(&pipeline.spec, partitions, &mut found);
         found.or(())?;
-        // The Job reads no message, inserts and queues no block and drains nothing: what the pipeline says of those must not run it
-        // again, nor have gateways wait for ClickHouse before they go on to other brokers, and Kafka's Secrets are not its business.
+        // The Job reads no message, inserts and queues no block and drains nothing: a change of those fields must not run it again, nor
+        // make gateways wait for ClickHouse before they get other brokers. It does not get Kafka's Secrets.
         config.sink.clickhouse.insert = Insert::default();
         // Every server of every shard has the table: for the Job they are one list, and it sets no memory aside for each shard.
         let of_shards = std::mem::take(&mut config.sink.clickhouse.shards);

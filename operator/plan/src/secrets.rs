@@ -1,9 +1,9 @@
 //! The Secrets of a pipeline as its pods mount them: each use has a folder of its own, with the keys that are read and no others.
 //!
-//! When the content of a key that is used changes, pods are replaced one by one as by any new revision: the pod template carries a version
-//! of all of them. If gateways read the files again while they run, they would use new ones at a moment that the operator does not choose,
-//! and only their log would tell of a wrong one. The version is made of uid and resource version, not of the content: with the hash of a
-//! password in an annotation, whoever reads the annotation could try passwords.
+//! When the content of a key that is used changes, pods are replaced one by one as by any new revision, because the pod template carries
+//! a version of all Secrets. Gateways do not reload the files: they would use new ones at a moment that the operator does not choose, and
+//! only their log would report a wrong one. The version is made of uid and resource version, not of the content. With the hash of a
+//! password in an annotation, a reader of the annotation could try passwords.
 
 use crate::{
     Secrets, hash,
@@ -55,7 +55,9 @@ fn of_one(of: SecretUse, name: &str, seen: Option<&SecretSeen>) -> Result<Mounte
             let keys = keys.join(" and no ");
             unusable(reason::SECRET_INCOMPLETE, format!("the Secret {name:?} has no {keys}"))
         }
-        None => unusable(reason::NOT_PROBED, format!("the Secret {name:?} was not looked for yet")),
+        None => {
+            unusable(reason::NOT_PROBED, format!("the operator has not looked for the Secret {name:?} yet"))
+        }
     }
 }
 

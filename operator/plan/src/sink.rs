@@ -1,4 +1,4 @@
-//! Whether what gateways insert comes through, from two looks at their counters. Pure; one owner: whoever asks the gateways.
+//! Whether the gateways' inserts succeed, from two reads of their counters. Pure; its owner is the code that reads the gateways.
 //!
 //! ```text
 //!            inserts came through, or nothing fails and nothing waits
@@ -8,8 +8,8 @@
 //!               inserts failed and none came through, twice
 //! ```
 //!
-//! A look at which nothing was tried says nothing, and what was known still holds: between two tries of a block a gateway waits longer than
-//! a look takes. So does a try or two that fail beside others that do not.
+//! A read without an attempt says nothing, and the former state holds: a gateway waits longer between two attempts of a block than the
+//! operator between two reads. One or two failed attempts beside successful ones do not change the state either.
 
 /// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
 const LOOKS_FAILED: u8 = 2;

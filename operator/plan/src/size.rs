@@ -23,10 +23,9 @@ pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_repl
 
 /// Partitions that one gateway reads at the same time, or the smallest limit that would do.
 ///
-/// As many as there are, up to [`ACTIVE_MAX`], whatever the number of gateways: another number of them must not change their config, which
-/// would restart them all. (Nor does another number of partitions: `as_it_runs.rs`.) When that many do not fit the limit, or take too much
-/// of the blocks' memory, the largest number is taken that does not, down to what one of `replicas` gateways holds or [`ACTIVE_MIN`];
-/// below, it is refused.
+/// As many as there are, up to [`ACTIVE_MAX`], whatever the number of gateways: scaling must not change their config, which would restart
+/// them all. (Nor do added partitions: `as_it_runs.rs`.) If that many do not fit the limit, or take too much of the blocks' memory, the
+/// largest number that fits is taken, down to what one of `replicas` gateways holds or [`ACTIVE_MIN`]. Below that, the spec is refused.
 pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32) -> Result<u32, ByteSize> {
     let wanted = partitions.clamp(1, ACTIVE_MAX);
     let least = partitions.div_ceil(replicas.max(1)).clamp(1, ACTIVE_MIN);

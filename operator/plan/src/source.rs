@@ -1,8 +1,8 @@
-//! How gateways reach Kafka, and when they may be told of another way.
+//! How gateways reach Kafka, and when their brokers or credentials may be changed.
 //!
-//! Brokers and credentials that are wrong are found out by asking with them, which the operator does before any gateway gets them. While
-//! Kafka does not answer with the new ones, gateways that read with the old ones are left as they are; those that it never answered, and
-//! those that a mere outage keeps waiting, are changed as ever: without a difference nothing is held.
+//! The operator connects with new brokers and credentials before any gateway gets them, which shows whether they are right. While Kafka
+//! does not answer with them, gateways that read with the old ones are not changed. Without a difference nothing is held back: during a
+//! mere outage, and before the first connection, gateways are changed as ever.
 
 use crate::{
     Observed, TopicSeen, hash,

@@ -1,7 +1,7 @@
-//! What is said about a pipeline: counts as they are, and the conditions, all of them always.
+//! The status of a pipeline: counts of what exists, and all conditions, always.
 //!
-//! The same facts give the same status, whether or not anything was applied; a condition keeps the time of its last
-//! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
+//! The same facts give the same status, whether or not anything was applied. A condition keeps `lastTransitionTime` until its status
+//! changes. So a status without news equals the previous one and is not written.
 
 mod hindered;
 mod loss;

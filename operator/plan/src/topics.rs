@@ -27,17 +27,17 @@ fn partitions(pipeline: &TracePipeline, topic: &str, seen: Option<&TopicSeen>) -
     let last = remembered.map(|status| status.partitions);
     let unavailable = |message| Err(Waiting { reason: reason::SOURCE_UNAVAILABLE, message });
     match (seen, last) {
-        // Kafka never takes partitions away from a topic. While nobody reads it, another one may take its place.
+        // Kafka never removes partitions from a topic, so it is another topic. While the pipeline is suspended, that may be intended.
         (Some(TopicSeen::Known(now @ 1..)), Some(before))
             if *now < before && Intent::of(pipeline) != Intent::Suspend =>
         {
             Err(Waiting {
                 reason: reason::PARTITIONS_LOST,
                 message: format!(
-                    "the topic {topic:?} has {now} partitions and had {before}: it was deleted and made again. Gateways begin it anew, and \
-                     stay as they are. Make it again with {before} partitions; or, when it is meant to be so, set suspend to true and, once \
-                     the pipeline rests, to false. The consumer group's offsets are right as they are: without them what was read of the \
-                     new topic would be read twice"
+                    "the topic {topic:?} has {now} partitions and had {before}: it was deleted and made again. Gateways read the new \
+                     topic from its beginning; the operator does not change them. Make the topic again with {before} partitions; or, if \
+                     {now} are intended, set suspend: true and, when the pipeline is suspended, suspend: false. Do not reset the \
+                     consumer group's offsets, else messages are read twice"
                 ),
             })
         }

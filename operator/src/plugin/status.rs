@@ -304,7 +304,7 @@ mod tests {
         let story = Story::of(&pipeline(&well(&[
             condition("Ready", "False", "SourceUnavailable", missing),
             condition("SourceReachable", "False", "TopicMissing", missing),
-            condition("SchemaReady", "False", "JobRunning", "the schema Job is at work"),
+            condition("SchemaReady", "False", "JobRunning", "the schema Job is running"),
             condition("Stalled", "True", "TopicMissing", missing),
             condition("ScalingLimited", "True", "MaxReplicas", "16 are wanted, scaling.maxReplicas is 12"),
             condition("Reconciling", "True", "Waiting", missing),
@@ -345,7 +345,7 @@ mod tests {
                 "Ready",
                 "False",
                 "PodsRefused",
-                "0 of 3 gateways exist; Kubernetes does not make the others: quota",
+                "0 of 3 gateways exist; Kubernetes does not create the others: quota",
             ),
             ("Ready", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
             ("VolumesResized", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
@@ -427,9 +427,9 @@ mod tests {
             json!([{"pod": "prod-gateway-2", "uid": "u", "memory": "384Mi", "ends": 1, "state": "Done"}]);
         assert_eq!(
             Story::of(&pipeline(&given)).to_do,
-            ["prod-gateway-2 was given 384Mi in place; set gateway.resources.memory: 384Mi to keep it"]
+            ["prod-gateway-2 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it"]
         );
-        let words = "gateways run out; prod-gateway-2 was given 384Mi in place; set gateway.resources.memory: 384Mi to keep it";
+        let words = "gateways run out; prod-gateway-2 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it";
         given["conditions"].as_array_mut().unwrap().push(condition(
             "ScalingLimited",
             "True",

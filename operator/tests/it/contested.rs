@@ -62,7 +62,7 @@ async fn whoever_else_scales_is_named_once_in_an_event_and_in_a_condition_until_
     let pipeline = scene.bench.server.get("tracepipelines/prod").unwrap();
     let conditions = pipeline["status"]["conditions"].as_array().unwrap().clone();
     let limited = conditions.iter().find(|condition| condition["type"] == "ScalingLimited").unwrap();
-    let who = "were set by \"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA)";
+    let who = "\"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA) set the replicas";
     assert!(limited["message"].as_str().unwrap().contains(who), "{limited}");
     let events = scene.bench.server.take_events();
     let told: Vec<_> = events.iter().filter(|event| event["reason"] == "ScalingConflict").collect();

@@ -140,7 +140,7 @@ async fn a_pipeline_rests_also_when_it_could_not_be_planned() {
         reason
             .as_str()
             .unwrap()
-            .starts_with("taken away all the same, and their volumes stay: gateway 0 holds 7 blocks"),
+            .starts_with("removed before they were empty, and their volumes stay: gateway 0 holds 7 blocks"),
         "{reason}"
     );
     scene.control().await;

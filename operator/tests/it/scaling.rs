@@ -295,7 +295,7 @@ async fn gateways_that_do_not_answer_hold_the_number_and_that_is_said() {
     }
     assert_eq!((scene.replicas(), scene.said()["held"].clone()), (4, "MetricsUnavailable".into()));
     assert!(
-        scene.said()["reason"].as_str().unwrap().starts_with("4 stay: Kafka or the gateways did not answer")
+        scene.said()["reason"].as_str().unwrap().starts_with("stays at 4: Kafka or a gateway did not answer")
     );
 }
 
@@ -361,7 +361,7 @@ async fn the_number_of_the_scale_subresource_is_taken_and_gateways_leave_in_ever
         scene.bench.settle("prod").await;
         assert_eq!(scene.replicas(), 5, "{mode}");
         let reason = scene.said()["drain"]["reason"].clone();
-        assert!(reason.as_str().unwrap().starts_with("1 cannot be drained by their version"), "{reason}");
+        assert!(reason.as_str().unwrap().starts_with("1 are of a version that cannot drain"), "{reason}");
         scene.control().await;
         scene.bench.settle("prod").await;
         assert!(scene.said()["drain"].is_null());

@@ -223,7 +223,7 @@ async fn partitions_that_are_added_are_told() {
     bench.reconcile("prod").await.unwrap();
     let events = bench.server.take_events();
     let told: Vec<&Value> = events.iter().filter(|event| event["reason"] == "PartitionsAdded").collect();
-    let words = "the topic \"spans\" has 8 partitions now, 4 before; 2 gateways are to read them, 1 before";
+    let words = "the topic \"spans\" has 8 partitions now, 4 before; the number of gateways goes from 1 to 2";
     assert_eq!(told.len(), 1, "{events:?}");
     assert_eq!((&told[0]["note"], &told[0]["type"]), (&json!(words), &json!("Normal")));
     bench.reconcile("prod").await.unwrap();
@@ -281,7 +281,7 @@ async fn a_gateway_that_takes_no_part_says_why_once_that_is_more_than_a_start() 
     pods.is_unready(1);
     bench.gateways_are_ready("prod", 1);
     let counted =
-        ("False Progressing".to_owned(), "1 of 2 gateways are ready; not prod-gateway-1".to_owned());
+        ("False Progressing".to_owned(), "1 of 2 gateways are ready; not ready: prod-gateway-1".to_owned());
     let told = ("False ReplicasNotReady".to_owned(), format!("prod-gateway-1: {why}"));
     for _ in 0..2 {
         assert_eq!(ready(&bench).await, counted);

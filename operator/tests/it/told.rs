@@ -177,7 +177,7 @@ pub async fn pods_that_kubernetes_does_not_make_are_told_in_its_words() {
     bench.settle("prod").await;
     assert_eq!(bench.condition("prod", "Ready"), "False PodsRefused");
     let words = bench.written("prod", "Ready").unwrap()["message"].as_str().unwrap().to_owned();
-    assert_eq!(words, format!("0 of 2 gateways exist; Kubernetes does not make the others: {quota}"));
+    assert_eq!(words, format!("0 of 2 gateways exist; Kubernetes does not create the others: {quota}"));
     bench.gateways_become_ready("prod");
     bench.settle("prod").await;
     assert_eq!(bench.condition("prod", "Ready"), "True Running");

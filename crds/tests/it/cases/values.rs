@@ -353,7 +353,7 @@ pub const VALUES: &[Case] = &[
             r#"{"size": "20Gi", "maxBytes": "20Gi"}"#,
             r#"{"size": "1Gi", "maxBytes": "1Ti"}"#,
         ],
-        message: "maxBytes must leave a twentieth of size",
+        message: "maxBytes must be at most 95 % of size",
     },
     Case {
         pointer: "/spec/delivery/deadLetter/topic",

@@ -95,7 +95,7 @@ async fn abort(scene: &Scene) -> Result<()> {
     };
     let late = scene.pipeline.wait("with a drain that waits", FLOW, state(DrainState::Waiting)).await?;
     let drain = late.scaling.and_then(|scaling| scaling.drain).context("a drain")?;
-    ensure!(drain.reason.contains("not empty within 10 s: gateway 1 "), "it says {:?}", drain.reason);
+    ensure!(drain.reason.contains("not empty after 10 s: gateway 1 "), "it says {:?}", drain.reason);
     ensure!(late.replicas == Some(2), "there are {:?} gateways", late.replicas);
     scene.pipeline.wait("with a drain that is tried again", FLOW, state(DrainState::Draining)).await?;
     let after = scene.pipeline.gateways().uids().await?;

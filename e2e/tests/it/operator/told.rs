@@ -76,7 +76,7 @@ async fn runs(scene: &Scene) -> Result<()> {
             "Lag: Messages: 0",
             image,
             "Guarantee:",
-            "the table is as the spec asks for",
+            "the table matches the spec",
         ],
     )
     .await

@@ -93,7 +93,7 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
     let played = async {
         scene.pipeline.gateways().delete(lost).await?;
         let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
-        ensure!(words.contains("it is made anew if no node takes it until"), "{words}");
+        ensure!(words.contains("the operator recreates it at"), "{words}");
         // What the other gateway inserts fails as well, which two looks at it say.
         reached(&scene.pipeline, "volume-out-of-reach", READY, |status| {
             condition(status, kind::SINK_REACHABLE).is_some_and(|one| one.reason == reason::INSERTS_FAILING)

@@ -1,9 +1,9 @@
-//! What the pods may be reached at, and what they may reach.
+//! The NetworkPolicy: which connections to and from the pods are allowed.
 //!
-//! The admin port takes connections from anyone, for metrics; the control port, which has gateways drain, from the operator's pods alone.
-//! Kubernetes lets through what comes from the node's kubelet or from the pod itself, as `kubectl port-forward` does. Outwards, names may be looked up and TCP may go anywhere: brokers tell their
-//! addresses and ports when they are asked, so that no list made beforehand would be right. In a namespace that denies
-//! everything by default, this is what lets the pipeline work.
+//! The admin port accepts connections from any client, for metrics. The control port, which takes drain requests, accepts only the
+//! operator's pods. Kubernetes always allows connections from the node's kubelet and from the pod itself, such as those of `kubectl
+//! port-forward`. Egress allows DNS, and TCP to any address: brokers announce their addresses and ports, so no fixed list would be right.
+//! In a namespace that denies everything by default, this policy lets the pipeline work.
 
 use crate::{
     OperatorPods,
@@ -22,8 +22,8 @@ use k8s_openapi::{
 /// name servers of `OpenShift` listen at 5353.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
-/// The NetworkPolicy of gateways and schema Job. An operator that runs in no pod has an address that nobody knows here, and with it
-/// everybody reaches the control port.
+/// The NetworkPolicy of gateways and schema Job. An operator outside a pod has no known address; then the policy allows every client to
+/// reach the control port.
 pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods>) -> NetworkPolicy {
     let to = |ports| NetworkPolicyEgressRule { ports: Some(ports), ..NetworkPolicyEgressRule::default() };
     // Over TCP, which long answers take, they are reached with everything else.

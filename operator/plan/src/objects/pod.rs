@@ -17,7 +17,7 @@ use sluice_gateway_config::ByteSize;
 /// The user and group of the image; nothing in it belongs to anyone else.
 const USER: i64 = 65_532;
 
-/// Read by the group alone, which is [`USER`]'s: files of a Secret belong to root.
+/// Readable only by the group, which is [`USER`]'s: files of a Secret belong to root.
 const SECRET_MODE: i32 = 0o440;
 
 const CONFIG_VOLUME: &str = "config";

@@ -1,5 +1,5 @@
-//! Has the Prometheus operator read the metrics of a pipeline's gateways. A kind that a cluster may not have: it is none of the objects that
-//! the gateways wait for.
+//! The PodMonitor: has the Prometheus operator scrape a pipeline's gateways. A cluster may lack this kind, so gateways do not wait for
+//! this object.
 
 use crate::{Plan, names::GATEWAY};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};

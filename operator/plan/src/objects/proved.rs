@@ -1,9 +1,8 @@
-//! The pod template that is gone back to when a new one fails, and how a step of a rollout shapes the StatefulSet.
+//! The pod template for a rollback, and how a step of a rollout shapes the StatefulSet.
 //!
-//! It is kept in an annotation of the StatefulSet itself, written by the same request that brings the new template and dropped by the
-//! one that ends the rollout: no moment exists in which one is there without the other, nothing else can go missing or be pruned,
-//! and a StatefulSet at rest does not carry it. The revisions that Kubernetes keeps of a StatefulSet would need a right and a watch
-//! of their own, say nothing of which one was good, and are trimmed by their number.
+//! An annotation of the StatefulSet keeps it. The request that brings the new template writes it, and the one that ends the rollout drops
+//! it. So both are always there together, no other object can get lost or pruned, and a settled StatefulSet does not carry it.
+//! Kubernetes' ControllerRevisions would need a right and a watch of their own, do not say which one was good, and are limited in number.
 
 use crate::{
     hash,

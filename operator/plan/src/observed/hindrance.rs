@@ -1,12 +1,12 @@
-//! What keeps the operator from doing as it has planned.
+//! What keeps the operator from carrying out its plan.
 
-/// Why a pipeline is not looked after as its spec says, although nothing may be wrong with that.
+/// Why a pipeline is not reconciled, although its spec may be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hindrance {
     /// The reason of `Ready`.
     pub reason: &'static str,
     /// What happened, for people.
     pub message: String,
-    /// Whether it stays until a person does something; else it may pass by itself.
+    /// Whether it stays until a person acts; else it may pass.
     pub stays: bool,
 }

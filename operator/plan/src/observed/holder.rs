@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use std::time::Duration;
 
-/// Kubernetes' word for a container that the kubelet lost sight of: nobody knows what ran, or for how long.
+/// Kubernetes' word for a container that the kubelet lost sight of: it is unknown what ran, and for how long.
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// Kubernetes' word for a pod that was written off because its node is gone: no kubelet has said that it ended.
@@ -30,7 +30,7 @@ pub struct HolderSeen {
     /// The process that ended in it last, once the kubelet has finished with the pod, so that none runs and none will; empty when it is
     /// not known which. Before that a container that has ended says nothing: the kubelet may be about to start the next one.
     pub ended: Option<String>,
-    /// For how long its time to end has been over; `None` when it is not told to end.
+    /// For how long its grace period has been over; `None` without a deletion timestamp.
     pub late_for: Option<Duration>,
     /// What it is marked with; `None` when it is not held.
     pub emptied: Option<Emptied>,
@@ -43,7 +43,7 @@ pub struct Emptied {
     pub container: String,
     /// The claim that it has, by its uid.
     pub claim_uid: String,
-    /// Since when it was told to drain, as the status says it: another time that it is told begins anew.
+    /// When the drain was requested, as the status has it: a later request has another time.
     pub since: String,
 }
 

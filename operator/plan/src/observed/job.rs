@@ -1,6 +1,6 @@
 //! What is read of any Job: what Kubernetes says of it, and how its own container ended.
 //!
-//! Kubernetes goes by whole pods. A container that somebody injects (a service mesh, a log shipper) may never end, which keeps the Job from
+//! Kubernetes goes by whole pods. An injected container (a service mesh, a log shipper) may never end, which keeps the Job from
 //! completing until its deadline fails it, or may fail itself. What the Job was made for is done when its own container has ended.
 
 use crate::observed::Termination;

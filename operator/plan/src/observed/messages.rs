@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// few a minute stays visible, and one that was mended does not for long.
 const REJECTED_SECONDS: i64 = 15 * 60;
 
-/// So many messages or rows are refused before it counts that none is taken. Chosen: one may be somebody's test.
+/// The fewest refused messages or rows that count as all. Chosen: one may be a test.
 const REFUSED_MIN: u64 = 3;
 
 /// One of so many is refused, or more: that is often. Chosen: a tenth is no accident of a producer among many.

@@ -24,7 +24,7 @@ pub enum SchemaSeen {
     Running,
     /// It ended well.
     Succeeded,
-    /// It ended well at some time, of which the Job itself is no record: it is gone, or Kubernetes says that it failed, for another
+    /// It succeeded at some time, and the Job does not show it: the Job is gone, or Kubernetes reports a failure because of another
     /// container in its pod.
     Remembered,
     /// It failed.
@@ -53,7 +53,7 @@ pub struct SchemaFailed {
 pub enum SaidBy {
     /// Its container, when it ended at this time, as far as Kubernetes has that.
     Container(Option<Timestamp>),
-    /// Kubernetes alone, of a Job made at this time: no pod is left in which the container ended.
+    /// Only Kubernetes, of a Job made at this time: no pod is left in which the container ended.
     Kubernetes(Option<Timestamp>),
 }
 
@@ -124,8 +124,8 @@ impl SchemaSeen {
         }
     }
 
-    /// The same where the status remembers that this very Job succeeded: whoever takes the Job away, and whatever keeps Kubernetes from
-    /// saying that it completed, it has done what it was made for.
+    /// The same where the status records that this Job succeeded. The record holds if the Job is deleted, or if Kubernetes never reports
+    /// its completion.
     #[must_use]
     pub fn succeeded_before(self, job: &str, before: Option<&TracePipelineStatus>) -> Self {
         let is_so = before.is_some_and(|before| {

@@ -1,4 +1,4 @@
-//! What Kafka says of the topics.
+//! Topics and partitions, as Kafka answers.
 
 use sluice_crds::status::reason;
 use std::collections::BTreeMap;

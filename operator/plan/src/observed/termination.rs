@@ -4,7 +4,7 @@
 //! reader. It counts wherever it stands: the container runtime copies standard output and standard error one beside the other, so
 //! that what was written to the first may come behind what was written to the second after it.
 //!
-//! A program that was killed has said nothing of it: the end of its log is about something else.
+//! A killed program writes no reason, so the end of its log is about something else.
 //!
 //! Else a last line of JSON is a log line of ours; both words may stand under `fields`, as the `tracing` crate nests them. Plain lines at
 //! the end are an error that was printed, such as all violations of a config, and are taken together.
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// and ten pods may have something to say.
 const MESSAGE_CHARS_MAX: usize = 400;
 
-/// Exit code of a program that somebody killed: 128 and `SIGKILL`.
+/// Exit code of a killed program: 128 and `SIGKILL`.
 const EXIT_KILLED: i32 = 137;
 
 /// How a container ended.

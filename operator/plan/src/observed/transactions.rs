@@ -1,4 +1,4 @@
-//! Transactions that keep gateways from reading partitions, as gateways say and as it is remembered. Pure.
+//! Transactions that keep gateways from reading partitions, as gateways report them and the operator remembers. Pure.
 
 use crate::scale::Moment;
 use std::collections::BTreeMap;

@@ -15,20 +15,20 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// A gateway that is not ready for so many seconds stays so until somebody acts, as far as evictions are concerned. Chosen: the longest start
+/// A gateway that is not ready for so many seconds stays so until a person acts, as far as evictions are concerned. Chosen: the longest start
 /// that the probes allow takes one minute, and a node that is drained a few.
 pub const STAYS_UNREADY_SECONDS: i64 = 600;
 
-/// The StatefulSet as it is.
+/// The StatefulSet and its pods, as observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkloadSeen {
     /// The plan that was last applied, by the hash of the StatefulSet's spec.
     pub plan_hash: Option<String>,
     /// Whether the StatefulSet controller has seen the newest spec.
     pub is_observed: bool,
-    /// Replicas that the StatefulSet is told to have.
+    /// `spec.replicas` of the StatefulSet.
     pub wanted: u32,
-    /// Who else has set that number and has it alone ([`crate::scaled_by_others`]); none while it is ours.
+    /// The field managers that have set that number, if none of ours owns it ([`crate::scaled_by_others`]).
     pub scaled_by: Vec<String>,
     /// Pods that exist.
     pub replicas: u32,
@@ -52,16 +52,16 @@ pub struct WorkloadSeen {
     pub source_version: Option<String>,
     /// The image that its gateways are given.
     pub image: Option<String>,
-    /// What would be gone back to; `None` when nothing is remembered.
+    /// The revision for a rollback; `None` when none is kept.
     pub proved: Option<ProvedSeen>,
-    /// What was gone back from; `None` when the newest revision was not.
+    /// The revision that was rolled back; `None` when the newest was not.
     pub failed: Option<FailedSeen>,
     /// Gateways with a lower ordinal keep the revision before.
     pub partition: u32,
 }
 
-/// A revision that failed and was taken back. It stands in the StatefulSet itself, written by the request that brings back what ran
-/// before: whoever is cut off behind that does not try it again.
+/// A revision that failed and was rolled back. An annotation of the StatefulSet has it, written by the request that restores the former
+/// template. So an operator that crashes after that request does not try the revision again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedSeen {
     /// The hash of its pod template as it was planned.
@@ -94,13 +94,13 @@ pub struct PodSeen {
     pub is_kept_by_volume: bool,
     /// Since when no node takes it, whyever; `None` when one does.
     pub unscheduled_since: Option<Timestamp>,
-    /// Once it is told to end; `None` while it is to stay.
+    /// Set once the pod has a deletion timestamp.
     pub going: Option<GoingSeen>,
     /// Why its gateway takes no part, in its own words; `None` while it does not run, merely starts, drains, or was not asked.
     pub says: Option<String>,
 }
 
-/// A pod that is told to end.
+/// A pod with a deletion timestamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoingSeen {
     /// When its grace period is over.
@@ -128,17 +128,17 @@ impl GoingSeen {
             return None;
         }
         Some(match kept_by {
-            Some(finalizers) => format!("has ended, and is kept by its finalizers ({finalizers})"),
+            Some(finalizers) => format!("has ended, but its finalizers keep it ({finalizers})"),
             None => format!(
-                "had to end until {until} and has not; while its node {node} does not say that it has, Kubernetes makes no other \
-                 (where that node is off and does not come back: kubectl delete node {node})"
+                "should have ended by {until}; Kubernetes creates no new pod until the node {node} confirms the end (if that node is \
+                 gone for good: kubectl delete node {node})"
             ),
         })
     }
 }
 
-/// A pod that has not ended for so long after its grace period is worth a word. Chosen: the kubelet says so within seconds, and
-/// Kubernetes tells nobody before it has.
+/// A pod that has not ended this long after its grace period is reported. Chosen: the kubelet confirms an end within seconds, and
+/// Kubernetes reports nothing before that.
 const OVERDUE_AFTER: Duration = Duration::from_mins(1);
 
 /// Clauses with which the scheduler says that a volume cannot be had on a node: as of Kubernetes 1.33, before, and of one that is gone
@@ -222,7 +222,7 @@ impl PodSeen {
             message.is_some_and(|message| VOLUME_CONFLICTS.iter().any(|clause| message.contains(clause)));
         let unscheduled_since =
             unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
-        // One that is told to go ends as it is meant to, and another takes its place.
+        // A pod that is being deleted ends as intended, and another takes its place.
         let going = GoingSeen::of(pod);
         let trouble = trouble(&status).filter(|_| going.is_none());
         let stays = is_ready && going.is_none();

@@ -1,5 +1,4 @@
-//! Whether a gateway of the newest revision is well: by what Kubernetes says of its pod, and by what it says of itself beside the
-//! others.
+//! Whether a gateway of the newest revision is healthy: by its pod's status, and by its own counters compared with those of the others.
 
 use crate::WorkloadSeen;
 use crate::observed::GatewaySeen;
@@ -11,12 +10,12 @@ const EXIT_CONFIG: i32 = 64;
 /// Ends of a container that are a loop: the first may be a server that was away for a moment, and between the second and the
 /// third Kubernetes waits 20 s. Chosen.
 const ENDS_MAX: u32 = 3;
-/// An image that cannot be pulled for so many seconds is not there, or nobody may have it. Kubernetes tries five times by then.
+/// An image that cannot be pulled for so many seconds does not exist or may not be pulled. Kubernetes tries five times by then.
 const PULL_SECONDS: i64 = 120;
 
-/// What a gateway waits for that no time will mend.
+/// Waiting reasons that will not pass.
 const NEVER: [&str; 2] = ["InvalidImageName", "ErrImageNeverPull"];
-/// What it waits for that time may mend.
+/// Waiting reasons that may pass.
 const PULLING: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// How well a gateway is.
@@ -31,7 +30,7 @@ pub(super) enum Judgement {
     },
     /// It is not ready yet, or has trouble.
     Unwell(String),
-    /// It will not be ready by itself.
+    /// It will not be ready without a change.
     Failed(String),
 }
 
@@ -114,7 +113,7 @@ pub struct Looks<'a> {
 }
 
 impl Counted {
-    /// What was counted since `before`. One that began anew counts from nothing.
+    /// What was counted since `before`. A gateway that restarted counts from 0.
     fn since(self, before: Self) -> Self {
         let is_anew =
             self.failures < before.failures || self.rejected < before.rejected || self.read < before.read;
@@ -147,8 +146,8 @@ pub fn trouble_of(ordinal: u32, looks: Looks<'_>) -> Option<String> {
     others.peek()?;
     others.all(|trouble| !trouble).then(|| {
         format!(
-            "gateway {ordinal} fails to deliver (inserts fail, or {REJECTED_PERCENT} % of messages and more cannot be read), \
-             and no other one does"
+            "gateway {ordinal} fails to deliver (its inserts fail, or it rejects {REJECTED_PERCENT} % of messages or more), and no other \
+             gateway does"
         )
     })
 }

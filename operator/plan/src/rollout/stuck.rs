@@ -1,6 +1,5 @@
-//! Gateways that Kubernetes leaves broken: those of a revision that is neither the newest nor the one before, in a place where the
-//! StatefulSet controller replaces nothing, or not before others are well (kubernetes#67250). To delete such a pod heals it: it
-//! comes back with a revision that is meant.
+//! Pods stuck on an obsolete revision, neither the newest nor the one before, which the StatefulSet controller does not replace, or not
+//! before others are ready (kubernetes#67250). The operator deletes such a pod, and it comes back with a current revision.
 
 use crate::{WorkloadSeen, observed::GatewaySeen, rollout::judgement::seconds_between};
 use k8s_openapi::jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! A change of the number of gateways, from the decision until the workload is seen to have it.
 //!
-//! A decision is carried out by others, and may not be: the API server refuses it, somebody else sets the number, a volume is in the
-//! way. What was never carried out disturbed nobody. It is no rescale, takes nothing of the hour's budget, and is on no trial.
+//! A decision may not be carried out: the API server refuses it, another client sets the number, or a volume prevents it. Then no
+//! partition has moved. So it counts as no rescale, takes nothing of the hour's budget, and starts no trial.
 
 use super::{
     sample::Moment,
@@ -24,7 +24,7 @@ pub struct Asked {
     pub by_memory: bool,
 }
 
-/// Remembers what is decided. The same once more changes nothing: it is asked for at every poll until it is there.
+/// Records a decision. The same decision again changes nothing: every poll repeats it until the workload has the number.
 pub fn ask(state: &mut State, asked: Asked) {
     let again = |before: &Asked| {
         (before.from, before.to, before.by_memory) == (asked.from, asked.to, asked.by_memory)
@@ -34,7 +34,7 @@ pub fn ask(state: &mut State, asked: Asked) {
     }
 }
 
-/// Looks whether the workload has what was decided, and books it: wholly, or as much of it as was carried out.
+/// Checks whether the workload has the decided number, and records what was carried out of it, wholly or in part.
 pub fn see(now: Moment, desired: u32, state: &mut State) {
     let Some(Asked { from, to, processed, by_memory }) = state.asked.filter(|asked| asked.from != desired)
     else {
@@ -42,7 +42,7 @@ pub fn see(now: Moment, desired: u32, state: &mut State) {
     };
     state.asked = None;
     if !(from.min(to)..=from.max(to)).contains(&desired) {
-        // That is somebody else's number.
+        // Another client has set this number.
         return;
     }
     state.see_rescale(now);

@@ -1,14 +1,14 @@
 //! What one gateway can process, learned from what its workers did with their time.
 //!
-//! Messages by busy second is what a gateway could do if it never waited. Nothing is learned while it waits for
-//! ClickHouse or is idle: blocks are then smaller, and a second holds more than work. Nor is it while its blocks wait, as on a queue
-//! volume: a worker without messages is not one that waits for them then, so that it would look full at whatever it reads.
+//! Messages per busy second are what a gateway could do if it never waited. Nothing is learned while it waits for ClickHouse or is idle,
+//! because blocks are smaller then, and a second holds more than work. Nothing is learned while its blocks wait either, as on a queue
+//! volume: a worker without messages does not count as waiting for them then, so the gateway would look full at any rate.
 
 use super::{numbers, window::PodRates};
 
 /// Nothing is learned from a gateway that is busy for a smaller share of the time.
 const BUSY_MIN: f64 = 0.15;
-/// As long as nothing is known, that is learned too: it is too little rather than too much.
+/// While no capacity is known, this smaller share is enough: the result is too low rather than too high.
 const BUSY_MIN_FIRST: f64 = 0.02;
 /// Nothing is learned from a gateway that waits for ClickHouse for a larger share of the time.
 const SINK_MAX: f64 = 0.2;

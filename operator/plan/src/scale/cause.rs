@@ -1,4 +1,4 @@
-//! Why there is lag. More gateways help against one of the causes, and a little against another; never against the rest.
+//! Why there is lag. More gateways help against `ComputeLimited`, a little against `MemoryLimited`, and never against the others.
 
 use super::{policy::Policy, window::Rates};
 use serde::{Deserialize, Serialize};

@@ -153,7 +153,7 @@ fn begin(now: Moment, seen: &Seen) -> Step {
         target: seen.wanted,
         from: seen.current,
         since: time(now),
-        reason: format!("{} gateways are about to be told to leave", leaving.len()),
+        reason: format!("the drain of {} gateways is about to begin", leaving.len()),
     };
     Step { replicas: seen.current, next: Some(drain) }
 }
@@ -198,7 +198,7 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
     }
     if late {
-        let reason = format!("not empty within {} s: {}", terms.timeout_seconds, named(&held));
+        let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
         return stay(changed(drain, DrainState::Waiting, now, reason));
     }
     let reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
@@ -218,11 +218,8 @@ fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
     // Of those that were told to leave none stays, else it would stay drained.
     if is_late && seen.wanted <= drain.target && seen.wanted < seen.current {
-        let reason = format!(
-            "asked once more to leave; not back within {} s: {}",
-            terms.timeout_seconds,
-            named(&held)
-        );
+        let reason =
+            format!("asked again to drain; not back after {} s: {}", terms.timeout_seconds, named(&held));
         let again = changed(drain, DrainState::Draining, now, reason);
         let from = seen.current.max(drain.from);
         return Step { replicas, next: Some(DrainStatus { target: seen.wanted, from, ..again }) };
@@ -252,16 +249,14 @@ fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) 
 
 fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: OnTimeout) -> String {
     if !held.is_empty() && on_timeout == OnTimeout::Job {
-        return format!("taken away all the same, and their volumes stay: {}", named(held));
+        return format!("removed before they were empty, and their volumes stay: {}", named(held));
     }
     if !held.is_empty() {
-        return format!("taken away all the same: {}", named(held));
+        return format!("removed before they were empty: {}", named(held));
     }
     let unknown = leaving.filter(|ordinal| seen.answers.get(ordinal) == Some(&Answer::Unknown)).count();
     if unknown > 0 {
-        format!(
-            "{unknown} cannot be drained by their version, and insert what they hold when they are told to end"
-        )
+        format!("{unknown} are of a version that cannot drain, and insert what they hold when their pods end")
     } else {
         "all are empty".to_owned()
     }
@@ -280,7 +275,9 @@ const NAMED_MAX: usize = 3;
 fn named(held: &[(u32, Answer)]) -> String {
     let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
         Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
-        Answer::Away => format!("gateway {ordinal} does not run, and the group may still wait for it"),
+        Answer::Away => {
+            format!("gateway {ordinal} does not run, and the consumer group may still wait for it")
+        }
         _ => format!("gateway {ordinal} does not answer"),
     });
     let mut words: Vec<String> = words.collect();
@@ -357,7 +354,7 @@ mod tests {
     fn an_older_gateway_is_taken_away_and_that_is_said() {
         let begun = drain(DrainState::Draining, 1, 2);
         let done = step(Moment(0), TERMS, Some(&begun), &seen(2, 1, &[(1, Answer::Unknown)]));
-        assert!(done.next.unwrap().reason.starts_with("1 cannot be drained by their version"));
+        assert!(done.next.unwrap().reason.starts_with("1 are of a version that cannot drain"));
     }
 
     #[test]
@@ -387,7 +384,7 @@ mod tests {
         assert_eq!(waited.replicas, 4);
         let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
         let reason = late.next.unwrap().reason;
-        let expected = "taken away all the same: gateway 3 does not run, and the group may still wait for it";
+        let expected = "removed before they were empty: gateway 3 does not run, and the consumer group may still wait for it";
         assert_eq!((late.replicas, reason.as_str()), (2, expected), "a pod may be made and end for ever");
         let mut one_runs = away.clone();
         one_runs.answers.insert(2, Answer::Silent);
@@ -416,12 +413,12 @@ mod tests {
         let aborted = step(Moment(60_000), TERMS, Some(&begun), &late);
         let waiting = aborted.next.unwrap();
         assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
-        assert_eq!(waiting.reason, "not empty within 60 s: gateway 3 does not answer");
+        assert_eq!(waiting.reason, "not empty after 60 s: gateway 3 does not answer");
         for (on_timeout, said) in [(OnTimeout::Force, ""), (OnTimeout::Job, ", and their volumes stay")] {
             let forced = Terms { on_timeout, ..TERMS };
             assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
             let gone = step(Moment(60_000), forced, Some(&begun), &late);
-            let reason = format!("taken away all the same{said}: gateway 3 does not answer");
+            let reason = format!("removed before they were empty{said}: gateway 3 does not answer");
             assert_eq!((gone.replicas, gone.next.unwrap().reason), (2, reason));
         }
         // It is tried again after the same time, once all take part.
@@ -451,7 +448,7 @@ mod tests {
         let next = again.next.unwrap();
         assert_eq!((again.replicas, request(Some(&next))), (4, Some((Request::Drain, 1..4))));
         assert_eq!(next.since, time(Moment(60_000)));
-        assert_eq!(next.reason, "asked once more to leave; not back within 60 s: gateway 2 does not answer");
+        assert_eq!(next.reason, "asked again to drain; not back after 60 s: gateway 2 does not answer");
         let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
         assert_eq!(step(Moment(120_000), forced, Some(&next), &silent(1)).replicas, 1);
         // One that has just begun to wait for that has its time, however long it stood before.

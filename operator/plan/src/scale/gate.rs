@@ -1,4 +1,4 @@
-//! Whether samples are good for a decision. What is not known is never read as "nothing to do".
+//! Whether samples are good for a decision. Missing metrics never remove a gateway.
 
 use super::{
     sample::{Moment, Samples},
@@ -49,15 +49,15 @@ impl Hold {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::MetricsUnavailable => "Kafka or the gateways did not answer wholly within 45 s",
-            Self::Rebalancing => "the group is giving out its partitions",
-            Self::RolloutInProgress => "gateways are on their way",
-            Self::Unschedulable => "no node takes some of the gateways",
+            Self::MetricsUnavailable => "Kafka or a gateway did not answer within 45 s",
+            Self::Rebalancing => "the consumer group is rebalancing",
+            Self::RolloutInProgress => "gateways are starting or being replaced",
+            Self::Unschedulable => "some gateways are unschedulable",
         }
     }
 }
 
-/// Looks at the newest sample and the workload; `state` is told since when pods are not ready.
+/// Checks the newest sample and the workload, and records in `state` since when pods are not ready.
 pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Hold> {
     let workload = &samples.workload;
     let (ready, hopeless) = look_at(now, samples, state);
@@ -92,11 +92,11 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
 
 /// Whether all are ready that can be, and whether the last ones found no node for so long that they never will.
 ///
-/// Whoever is not ready for that long otherwise is not on its way: its node is away, it ends again and again, or a partition of it has
-/// stopped while it reads the others. More gateways may follow all the same, by what those say who answer; fewer do not.
+/// A gateway that is not ready for that long for another reason is not counted as starting: its node is away, it crashes again and again,
+/// or one of its partitions has stopped. Gateways may still be added, by the samples of those that answer; none are removed.
 ///
-/// One in the middle that finds no node, because its volume is on one that is gone, is not given back: that would cost all behind
-/// it. After the same time it is given up instead, in the same way.
+/// A gateway in the middle that is unschedulable, because its volume is on a node that is gone, is not removed: all gateways with higher
+/// numbers would go, too. After the same time it is not counted any more, in the same way.
 fn look_at(now: Moment, samples: &Samples, state: &mut State) -> (bool, bool) {
     let workload = &samples.workload;
     state.given_up = state.given_up.min(workload.unschedulable);

@@ -1,4 +1,4 @@
-//! Why there are not more gateways, or why another number would not help: in a word and in words, for the status.
+//! Why there are not more gateways, or why another number would not help: the reason and the message for the status.
 
 /// What limits the number itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,21 +42,23 @@ impl Limit {
     /// In words, with what would help.
     pub fn words(self) -> &'static str {
         match self {
-            Self::TooFewPartitions => "there are no more partitions to give out; the topic needs more",
-            Self::MaxReplicas => "scaling.maxReplicas is reached; raise it, or the limits of a gateway",
-            Self::SinkLimited => "ClickHouse takes no more: more gateways would only wait with the others",
+            Self::TooFewPartitions => {
+                "there are no partitions for more gateways; add partitions to the topic"
+            }
+            Self::MaxReplicas => "scaling.maxReplicas is reached; increase it, or gateway.resources",
+            Self::SinkLimited => "ClickHouse is the limit: more gateways would only wait for it too",
             Self::PartitionSkewed => {
                 "one partition has more than a gateway can read; spread the messages over the partitions"
             }
             Self::PartitionStuck => {
-                "a partition stands still, which no further gateway would change; see its gateway's log"
+                "a partition does not advance, and more gateways would not help; see its gateway's log"
             }
             Self::Unschedulable => {
-                "no node takes the gateways that were added; the cluster needs room, and it is tried again after half an hour"
+                "the gateways that were added are unschedulable; free resources or add nodes; the operator retries after 30 minutes"
             }
-            Self::Budget => "the number was changed often in the last hour; it stays for a while",
+            Self::Budget => "the number changed as often in the last hour as it may; it stays for now",
             Self::Memory => {
-                "gateways run out of memory and have as few partitions as they may have; raise gateway.resources.memory"
+                "gateways run out of memory, and more gateways do not help; increase gateway.resources.memory"
             }
         }
     }

@@ -1,11 +1,11 @@
-//! What a gateway's memory is made of: a base, and a part for each partition it reads. Learned from pods that have
-//! different numbers of partitions, by least squares over sums that fade. Pods with as many partitions as each other, hours
-//! long, say nothing of the part, so that it stays what it was; the base follows from what they take.
+//! A model of a gateway's memory: a base, and a part for each partition it reads. It is learned from pods with different numbers of
+//! partitions, by least squares over decaying sums. While all pods have the same number of partitions, the part stays what it was, and
+//! the base follows from their usage.
 
 use super::{numbers, sample::PodSample};
 use serde::{Deserialize, Serialize};
 
-/// What a sum keeps of itself at each sample: half is forgotten after about an hour of one every 15 s.
+/// Decay of a sum at each sample: half is forgotten after about an hour of samples every 15 s.
 const KEEP: f64 = 0.997;
 /// Sums are of MiB: bytes would leave no digits behind the point.
 const MIB: f64 = 1_048_576.0;
@@ -70,7 +70,7 @@ impl MemoryModel {
     /// Bytes of a gateway with so many partitions; `None` before the parts can be told.
     pub fn expected(&self, partitions: u32) -> Option<f64> {
         let (mean, mib) = self.means()?;
-        // What was told before is too much as far as it leaves less than nothing for the base.
+        // The former part is limited to what leaves a base of at least 0.
         let told_before = || self.part_mib.map(|part| part.min(mib / mean));
         let part = self.part().or_else(told_before)?;
         Some((mib + part * (f64::from(partitions) - mean)).max(0.0) * MIB)

@@ -1,4 +1,4 @@
-//! When to move: gateways are added when a need lasts, and taken away when nothing speaks for them for much longer.
+//! When to change the number: gateways are added when a need lasts, and removed when a surplus has lasted for much longer.
 
 use super::{
     asked::{self, Asked},
@@ -17,14 +17,14 @@ const UP_AFTER_SECONDS_URGENT: u32 = 15;
 /// Gateways that work for a larger share of their time are full.
 const FULL: f64 = 0.95;
 /// A need that is late already does not wait at all when gateways work for a larger share of their time: that is what they do when they
-/// may again, as after an outage of ClickHouse. Whoever waits for it does not work.
+/// may again, as after an outage of ClickHouse. A gateway that waits for ClickHouse is not busy.
 const WORKS: f64 = 0.5;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
-/// What is said while the budget keeps a change back.
-const USED_UP: &str = "this hour's rescales are used up";
-/// What is said while a trial does.
-const ON_TRIAL: &str = "the gateways that were added have yet to show that they help";
+/// The reason while the budget of rescales holds a change.
+const USED_UP: &str = "the rescales of the last hour are used up";
+/// The reason while a trial holds a change.
+const ON_TRIAL: &str = "the gateways that were added last have not yet shown that they help";
 /// A backlog younger than this is none.
 pub const CAUGHT_UP_SECONDS: f64 = 30.0;
 
@@ -140,7 +140,7 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
 /// part of what is recommended, so that a surplus is one that the backlog did not need either.
 fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
     if !wish.policy.down_enabled {
-        return (wish.current, Some("taking gateways away is switched off"));
+        return (wish.current, Some("scaling in is switched off"));
     }
     if wish.against_fewer.is_some() {
         return (wish.current, wish.against_fewer);

@@ -10,9 +10,9 @@ pub enum Mode {
     Fixed,
     /// This package.
     Auto,
-    /// Nobody; what `Auto` would do is only said.
+    /// The spec; what `Auto` would do is only reported.
     Recommend,
-    /// Whoever writes `/scale`: an HPA, KEDA, kubectl.
+    /// A client of `/scale`: an HPA, KEDA, kubectl.
     External,
 }
 
@@ -119,9 +119,9 @@ pub struct Policy {
     pub memory_pressure: f64,
     /// A need lasts so many seconds before gateways are added.
     pub up_after_seconds: u32,
-    /// A surplus lasts so many seconds before gateways are taken away.
+    /// A surplus lasts so many seconds before gateways are removed.
     pub down_after_seconds: u32,
-    /// Whether gateways are ever taken away.
+    /// Whether gateways are ever removed.
     pub down_enabled: bool,
     /// Rescales in any hour, but for those that memory forces; at most [`RESCALES_MAX`](super::state::RESCALES_MAX).
     pub rescales_per_hour: u32,
@@ -219,14 +219,14 @@ impl Bounds {
         let active = policy.active(now);
         let of = |schedule: &Schedule| if is_min { schedule.replicas_min } else { schedule.replicas_max };
         let by = active.filter(|schedule| of(schedule).is_some());
-        let by = by.map(|schedule| format!(" by schedule {}", schedule.name)).unwrap_or_default();
+        let by = by.map(|schedule| format!(" in the schedule {}", schedule.name)).unwrap_or_default();
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         if is_min {
-            format!("at least {} are asked for{by}", self.min)
+            format!("the minimum is {}{by}", self.min)
         } else if max == Some(self.max) {
-            format!("at most {} are allowed{by}", self.max)
+            format!("the maximum is {}{by}", self.max)
         } else {
-            format!("more than {} are not possible", self.max)
+            format!("at most {} are possible", self.max)
         }
     }
 

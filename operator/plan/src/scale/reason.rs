@@ -1,4 +1,4 @@
-//! A decision in words, for status and events: what was seen, what it takes, and why not more or fewer.
+//! The reason of a decision, for status and events: what was observed, how many gateways it needs, and why the number changes or stays.
 
 use super::{Cause, Figures, gate::Hold, numbers, pace::Wish};
 use std::fmt::Write as _;
@@ -18,14 +18,14 @@ impl Change {
     /// The same in words.
     fn words(&self) -> String {
         let Self { from, to, bound } = self;
-        let number = if from == to { format!("{to} stay") } else { format!("{from} to {to}") };
+        let number = if from == to { format!("stays at {to}") } else { format!("from {from} to {to}") };
         match bound {
-            Some(bound) => format!("{number}, as {bound}"),
+            Some(bound) => format!("{number}, because {bound}"),
             None => number,
         }
     }
 
-    /// With a reason that says nothing of the number, which is named only where a bound makes it another.
+    /// A reason that does not depend on the number; the number is added only if a bound changes it.
     pub fn plainly(&self, reason: &str) -> String {
         match self.bound {
             Some(_) => format!("{reason}; {}", self.words()),
@@ -39,7 +39,7 @@ pub fn held(hold: Hold, change: &Change) -> String {
     format!("{}: {}", change.words(), hold.words())
 }
 
-/// Something was. A bound that makes the number another overrules what holds it.
+/// A decision was made. A bound that changes the number overrules what holds it.
 pub fn judged(
     wish: &Wish<'_>,
     cause: Cause,
@@ -59,10 +59,10 @@ pub fn judged(
 fn needs(wish: &Wish<'_>, figures: &Figures) -> String {
     let arrival = thousands(figures.arrival_rate);
     let Some(capacity) = figures.capacity else {
-        return format!("{arrival} messages/s; what a gateway can do is not learned yet");
+        return format!("{arrival} messages/s; the capacity of a gateway is not known yet");
     };
     let mut words = format!(
-        "{arrival} messages/s at {:.0} % of {} for each gateway",
+        "{arrival} messages/s at {:.0} % of {} per gateway",
         wish.policy.utilization * 100.0,
         thousands(capacity)
     );
@@ -79,7 +79,7 @@ fn because(cause: Cause, figures: &Figures) -> String {
     match cause {
         Cause::ComputeLimited => String::new(),
         Cause::SinkLimited if figures.in_vain => {
-            "; SinkLimited: gateways that were added read no more than fewer did".into()
+            "; SinkLimited: throughput did not rise when gateways were added".into()
         }
         Cause::SinkLimited => {
             let failing = if figures.inserts_fail { ", and inserts fail" } else { "" };
@@ -98,15 +98,15 @@ fn because(cause: Cause, figures: &Figures) -> String {
             )
         }
         Cause::PartitionSkewed => {
-            "; PartitionSkewed: a partition is too much for any gateway; split its key or add partitions"
+            "; PartitionSkewed: one partition has more than a gateway can read; split its key or add partitions"
                 .into()
         }
         Cause::PartitionStuck => stuck(&figures.stuck),
         Cause::MemoryLimited => {
             let limit = figures
                 .memory_limit_mib
-                .map_or("a larger limit".into(), |mib| format!("gateway.resources.memory: {mib}Mi"));
-            format!("; MemoryLimited: it takes fewer partitions for each gateway, or {limit}")
+                .map_or("a larger memory limit".into(), |mib| format!("gateway.resources.memory: {mib}Mi"));
+            format!("; MemoryLimited: each gateway needs fewer partitions, or {limit}")
         }
     }
 }
@@ -115,7 +115,7 @@ fn because(cause: Cause, figures: &Figures) -> String {
 pub(super) const STUCK_NAMED_MAX: usize = 8;
 
 fn stuck(partitions: &[String]) -> String {
-    let mut words = "; PartitionStuck: others advance, these stand: ".to_owned();
+    let mut words = "; PartitionStuck: others advance, these do not: ".to_owned();
     for (place, partition) in partitions.iter().take(STUCK_NAMED_MAX).enumerate() {
         let comma = if place == 0 { "" } else { ", " };
         write!(words, "{comma}{partition}").expect("a String takes all that is written to it");

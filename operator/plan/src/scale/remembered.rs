@@ -1,8 +1,8 @@
-//! What of a state is written into the status, and how an operator that starts goes on from it.
+//! Which part of a state the status keeps, and how an operator that starts continues from it.
 //!
-//! A status at rest must not change, so that what was learned replaces what is written only when it is noticeably another
-//! number, and moments that every decision moves are not written at all. What is lost by that is little: windows begin
-//! anew after a restart, which makes an operator that starts slower to take gateways away, never quicker.
+//! The status of a steady pipeline must not change. So a learned number replaces the written one only when it differs noticeably, and
+//! moments that every decision moves are not written. The loss is small: windows begin again after a restart, so an operator that has
+//! just started removes gateways later, never sooner.
 
 use super::{memory::MemoryModel, sample::Moment, state::State};
 use serde_json::Value;
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// The state that an operator which starts at this moment goes on from. Something of another version is nothing.
+    /// The state that an operator continues from after its start. A state of another version is ignored.
     pub fn resumed(written: &Remembered, now: Moment) -> Self {
         // Nothing is stale before this operator had its time to ask.
         Self { valid_at: Some(now), ..read(written) }

@@ -1,5 +1,5 @@
-//! Whether nodes take what is added. What none of them took is given back (`gate`), and is not asked for again at once: pods that wait
-//! for a node hold every other decision for as long as they wait.
+//! Whether added gateways are schedulable. Gateways that stay unschedulable are removed (`gate`) and not added again for a while, because
+//! pods that wait for a node hold every other decision.
 
 use super::{
     gate::Hold,
@@ -7,24 +7,24 @@ use super::{
     state::State,
 };
 
-/// After gateways were given back because no node took them, nothing is added for so many seconds. Chosen: three times as long as a
-/// try holds every other decision.
+/// After unschedulable gateways were removed, nothing is added for so many seconds. Chosen: three times as long as a try holds every
+/// other decision.
 const NO_ROOM_SECONDS: u32 = 1_800;
 
-/// Gateways were added, and wait for a node.
-const WAITING: &str = "no node takes the gateways that were added";
-/// They were given back a short while ago.
+/// The gateways that were added are unschedulable.
+const WAITING: &str = "the gateways that were added last are unschedulable";
+/// They were removed a short while ago.
 const REFUSED: &str =
-    "no node took the gateways that were added last, and half an hour passes before it is tried again";
+    "the gateways that were added last were unschedulable; the operator retries after 30 minutes";
 
-/// Remembers that gateways are given back because no node takes them, once for each try.
+/// Remembers that unschedulable gateways are removed, once for each try.
 pub fn see_hold(now: Moment, hold: Hold, state: &mut State) {
     if hold == Hold::Unschedulable && !is_refused(now, state) {
         state.no_room_until = Some(now.plus_seconds(NO_ROOM_SECONDS));
     }
 }
 
-/// What speaks against adding, also where memory would force it: who finds no node frees no memory.
+/// The reason against adding, also where memory would force it: an unschedulable gateway frees no memory.
 pub fn against_more(now: Moment, workload: &WorkloadSample, state: &State) -> Option<&'static str> {
     if workload.unschedulable > state.given_up {
         Some(WAITING)
@@ -40,10 +40,10 @@ pub fn is_against(held_by: Option<&str>) -> bool {
     held_by.is_some_and(|held_by| held_by == WAITING || held_by == REFUSED)
 }
 
-/// What is said while gateways are on their way; with those that no node has taken yet.
+/// The reason while gateways are starting, with the number of unschedulable ones.
 pub fn with_waiting(words: String, hold: Hold, workload: &WorkloadSample) -> String {
     match (hold, workload.unschedulable) {
-        (Hold::RolloutInProgress, waiting @ 1..) => format!("{words}; no node takes {waiting} of them yet"),
+        (Hold::RolloutInProgress, waiting @ 1..) => format!("{words}; {waiting} of them are unschedulable"),
         _ => words,
     }
 }

@@ -38,11 +38,11 @@ impl Moment {
 /// Everything that a decision is made from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
-    /// The `StatefulSet` as it is now.
+    /// The present `StatefulSet`.
     pub workload: WorkloadSample,
     /// What was sampled, oldest first.
     pub history: History,
-    /// Topics with their partitions, in the order of [`Sample::partitions`]; for words alone.
+    /// Topics with their partitions, in the order of [`Sample::partitions`]; only for messages.
     pub topics: Vec<(String, u32)>,
 }
 
@@ -64,7 +64,7 @@ impl Samples {
 /// The `StatefulSet` of the gateways, as the API server has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkloadSample {
-    /// Replicas it is told to have.
+    /// `spec.replicas`.
     pub desired: u32,
     /// Pods that are ready.
     pub ready: u32,
@@ -87,8 +87,8 @@ pub struct WorkloadSample {
 pub struct History(VecDeque<Sample>);
 
 impl History {
-    /// Adds the newest sample and drops the oldest when there are too many. One that is not newer is dropped itself, since rates
-    /// against it would be negative; one that is older by more than [`BACK_SECONDS_MAX`] begins the history anew.
+    /// Adds the newest sample and drops the oldest when there are too many. One that is not newer is dropped itself, since rates against
+    /// it would be negative; one that is older by more than [`BACK_SECONDS_MAX`] clears the history.
     pub fn push(&mut self, sample: Sample) {
         if let Some(last) = self.0.back().filter(|last| sample.at <= last.at) {
             if last.at.seconds_since(sample.at) <= BACK_SECONDS_MAX {

@@ -64,7 +64,7 @@ fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedul
     else {
         found.add(
             "spec.scaling.schedules",
-            format!("{:?} begins, ends or has an offset that is no hours and minutes", schedule.name),
+            format!("{:?}: from and to must be HH:MM, and utcOffset +HH:MM or -HH:MM", schedule.name),
         );
         return None;
     };

@@ -1,8 +1,8 @@
-//! Which partitions stand in front of something that they do not get past, and which only wait for their turn.
+//! Which partitions are stuck at an offset, and which only wait for their turn.
 //!
-//! A gateway that owns more partitions than it may read at the same time reads them in turns, and those that wait for theirs do not
-//! move meanwhile. With a thousand partitions a round takes minutes: a partition that stands shorter than its gateway's rounds last
-//! says nothing. What a gateway itself says of a partition counts at once; it knows whose turn it was.
+//! A gateway that owns more partitions than it may read at the same time reads them in turns, and the waiting ones do not advance
+//! meanwhile. With a thousand partitions a round takes minutes, so a partition that stands for less than its gateway's rounds may only be
+//! waiting. If the gateway reports a partition as stuck, it counts at once, because the gateway knows whose turn it was.
 
 use super::{
     policy::Policy,
@@ -12,8 +12,8 @@ use super::{
 
 /// A partition stands for at least so many seconds before it is looked into: as long as the gateways take for it.
 const STAND_SECONDS_MIN: f64 = 60.0;
-/// A partition that changes its gateway stands for up to so many seconds more. One that stood before goes on standing: forgotten at each change
-/// of the number of gateways, its lag would be taken for a need, which would change the number again.
+/// A partition that changes its gateway stands for up to so many seconds more. A partition that stood before keeps counting as stuck. If
+/// each rescale forgot that, its lag would look like a need for gateways, and cause the next rescale.
 const MOVE_SECONDS: f64 = 60.0;
 /// Seconds of a turn: the gateway's `turns::TURN`.
 const TURN_SECONDS: u32 = 2;
@@ -30,7 +30,7 @@ pub fn stuck(policy: &Policy, history: &History) -> Vec<bool> {
         return none;
     }
     let owners = owners(last);
-    // Gateways that do not name all of theirs may have any of those that nobody names.
+    // A gateway that does not name its partitions may have any partition that no other gateway names.
     let silent = last.pods.iter().find(|pod| pod.partitions.is_empty());
     let terms = |pod| {
         let seconds = stand_seconds(pod, last.partitions.len());
@@ -75,8 +75,8 @@ fn stand_seconds(pod: &PodSample, partitions: usize) -> f64 {
     f64::from(round.saturating_mul(ROUNDS_MAX)).max(STAND_SECONDS_MIN)
 }
 
-/// By partition, the place among the pods of the one that reads it. Those of a gateway that is down stand too, and not for a message
-/// that nobody can read.
+/// By partition, the place among the pods of the one that reads it. Partitions of a gateway that is down stand too, but not because of an
+/// unreadable message.
 fn owners(sample: &Sample) -> Vec<Option<usize>> {
     let mut owners = vec![None; sample.partitions.len()];
     for (place, pod) in sample.pods.iter().enumerate() {
@@ -90,7 +90,7 @@ fn owners(sample: &Sample) -> Vec<Option<usize>> {
     owners
 }
 
-/// Whether a gateway had a partition then already, and has run since: who has just got one has not had the time.
+/// Whether a gateway had a partition then already, and has run since: a new owner has not had the time to read it.
 fn had(before: &Sample, pod: &PodSample, number: usize) -> bool {
     let old = before.pods.iter().find(|old| old.ordinal == pod.ordinal);
     let names = |old: &PodSample| u32::try_from(number).is_ok_and(|number| old.partitions.contains(&number));

@@ -6,7 +6,7 @@
 use super::{asked::Asked, capacity, cause::Cause, memory::MemoryModel, numbers, sample::Moment};
 use serde::{Deserialize, Serialize};
 
-/// Moments of rescales that are remembered: more in an hour is no policy that anybody wants.
+/// Moments of rescales that are remembered. Chosen: no policy needs more in an hour.
 pub const RESCALES_MAX: usize = 60;
 /// Decisions that are further apart do not follow one another: windows begin anew.
 const GAP_SECONDS: f64 = 60.0;
@@ -91,7 +91,7 @@ pub struct State {
     pub settled_since: Option<Moment>,
     /// Since when fewer pods are ready than wanted.
     pub unready_since: Option<Moment>,
-    /// Gateways in the middle that no node takes, and that the others are scaled without.
+    /// Unschedulable gateways in the middle, which scaling does not count.
     pub given_up: u32,
     /// Gateways in the middle that have a node, are not ready for long, and do not answer: nothing is seen of their work.
     pub absent: u32,
@@ -111,7 +111,7 @@ pub struct State {
     pub in_vain: u32,
     /// Until when nothing is added because it did not help.
     pub in_vain_until: Option<Moment>,
-    /// Until when nothing is added because no node took what was added last.
+    /// Until when nothing is added because the last additions were unschedulable.
     pub no_room_until: Option<Moment>,
     /// The last kill for memory.
     pub killed_at: Option<Moment>,

@@ -1,8 +1,8 @@
-//! Whether adding gateways helped: of the messages a second that they promised, how many came?
+//! Whether adding gateways helped: how much of the expected throughput came?
 //!
-//! An addition is on trial until it has been there for as long as rates are averaged. What a load needs is not kept waiting for
-//! that: one more addition may follow, and is judged together with the first, by what was there before both. More than
-//! two would be blind: gateways that look busy at a total that does not grow want more and more of themselves.
+//! An addition is on trial for as long as rates are averaged. A growing load need not wait for the result: one more addition may follow,
+//! and both are judged together, against the throughput before the first. More than two would be unsafe: gateways that look busy while
+//! the total does not grow would ask for more and more gateways.
 
 use super::{
     pace::CAUGHT_UP_SECONDS,
@@ -11,9 +11,9 @@ use super::{
     window::{LONG_SECONDS, Rates},
 };
 
-/// Less than this share of what was promised is in vain.
+/// An addition that brings less than this share of the promised throughput did not help.
 const EFFECT_MIN: f64 = 0.3;
-/// In vain so many times in a row, and something else limits.
+/// After this many additions in a row that did not help, something else limits throughput.
 const IN_VAIN_MAX: u32 = 2;
 /// Nothing is added for so many seconds then; one try follows.
 const IN_VAIN_SECONDS: u32 = 900;
@@ -27,17 +27,18 @@ pub fn begin(state: &mut State, added: Trial) {
     });
 }
 
-/// Whether nothing is added before what is on trial is judged: with it in vain, all would be that are tried in a row.
+/// Whether an addition must wait for the trial: if the trial fails, so many additions in a row have not helped that something else
+/// limits.
 pub fn holds(now: Moment, state: &State) -> bool {
     let Some(trial) = state.trial else { return false };
     state.in_vain + trial.additions >= IN_VAIN_MAX && !is_due(now, state)
 }
 
-/// Judges the last additions once they had their time; gives whether nothing is to be added because it would be in vain.
+/// Judges the last additions once their time is over. Returns whether more gateways would not help.
 pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bool {
     let is_changed = state.trial.is_some_and(|trial| trial.to != replicas);
     if is_changed || rates.lag_seconds() < CAUGHT_UP_SECONDS {
-        // Caught up, or changed by somebody else: there is nothing left to blame it for.
+        // The lag is gone, or another client changed the number: there is nothing to judge.
         (state.trial, state.in_vain) = (None, 0);
     } else if let (Some(trial), Some(capacity), true) =
         (state.trial, state.capacity, is_due(now, state) && sees_all(rates, replicas, state))

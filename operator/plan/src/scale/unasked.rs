@@ -67,7 +67,7 @@ pub fn words(taken_back: &[u32]) -> String {
     let named = taken_back.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let gateways = if taken_back.len() == 1 { "gateway" } else { "gateways" };
     format!(
-        "somebody other than the operator told {gateways} {named} to drain: told to take part again. Whoever wants one to stay out uses \
+        "{gateways} {named} drained, which the operator had not requested; it told them to read again. To keep a gateway drained, use \
          `kubectl sluice drain`, which marks its pod ({KEPT_OUT})"
     )
 }
@@ -156,7 +156,8 @@ mod tests {
         let said = [(0, Says::Drains), (1, Says::TakesPart), (2, Says::Nothing), (3, Says::Silent)].into();
         assert_eq!(drains(&said).collect::<Vec<_>>(), [(0, Says::Drains), (2, Says::Nothing)]);
         assert!(
-            words(&[3]).contains("told gateway 3 to drain") && words(&[0, 3]).contains("gateways 0, 3 to")
+            words(&[3]).starts_with("gateway 3 drained")
+                && words(&[0, 3]).starts_with("gateways 0, 3 drained")
         );
     }
 }

@@ -1,9 +1,9 @@
-//! What is told of a pipeline in every mode, also where nobody decides its number, and while the decision is held because gateways do not
-//! answer: whoever is woken by a lag wants to be so in all of them.
+//! What the operator's metrics show of a pipeline in every mode: also in `Fixed` and `External`, and while the decision is held because
+//! gateways do not answer. Alerts on lag need these numbers in every mode.
 
 use super::{Cause, Decision, History, Policy, window::rates};
 
-/// It is told to Prometheus and nobody else.
+/// Only the operator's metrics have it, not the status.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Watched {
     /// Messages a second that arrive.
@@ -15,8 +15,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// From the decision that is taken, or would be; what a held one does not say follows from Kafka's offsets alone. `None` before two
-    /// samples.
+    /// From the decision that is taken, or would be. While it is held, Kafka's offsets give rate and lag. `None` before two samples.
     pub fn of(policy: &Policy, decision: &Decision, history: &History) -> Option<Self> {
         let cause = decision.cause;
         if let Some(figures) = &decision.figures {

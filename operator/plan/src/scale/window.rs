@@ -1,8 +1,8 @@
 //! Rates and shares: what changed between samples.
 //!
-//! Arrivals are the larger of a long and a short window, so that they rise fast and fall slowly. What the workers do is
-//! read from the last interval and from the last minute. A worker that waits to hand over a block counts the wait only
-//! when it ends, so waiting for ClickHouse is what is neither work nor waiting for messages, not a counter of its own.
+//! Arrivals are the larger of a long and a short window, so they rise fast and fall slowly. The workers' shares come from the last
+//! interval and from the last minute. Time that is neither work nor waiting for messages is waiting for ClickHouse. The worker's own
+//! counter of that wait is not used, because it counts a wait only when it ends.
 
 use super::{
     capacity::FULL,

@@ -56,8 +56,8 @@ fn is_unschedulable(pod: &Pod) -> bool {
     has_condition(pod, "PodScheduled", "False", Some("Unschedulable"))
 }
 
-/// Since when a pod is not ready that a node has taken: by the kubelet, or by whoever found that the node does not answer. One that is
-/// told to end is not, whatever it says, from when it has to have ended.
+/// Since when a scheduled pod is not ready, as the kubelet or the node controller has written. A pod with a deletion timestamp is not
+/// ready from the end of its grace period on, whatever its condition says.
 fn unready_since(pod: &Pod) -> Option<(u32, Moment)> {
     if is_unschedulable(pod) {
         return None;

@@ -1,5 +1,5 @@
-//! What is said of a pipeline that could not be looked at, or not be read: the three conditions that sum it up. Everything else stays
-//! as it was said before, also what only another version of the operator understands.
+//! The status of a pipeline that the operator could not read or observe: it sets `Ready`, `Reconciling` and `Stalled`. All other fields
+//! stay, also those that only another version of the operator knows.
 
 use super::{progress::Progress, verdict::Verdict};
 use crate::Hindrance;
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use sluice_crds::status::{condition, reason};
 
-/// The status, as JSON, after a look at this generation that came to nothing.
+/// The status, as JSON, after a reconcile of this generation that was hindered.
 pub fn hindered(status: &Value, generation: Option<i64>, hindrance: &Hindrance, now: &Time) -> Value {
     let said = status["conditions"].as_array().cloned().unwrap_or_default();
     let before: Vec<Condition> =
@@ -21,8 +21,9 @@ pub fn hindered(status: &Value, generation: Option<i64>, hindrance: &Hindrance, 
     let is_ours = |kind: &str| ours.iter().any(|(own, _)| *own == kind);
     let is_said = |kind: &str| said.iter().any(|one| one["type"] == kind);
     let unsaid = condition::ALL.into_iter().filter(|kind| !is_ours(kind) && !is_said(kind));
-    let unsaid: Vec<_> =
-        unsaid.map(|kind| (kind, Verdict::unknown(reason::NOT_PROBED, "it was not looked at yet"))).collect();
+    let unsaid: Vec<_> = unsaid
+        .map(|kind| (kind, Verdict::unknown(reason::NOT_PROBED, "the operator has not checked this yet")))
+        .collect();
     let kept: Vec<Value> =
         said.iter().filter(|one| one["type"].as_str().is_some_and(|kind| !is_ours(kind))).cloned().collect();
     let as_json = |(kind, verdict): (&str, Verdict)| json!(verdict.condition(kind, generation, &before, now));

@@ -1,19 +1,19 @@
-//! What is said of messages that Kafka deleted before they were read. Gateways count them from their start on; here they are counted
-//! over all of them and over their restarts, so that it is known when there are more.
+//! Messages that Kafka deleted before they were read. Each gateway counts them from its start; this module adds them up over all gateways
+//! and their restarts, to find out when there are more.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::LossStatus;
 use std::collections::BTreeMap;
 
-/// What is said, from what gateways say by number. Those that are silent have counted what they had counted before. Too few are counted
-/// where one was started again between two answers; never too many.
+/// Adds up the counts of gateways, by ordinal. A gateway that does not answer keeps its former count. If a gateway restarts between two
+/// answers, too few messages are counted; never too many.
 pub(super) fn loss(before: Option<&LossStatus>, seen: &BTreeMap<u32, i64>, now: &Time) -> Option<LossStatus> {
     let mut gateways = before.map(|before| before.gateways.clone()).unwrap_or_default();
     let mut more = 0_i64;
     for (gateway, count) in seen {
         let gateway = gateway.to_string();
         let known = gateways.remove(&gateway).unwrap_or(0);
-        // Whoever has counted fewer was started again, and has counted all of these since.
+        // A smaller count means that the gateway has restarted, and has counted all of these since.
         let news = if *count < known { *count } else { count.saturating_sub(known) };
         more = more.saturating_add(news);
         if *count > 0 {

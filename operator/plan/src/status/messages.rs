@@ -1,7 +1,7 @@
-//! What gateways cannot read of the topics, and what ClickHouse refuses of it, as the conditions `SourceReachable` and `SinkReachable` say it.
+//! Messages that gateways reject, and rows that ClickHouse refuses, as the conditions `SourceReachable` and `SinkReachable` report them.
 //!
-//! Gateways go on, and what is refused is in the dead-letter topic. While nothing else comes, `Ready` is false for the same reason: whoever
-//! waits for the pipeline waits for rows in the table.
+//! Gateways keep reading, and the dead-letter topic gets what is refused. If all messages or rows are refused, `Ready` is false with the
+//! same reason: a user who waits for `Ready` waits for rows in the table.
 
 use super::verdict::Verdict;
 use crate::{
@@ -14,8 +14,7 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// `None` while gateways read what the topics hold. While none of them says so, what was said before holds, as long as there are gateways
-/// that it may be true of.
+/// `None` while gateways can read the messages. While no gateway answers, the former condition holds, as long as there are gateways.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
     let before =
         |reasons: &[&'static str]| said_before(pipeline, observed, condition::SOURCE_REACHABLE, reasons);
@@ -36,7 +35,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     Some(match unreadable? {
         Unreadable::WithoutSpans => Verdict::yes(
             reason::MESSAGES_WITHOUT_SPANS,
-            "no message that the gateways have read has a span; does the producer write traces to these topics?",
+            "none of the messages that gateways have read has a span; check that the producer writes traces to these topics",
         ),
         Unreadable::Rejected(share @ (Share::NotKnown | Share::Some | Share::Often)) => {
             rejected(pipeline, messages, share)
@@ -47,7 +46,8 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
                 Format::OtlpJson => "OtlpJson",
             };
             let found = format!(
-                "gateways reject the messages ({}) and have read none with spans: are there traces in the format {format}?",
+                "gateways reject the messages ({}) and have read none with spans; check that the topics hold traces in \
+                 source.kafka.format {format}",
                 reasons(messages)
             );
             Verdict::no(reason::MESSAGES_REJECTED, listed(pipeline, &found))
@@ -55,14 +55,14 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     })
 }
 
-/// Gateways reject some of the messages, or many, and read others.
+/// Gateways reject some or many of the messages, and read others.
 fn rejected(pipeline: &TracePipeline, messages: &MessagesSeen, share: Share) -> Verdict {
     let many = if share == Share::Often { "many" } else { "some" };
     let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
     Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
 }
 
-/// `None` while ClickHouse takes the rows that gateways make, or most of them. What was said before holds as it does for messages.
+/// `None` while ClickHouse accepts all or most rows. While no gateway answers, the former condition holds as for messages.
 pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let before = said_before(pipeline, observed, condition::SINK_REACHABLE, &[reason::ROWS_REFUSED]);
     let messages = observed.messages.as_ref();
@@ -75,11 +75,11 @@ pub(super) fn rows_refused(pipeline: &TracePipeline, observed: &Observed) -> Opt
     };
     let verdict = if share == Share::All { Verdict::no } else { Verdict::yes };
     let found =
-        format!("ClickHouse refuses {found} of the rows for what is in them, and they are dead letters.");
+        format!("ClickHouse refuses {found} of the rows for their content, and they become dead letters");
     Some(verdict(reason::ROWS_REFUSED, listed(pipeline, &found)))
 }
 
-/// What a condition of this type said before with one of these reasons, while there are gateways that it may be true of.
+/// The former condition of this type, if it has one of these reasons and there are gateways.
 pub(super) fn said_before(
     pipeline: &TracePipeline,
     observed: &Observed,
@@ -94,7 +94,7 @@ pub(super) fn said_before(
     Some(verdict(reason, said.message.clone()))
 }
 
-/// Without numbers: one that moves all the time would be written all the time.
+/// Without counts: each changed count would be a write of the status.
 fn reasons(messages: &MessagesSeen) -> String {
     let reasons: Vec<&str> = messages.reasons.iter().map(String::as_str).collect();
     reasons.join(", ")
@@ -102,5 +102,5 @@ fn reasons(messages: &MessagesSeen) -> String {
 
 fn listed(pipeline: &TracePipeline, found: &str) -> String {
     let name = pipeline.metadata.name.as_deref().unwrap_or_default();
-    format!("{found} kubectl sluice dead-letter {name} list says why")
+    format!("{found}; kubectl sluice dead-letter {name} list shows why")
 }

@@ -29,11 +29,11 @@ pub(super) enum Progress {
     Moving { reason: &'static str, message: String },
     /// On its way, but kept from it, for the reason of `Ready` and for that of `Reconciling`.
     Held { ready: &'static str, reconciling: &'static str, message: String },
-    /// Without gateways, as is meant.
+    /// Suspended: without gateways, as the spec says.
     Resting { message: String },
-    /// As it is, whatever the spec says.
+    /// Unmanaged: the objects stay, whatever the spec says.
     LeftAlone { is_ready: bool, message: String },
-    /// The change failed, for this reason of all three, and nothing happens until somebody edits the spec.
+    /// The change failed, for this reason of all three, and nothing happens until the spec is edited.
     Failed { reason: &'static str, message: String },
     /// Not possible as the spec or the cluster is, for the reason of `Ready` and `Stalled`.
     Refused { reason: &'static str, message: String },
@@ -81,8 +81,8 @@ impl Progress {
             }
             Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
-            // What the spec asks for is so, as it is with a Deployment of 0 replicas: whoever waits for it goes on. The reason says
-            // that nothing is read.
+            // The pipeline is as the spec says, like a Deployment with 0 replicas, so tools that wait for `Ready` continue. The reason
+            // says that nothing is read.
             Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
             Self::Failed { reason, message } | Self::Refused { reason, message } => {
@@ -130,8 +130,8 @@ impl Progress {
             }
             Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
             Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
-            Self::Failed { reason, .. } => Verdict::no(reason, "an edit of the spec tries again"),
-            Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before goes on"),
+            Self::Failed { reason, .. } => Verdict::no(reason, "edit the spec to try again"),
+            Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before keeps running"),
         }
     }
 
@@ -157,16 +157,16 @@ impl Progress {
         let there = lifecycle::there(observed).map_or(0, |seen| seen.wanted.max(seen.replicas));
         let drain = observed.scaling.drain.as_ref();
         if there > 0 || drain.is_some() {
-            let state = drain.map_or("they are about to be told to leave", |drain| &drain.reason);
+            let state = drain.map_or("the drain is about to begin", |drain| &drain.reason);
             let limit = &pipeline.spec.scaling.drain.timeout;
             let message = format!(
-                "{there} gateways leave, for {limit} at the longest before they are taken away: {state}"
+                "{there} gateways drain, for at most {limit}, before the operator removes them: {state}"
             );
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
-        let message = "the pipeline is suspended: no gateway runs, and nothing is read. Kafka forgets its offsets after \
-                       offsets.retention.minutes of the brokers (7 days by default), counted from lastTransitionTime of Suspended; \
-                       then it begins where initialOffset says"
+        let message = "the pipeline is suspended: no gateway runs and nothing is read. Kafka deletes the group's offsets after the \
+                       brokers' offsets.retention.minutes (default 7 days), counted from lastTransitionTime of Suspended; after that, a \
+                       resumed pipeline begins at initialOffset"
             .to_owned();
         Self::Resting { message }
     }
@@ -177,7 +177,8 @@ impl Progress {
         let counts = format!("{} of {} gateways are ready", seen.ready, seen.wanted);
         let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
-        let message = format!("{counts}{trouble}; managementState is Unmanaged, so that nothing is changed");
+        let message =
+            format!("{counts}{trouble}; managementState is Unmanaged, so the operator changes nothing");
         Self::LeftAlone { is_ready, message }
     }
 
@@ -185,7 +186,7 @@ impl Progress {
     fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { message, .. }) => {
-                let held = "; until it answers, gateways keep the brokers that they have, and a pod that starts again reads its Secrets as they are";
+                let held = "; until Kafka answers, gateways keep their present brokers, and a pod that restarts reads the current Secrets";
                 let held = if plan.holds_source() { held } else { "" };
                 Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
             }
@@ -201,26 +202,25 @@ impl Progress {
                 reason::SINK_UNAVAILABLE,
                 format!("{}: {}", failure.reason, failure.message),
             )),
-            (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
+            (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is running")),
         }
     }
 
-    /// Gateways run, and some partitions have no reader among them: neither lag nor freshness of those gets better. What was said before an
-    /// operator started is not taken back because this one has just begun to count.
+    /// Gateways run, and none of them reads some of the partitions. A new operator keeps the condition while it has just begun to count.
     fn of_readers(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
         let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
         let is_said = conditions.into_iter().any(|one| one.reason == reason::PARTITIONS_UNREAD);
         let unread = observed.unread.filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
         let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
         let message = format!(
-            "{} of {} partitions have no reader: the gateways do not own them. If that stays, another member of the consumer group has \
-             them: kafka-consumer-groups.sh --describe --members --group {group}",
+            "{} of {} partitions have no reader: no gateway owns them. If this stays, another member of the consumer group has them: \
+             kafka-consumer-groups.sh --describe --members --group {group}",
             unread.partitions, unread.of
         );
         Some(Self::waiting(reason::PARTITIONS_UNREAD, message))
     }
 
-    /// Gateways run, and what they insert does not come through: whoever waits for the pipeline waits for rows in the table.
+    /// Gateways run, and their inserts fail. `Ready` is false, because a user who waits for it waits for rows in the table.
     fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
         let failing = verdict::inserts_failing(pipeline, observed)?;
         Some(Self::waiting(reason::SINK_UNAVAILABLE, failing.words()))
@@ -238,7 +238,10 @@ impl Progress {
         let drain = observed.scaling.drain.as_ref()?;
         let there = observed.workload.as_ref()?.wanted;
         (there > plan.replicas()).then(|| {
-            moving(reason::SCALING, format!("{there} gateways to {}: {}", plan.replicas(), drain.reason))
+            moving(
+                reason::SCALING,
+                format!("scaling in from {there} to {} gateways: {}", plan.replicas(), drain.reason),
+            )
         })
     }
 
@@ -246,7 +249,7 @@ impl Progress {
     fn of_refused_pods(plan: &Plan, observed: &Observed) -> Option<Self> {
         let (why, seen) = (observed.pods_refused.as_ref()?, observed.workload.as_ref()?);
         let message = format!(
-            "{} of {} gateways exist; Kubernetes does not make the others: {why}",
+            "{} of {} gateways exist; Kubernetes does not create the others: {why}",
             seen.replicas,
             wanted(plan, observed)
         );
@@ -321,8 +324,8 @@ pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progre
     Progress::Moving { reason, message: message.into() }
 }
 
-/// Gateways that are to run: as many as are planned, or as somebody else has set, whose number is kept. With theirs it is as it will stay,
-/// and `ScalingLimited` says that it is theirs: whoever waits for the pipeline would wait for ever for another one.
+/// Gateways that should run: the planned number, or the number that another client has set and the operator keeps. `ScalingLimited`
+/// reports that. If `Ready` demanded the planned number then, it would never be true.
 fn wanted(plan: &Plan, observed: &Observed) -> u32 {
     let theirs = observed.workload.as_ref().filter(|_| observed.scaling.contested.is_some());
     theirs.map_or_else(|| plan.replicas(), |seen| seen.wanted)
@@ -333,13 +336,13 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
     let limited = match pipeline.spec.replicas {
         _ if observed.scaling.contested.is_some() => {
             format!(
-                "; {} are planned, and somebody else has set the number (ScalingLimited)",
+                "; the operator plans {}, but another client has set the number (see ScalingLimited)",
                 plan.replicas()
             )
         }
-        Some(0) => "; scaled to 0, and what arrives waits in Kafka".to_owned(),
+        Some(0) => "; scaled to 0: messages wait in Kafka".to_owned(),
         Some(asked) if asked > replicas => {
-            format!("; {asked} were asked for, but a partition is read by one gateway")
+            format!("; replicas asks for {asked}, but only one gateway can read a partition")
         }
         _ => String::new(),
     };
@@ -351,11 +354,10 @@ fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
     named(pods.iter().filter_map(in_words).collect())
 }
 
-/// Those that are not ready, for people, behind the count of those that are; what a gateway says of itself takes the place of this once
-/// it does not merely start.
+/// The pods that are not ready, behind the count of ready ones. Once a gateway gives a reason of its own, the message has that instead.
 fn those_not(pods: &[PodSeen]) -> String {
     let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
-    names.map(|names| format!("; not {names}")).unwrap_or_default()
+    names.map(|names| format!("; not ready: {names}")).unwrap_or_default()
 }
 
 /// The first of them, and how many more there are; `None` where there are none.

@@ -1,4 +1,4 @@
-//! What is said about a pipeline that is deleted while something is done before it goes.
+//! The status of a pipeline that is being deleted, while its finalizer holds it.
 
 use super::{counted, scaling, verdict::Verdict};
 use crate::Observed;
@@ -8,8 +8,8 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
-/// The status of a pipeline whose gateways leave because it is deleted. Source, sink and table are not looked at any more: what was
-/// said of them stays.
+/// The status of a pipeline whose gateways drain because it is deleted. Source, sink and table are not observed any more: their
+/// conditions stay.
 pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> TracePipelineStatus {
     let before = pipeline.status.clone().unwrap_or_default();
     let message = message(pipeline, observed);
@@ -35,15 +35,11 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
 
 fn message(pipeline: &TracePipeline, observed: &Observed) -> String {
     if pipeline.spec.deletion_policy == DeletionPolicy::Orphan {
-        return "the pipeline's objects are about to be left to themselves".to_owned();
+        return "deletionPolicy is Orphan: the operator is about to remove the owner references of the pipeline's objects".to_owned();
     }
-    let state = observed
-        .scaling
-        .drain
-        .as_ref()
-        .map_or("gateways are about to be told to leave", |drain| &drain.reason);
+    let state = observed.scaling.drain.as_ref().map_or("the drain is about to begin", |drain| &drain.reason);
     format!(
-        "the pipeline is deleted, and its gateways insert and commit what they hold, for {} at the longest: {state}",
+        "the pipeline is being deleted: its gateways insert and commit what they hold, for at most {}: {state}",
         pipeline.spec.scaling.drain.timeout
     )
 }

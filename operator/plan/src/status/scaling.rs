@@ -1,5 +1,5 @@
-//! What is said about the number of gateways. Numbers are rounded, and what was learned replaces what is written only when it
-//! is noticeably something else, so that a pipeline at rest has a status at rest.
+//! The scaling status. Numbers are rounded, and a learned number replaces the written one only when it differs noticeably. So a steady
+//! pipeline causes no writes.
 
 use crate::{
     ScalingSeen,
@@ -7,7 +7,7 @@ use crate::{
 };
 use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus, TracePipelineStatus};
 
-/// What is said; `None` where nothing is decided and nobody leaves. `resized` tells of memory that gateways were given in place.
+/// The scaling status; `None` where nothing is decided and no gateway drains. `resized` describes memory that gateways got in place.
 pub(super) fn scaling(
     mode: ScalingMode,
     (before, resized): (Option<&ScalingStatus>, Option<&str>),
@@ -23,8 +23,8 @@ pub(super) fn scaling(
     with_drain(said, seen.drain.as_ref())
 }
 
-/// The status as Prometheus is told it: with what was seen of a pipeline whose number is not decided here, or cannot be now. It is not
-/// written, since that would be a write a minute for numbers that nobody waits for.
+/// The status for the operator's metrics: with arrival rate, lag and cause also in modes without a decision, and while the decision is
+/// held. These numbers are not written to the status, since that would be a write a minute.
 pub fn told(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStatus {
     let mut told = said.clone();
     if let Some(watched) = &seen.watched {
@@ -36,8 +36,8 @@ pub fn told(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStat
     told
 }
 
-/// What is said with who leaves; `None` where neither says anything. An empty object must not be written: where all of the
-/// fields that server-side apply owned below it are gone, the API server makes `null` of it, and refuses the whole status.
+/// The scaling status with the drain; `None` where both are empty. An empty object must not be written: where all of the fields that
+/// server-side apply owned below it are gone, the API server makes `null` of it, and refuses the whole status.
 pub(super) fn with_drain(said: Option<ScalingStatus>, drain: Option<&DrainStatus>) -> Option<ScalingStatus> {
     let all = ScalingStatus { drain: drain.cloned(), ..said.unwrap_or_default() };
     Some(all).filter(|all| *all != ScalingStatus::default())
@@ -116,8 +116,9 @@ mod tests {
             Some(said.clone()),
             "an hour later"
         );
-        let given = scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was given 1Mi")), &later).unwrap();
-        assert_eq!(given.reason, "so it is; a-0 was given 1Mi");
+        let given =
+            scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was resized to 1Mi")), &later).unwrap();
+        assert_eq!(given.reason, "so it is; a-0 was resized to 1Mi");
     }
 
     #[test]

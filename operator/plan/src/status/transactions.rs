@@ -1,6 +1,7 @@
-//! Transactions that hang, as the condition `SourceReachable` says it: gateways read nothing behind them, and lag does not count it.
+//! Hanging transactions, as the condition `SourceReachable` reports them: gateways read nothing behind them, and lag does not count those
+//! messages.
 //!
-//! It is no fault of the pipeline's objects, so `Ready` does not change: gateways read the other partitions.
+//! `Ready` does not change, because the pipeline's objects are right and gateways read the other partitions.
 
 use super::{messages::said_before, rounded, verdict::Verdict};
 use crate::{
@@ -15,8 +16,7 @@ use sluice_crds::{
 /// Partitions that are named in a message; the others are counted.
 const NAMED_MAX: usize = 3;
 
-/// Ages as they are said: the largest that is not above the age. Few, because a message that changes all the time would be written all
-/// the time.
+/// Ages in messages: the largest that is not above the age. Few, because each changed message is a write of the status.
 const AGES: [(u64, &str); 8] = [
     (OPEN_SECONDS_MAX, "16 min"),
     (30 * 60, "30 min"),
@@ -28,8 +28,7 @@ const AGES: [(u64, &str); 8] = [
     (7 * 86_400, "7 days"),
 ];
 
-/// `None` while no transaction hangs. While no gateway answers, what was said before holds, as long as there are gateways that it may be
-/// true of.
+/// `None` while no transaction hangs. While no gateway answers, the former condition holds, as long as there are gateways.
 pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let Some(open) = &observed.open_transactions else {
         return said_before(pipeline, observed, condition::SOURCE_REACHABLE, &[reason::TRANSACTION_HANGING]);
@@ -46,9 +45,9 @@ pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     Some(Verdict::no(
         reason::TRANSACTION_HANGING,
         format!(
-            "an open transaction keeps messages from being read: {}. Lag does not count them. kafka-transactions.sh \
-             --bootstrap-server {broker} find-hanging --topic {topic} --partition {partition} names its producer; if that is gone, \
-             abort --topic {topic} --partition {partition} --start-offset {first_offset} ends it",
+            "an open transaction blocks the messages behind it: {}. Lag does not count them. kafka-transactions.sh --bootstrap-server \
+             {broker} find-hanging --topic {topic} --partition {partition} names its producer; if the producer is gone, end the \
+             transaction with abort --topic {topic} --partition {partition} --start-offset {first_offset}",
             named.join("; ")
         ),
     ))

@@ -1,4 +1,4 @@
-//! What one condition says, and what the facts say of source and sink.
+//! A condition's status, reason and message; and the conditions of source, sink, schema and scaling.
 
 use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
@@ -129,8 +129,8 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     }
 }
 
-/// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
-/// the one before said, as long as there are gateways that it may be true of.
+/// `None` while inserts succeed. An operator that has just started has nothing to compare yet, and keeps the former condition, as long as
+/// there are gateways.
 pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let whose = match observed.sink {
         SinkSeen::Failing { all: true } => "every gateway",
@@ -148,7 +148,9 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
     };
     Some(Verdict::no(
         reason::INSERTS_FAILING,
-        format!("the inserts of {whose} fail, and none comes through; their logs say of what"),
+        format!(
+            "the inserts of {whose} fail, and none succeeds; see ClickHouse's answer in the gateways' logs"
+        ),
     ))
 }
 
@@ -156,20 +158,20 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
 pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     match &observed.schema {
         _ if is_unmanaged(pipeline) => {
-            Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")
+            Verdict::yes(reason::NOT_MANAGED, "the table is used without a check: schema.management is None")
         }
         SchemaSeen::Succeeded | SchemaSeen::Remembered => {
-            Verdict::yes(reason::OK, "the table is as the spec asks for")
+            Verdict::yes(reason::OK, "the table matches the spec")
         }
         seen => match seen.failure() {
             Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
                 failure.reason,
-                format!("{}; they are asked again, and rows are written to the others", failure.message),
+                format!("{}; the Job runs again, and rows are written to the other servers", failure.message),
             ),
             Some(failure) if failure.lets_rows_in() => Verdict::no(
                 failure.reason,
                 format!(
-                    "{}; rows are written. It is looked at every hour, or when its Job is deleted",
+                    "{}; rows are written. The operator checks again every hour, or at once if its Job is deleted",
                     failure.message
                 ),
             ),
@@ -197,7 +199,7 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
         ScalingMode::External => {
             return Verdict::no(
                 reason::EXTERNAL,
-                "scaling.mode is External: whoever writes to /scale says how many gateways run",
+                "scaling.mode is External: a client of /scale (an HPA, KEDA, kubectl scale) sets the number of gateways",
             );
         }
         ScalingMode::Auto | ScalingMode::Recommend => {}
@@ -205,16 +207,19 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
     let Some(scaling) = scaling.filter(|scaling| scaling.recommended_replicas.is_some()) else {
         return Verdict::unknown(
             reason::NOT_PROBED,
-            "Kafka and the gateways were not asked often enough yet",
+            "there are too few samples of Kafka and the gateways yet",
         );
     };
     match scaling.held.as_deref().map(Hold::of_word) {
         None if mode == ScalingMode::Recommend => {
-            Verdict::yes(reason::ACTIVE, "the number is recommended, and not acted upon")
+            Verdict::yes(reason::ACTIVE, "the operator only recommends a number: scaling.mode is Recommend")
         }
-        None => Verdict::yes(reason::ACTIVE, "the number of gateways follows from what is seen"),
+        None => Verdict::yes(reason::ACTIVE, "the operator sets the number of gateways from load and lag"),
         Some(Some(hold)) => Verdict::no(hold.word(), format!("the number stays: {}", hold.words())),
-        Some(None) => Verdict::unknown(reason::NOT_PROBED, "another version of the operator held the number"),
+        Some(None) => Verdict::unknown(
+            reason::NOT_PROBED,
+            "another version of the operator kept the number, for a reason that this version does not know",
+        ),
     }
 }
 
@@ -232,10 +237,10 @@ pub(super) fn reconciliation_paused(intent: Intent) -> Verdict {
     match intent {
         Intent::LeaveAlone => Verdict::yes(
             reason::UNMANAGED,
-            "managementState is Unmanaged: nothing but this status is written, until it is Managed again",
+            "managementState is Unmanaged: the operator writes only this status until the field is Managed again",
         ),
         Intent::Run | Intent::Suspend | Intent::Remove => {
-            Verdict::no(reason::MANAGED, "the pipeline's objects are kept as the spec says")
+            Verdict::no(reason::MANAGED, "the operator keeps the pipeline's objects as the spec says")
         }
     }
 }
@@ -256,8 +261,8 @@ pub(super) fn said_before<'a>(
 
 fn not_yet(schema: &SchemaSeen) -> Verdict {
     match schema {
-        SchemaSeen::Running => Verdict::unknown(reason::JOB_RUNNING, "the schema Job is at work"),
-        _ => Verdict::unknown(reason::NOT_PROBED, "the schema Job did not run yet"),
+        SchemaSeen::Running => Verdict::unknown(reason::JOB_RUNNING, "the schema Job is running"),
+        _ => Verdict::unknown(reason::NOT_PROBED, "the schema Job has not run yet"),
     }
 }
 
@@ -324,8 +329,8 @@ mod tests {
             assert_eq!((verdict.status, verdict.reason), ("True", limit.word()));
             assert!(!verdict.message.is_empty());
         }
-        let given = scaling_limited(Some(&said(None, Some("Memory"))), Some("a-0 was given 1Mi"));
-        assert!(given.message.ends_with("; a-0 was given 1Mi"), "{}", given.message);
+        let given = scaling_limited(Some(&said(None, Some("Memory"))), Some("a-0 was resized to 1Mi"));
+        assert!(given.message.ends_with("; a-0 was resized to 1Mi"), "{}", given.message);
         assert_eq!(scaling_limited(None, None).status, "False");
         assert_eq!(scaling_limited(Some(&said(None, Some("Tomorrow"))), None).status, "False");
     }

@@ -1,4 +1,4 @@
-//! What is said of the queue volumes: their size, and whether one without a gateway may hold something.
+//! The conditions and messages about queue volumes: their size, and whether a volume without a gateway may hold rows.
 
 use super::{
     progress::{Progress, moving},
@@ -83,7 +83,7 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
         if let Some(message) = not_deleted(pipeline, observed) {
             return Verdict::yes(reason::NOT_DELETED, message);
         }
-        return Verdict::yes(reason::OK, "no queue volume that may hold blocks is without a gateway");
+        return Verdict::yes(reason::OK, "every queue volume that may hold blocks has a gateway");
     }
     let failed = left.iter().find_map(|claim| {
         let jobs = &mut observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
@@ -92,19 +92,17 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
     let count = left.len();
     if Intent::of(pipeline) == Intent::Suspend {
         let message =
-            format!("{count} queue volumes that no gateway uses are drained once the pipeline is resumed");
+            format!("{count} queue volumes without a gateway are drained when the pipeline resumes");
         return Verdict::no(reason::DRAINING, message);
     }
     match failed {
         Some((claim, message)) => Verdict::no(
             reason::DRAIN_FAILED,
             format!(
-                "{claim}, of {count} that no gateway uses, could not be drained, and it is tried again: {message}"
+                "{claim} could not be drained (one of {count} queue volumes without a gateway); the operator tries again: {message}"
             ),
         ),
-        None => {
-            Verdict::no(reason::DRAINING, format!("{count} queue volumes that no gateway uses are drained"))
-        }
+        None => Verdict::no(reason::DRAINING, format!("Jobs drain {count} queue volumes without a gateway")),
     }
 }
 
@@ -151,21 +149,21 @@ fn not_deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> 
     let kept: Vec<&ClaimSeen> = observed.volumes.claims.iter().filter(stays).filter(|_| is_meant).collect();
     let refusal = kept.first()?.not_deleted.as_ref()?;
     Some(format!(
-        "no queue volume that may hold blocks is without a gateway; {} that are empty stay, since the API server does not let their \
-         claims be deleted: {refusal}; grant delete of persistentvolumeclaims (volumes.delete of the chart), delete them by hand, or set \
+        "every queue volume that may hold blocks has a gateway; {} empty volumes stay, because the API server refuses to delete their \
+         claims: {refusal}; grant delete of persistentvolumeclaims (chart value volumes.delete), delete them by hand, or set \
          queue.retentionPolicy.whenScaled to Retain",
         kept.len()
     ))
 }
 
-/// The StatefulSet is made anew for larger volumes.
+/// The operator recreates the StatefulSet for larger volumes.
 pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
     let is_between = observed.workload.is_none() && observed.volumes.left_alone.is_some();
     let is_begun = plan
         .growth()
         .is_some_and(|growth| matches!(growth.state, GrowthState::Recreate | GrowthState::Recreating));
     (is_between || is_begun).then(|| {
-        moving(reason::RESIZING_VOLUMES, "the StatefulSet is made again around its gateways, which go on")
+        moving(reason::RESIZING_VOLUMES, "the operator recreates the StatefulSet; its gateways keep running")
     })
 }
 
@@ -176,15 +174,15 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
     let OutOfReach { pod, claim } = kept.next()?;
     let others = match kept.count() {
         0 => String::new(),
-        others => format!(" (so it is with {others} more)"),
+        others => format!(" (and {others} more)"),
     };
     let volume = claim.volume.as_deref().unwrap_or("that is gone");
     let node = claim.selected_node.as_ref();
     let made_for = node.map_or_else(String::new, |node| format!(", made for the node {node},"));
     let when_gone = when_gone(pipeline, observed, pod, claim);
     let message = format!(
-        "{}{others}: no node that reaches the volume {volume} of its claim {}{made_for} takes it. Bring such a node back, or make \
-         room there. {when_gone}. The scheduler says: {}",
+        "{}{others}: unschedulable, because no node that reaches the volume {volume} of its claim {}{made_for} takes it. Bring back such \
+         a node, or free resources on it. {when_gone}. The scheduler says: {}",
         pod.name,
         claim.name,
         pod.trouble.as_deref().unwrap_or_default()
@@ -197,11 +195,11 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
 fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim: &ClaimSeen) -> String {
     let by_hand = match pipeline.spec.delivery.commit {
         Commit::AfterEnqueue => {
-            "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
+            "The volume may hold the only copy of rows: if you delete its claim, they are lost".to_owned()
         }
         Commit::AfterInsert => format!(
-            "When it is gone for good, kubectl delete pvc {} && kubectl delete pod {} makes both anew; Kafka still has what was on it, \
-             unless its retention was faster (kubectl sluice lag) or it was committed by AfterEnqueue before",
+            "If it is gone for good, recreate claim and pod: kubectl delete pvc {} && kubectl delete pod {}. Kafka still has the rows of \
+             the volume, unless retention deleted them (kubectl sluice lag) or AfterEnqueue committed them earlier",
             claim.name, pod.name
         ),
     };
@@ -209,16 +207,17 @@ fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim
     match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), reach::due(pipeline, observed, pod)) {
         (OnZoneLoss::Wait, _) => by_hand,
         (OnZoneLoss::Recreate, Ok(_)) if refusal.is_some() => format!(
-            "It is not made anew (queue.onZoneLoss), since the API server does not let its claim be deleted: {}. {by_hand}",
+            "The operator cannot recreate it (queue.onZoneLoss), because the API server refuses to delete its claim: {}. {by_hand}",
             refusal.map_or("", String::as_str)
         ),
         (OnZoneLoss::Recreate, Ok(at)) => {
             format!(
-                "Kafka has what was on it, and it is made anew if no node takes it until {at} (queue.onZoneLoss)"
+                "Kafka has the rows of the volume; the operator recreates it at {at} unless a node takes the pod before \
+                 (queue.onZoneLoss)"
             )
         }
         (OnZoneLoss::Recreate, Err(why)) => {
-            format!("It is not made anew (queue.onZoneLoss): {why}. {by_hand}")
+            format!("The operator does not recreate it (queue.onZoneLoss): {why}. {by_hand}")
         }
     }
 }
@@ -254,8 +253,8 @@ fn class_missing(pipeline: &TracePipeline, observed: &Observed) -> Option<String
         observed.storage_class == StorageClassSeen::Missing && needs_class(queue, &observed.volumes);
     let class = queue.storage_class_name.as_ref().filter(|_| is_missing)?;
     Some(format!(
-        "queue.storageClassName: there is no StorageClass {class:?}; gateways go on with their volumes as they are. Make it, or set \
-         queue.storageClassName to one that there is"
+        "queue.storageClassName: there is no StorageClass {class:?}; gateways keep their volumes. Create it, or set \
+         queue.storageClassName to an existing one"
     ))
 }
 
@@ -269,18 +268,18 @@ fn replaced(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let wanted = format!("{}{class}", queue.size);
     match &observed.volumes.replacing {
         Some(now) => Some(format!(
-            "gateway {} is emptied, and its volume is made anew as {wanted}, {left} are left ({:?}): {}",
+            "gateway {} is drained and gets a new volume of {wanted}; {left} volumes are left to replace ({:?}): {}",
             now.gateway, now.state, now.reason
         )),
         None if left == 0 => None,
         None => Some(match &observed.volumes.not_replaced {
             Some(refusal) => format!(
-                "{left} of {all} queue volumes are to be made anew as {wanted}, and the API server does not let their claims be deleted: \
-                 {refusal}; grant delete of persistentvolumeclaims (volumes.delete of the chart), or set queue.size and \
-                 queue.storageClassName back; gateways go on with their volumes as they are"
+                "{left} of {all} queue volumes are to be replaced by new ones of {wanted}, but the API server refuses to delete their \
+                 claims: {refusal}; grant delete of persistentvolumeclaims (chart value volumes.delete), or set queue.size and \
+                 queue.storageClassName back; gateways keep their volumes"
             ),
             None => format!(
-                "{left} of {all} queue volumes are made anew as {wanted}, one after the other, once nothing else is under way"
+                "{left} of {all} queue volumes are replaced by new ones of {wanted}, one at a time, when no other change is in progress"
             ),
         }),
     }
@@ -293,8 +292,8 @@ fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<Strin
     let small = || seen.claims.iter().filter(stays).filter(|claim| is_small(claim, size));
     let live = seen.template.as_ref().and_then(|template| template.size.as_deref()).unwrap_or("what it was");
     let helps = format!(
-        "set allowVolumeExpansion: true on it if its driver can do that, or set queue.size back to {live}; gateways go on with \
-         their volumes as they are"
+        "set allowVolumeExpansion: true on the storage class if its driver can expand volumes, or set queue.size back to {live}; \
+         gateways keep their volumes"
     );
     if let Some(refusal) = seen.refusal.as_ref().filter(|_| small().next().is_some()) {
         return Some(format!(
@@ -313,7 +312,7 @@ fn orphaned<'a>(
     observed: &'a Observed,
     coming: u32,
 ) -> impl Iterator<Item = &'a ClaimSeen> + use<'a> {
-    // Without a StatefulSet nobody knows who uses what.
+    // Without a StatefulSet it is unknown which gateway uses which volume.
     let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
     // Those of gateways that come back wait for them.
     let resting = lifecycle::suspension(pipeline, workload).map_or(0, |suspension| suspension.replicas);
@@ -336,7 +335,7 @@ fn grown(counted: &VolumesStatus, observed: &Observed) -> String {
     let kept = small.find_map(|claim| Some((&claim.name, claim.not_grown.as_ref()?)));
     match kept {
         Some((claim, why)) => format!(
-            "{words}; {claim} does not grow ({why}): make room for it, or set queue.size back; gateways go on with their volumes as they are"
+            "{words}; {claim} does not grow ({why}): make room for it, or set queue.size back; gateways keep their volumes"
         ),
         None => words,
     }

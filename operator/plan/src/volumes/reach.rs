@@ -61,17 +61,19 @@ pub(crate) fn due(
     let loss = pipeline.status.as_ref().and_then(|status| status.loss.as_ref());
     let since = known_since(pipeline).filter(|since| holds(since, loss) && !is_more_lost(loss, observed));
     if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
-        Err("with delivery.commit AfterEnqueue what is on it may be the only copy")
+        Err("with delivery.commit AfterEnqueue the volume may hold the only copy of rows")
     } else if since.is_none() {
         Err(
-            "not all volumes were seen empty since delivery.commit is AfterInsert, the topics and brokers are these, and Kafka last \
-             deleted messages unread, so that it may hold what Kafka no longer has",
+            "the volume may hold rows that Kafka no longer has: not all volumes have been empty since the last change of \
+             delivery.commit, topics or brokers, and since Kafka last deleted unread messages",
         )
     } else if !observed.has_uncommitted {
-        Err("Kafka does not say that it still has all that is not committed")
+        Err("Kafka has not confirmed that it still has all uncommitted messages")
     } else {
-        let lost_at = pod.unscheduled_since.ok_or("it is not known since when no node takes it")?;
-        lost_at.checked_add(WAITED_FOR).map_err(|_| "the time since when no node takes it is none")
+        let lost_at = pod.unscheduled_since.ok_or("it is not known since when the pod is unschedulable")?;
+        lost_at
+            .checked_add(WAITED_FOR)
+            .map_err(|_| "the time since when the pod is unschedulable is not valid")
     }
 }
 

@@ -71,8 +71,8 @@ pub fn never_bound_words(left: &[String]) -> String {
         return String::new();
     }
     format!(
-        ". The claims {} never had a volume, and the API server does not let them be deleted: a pipeline of the same name with another \
-         storage class needs them gone",
+        ". The claims {} never had a volume, and the API server refuses to delete them; delete them before you make a pipeline of the \
+         same name with another storage class",
         left.join(", ")
     )
 }

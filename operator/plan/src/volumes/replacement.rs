@@ -148,7 +148,7 @@ fn begin(now: Moment, seen: &Seen<'_>) -> Step {
         state: DrainState::Draining,
         gateway,
         since: time(now),
-        reason: "it is about to be told to leave".to_owned(),
+        reason: "its drain is about to begin".to_owned(),
     });
     Step { next, take: None }
 }
@@ -162,33 +162,33 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     // is to be done stands in its pod and its claim, and whoever comes by its name takes part.
     let leaving = holder.and_then(|holder| Some((holder.late_for?, holder.emptied.is_some())));
     if leaving.is_some_and(|(late, is_held)| is_held && late < ENDS_LATE) {
-        return stay(format!("{EMPTY}, and its end is waited for"));
+        return stay(format!("{EMPTY}, and its pod is ending"));
     }
     if leaving.is_some() || claim.is_some_and(|claim| claim.is_going) {
-        return changed(written, DrainState::Resuming, now, "its pod is made again".to_owned());
+        return changed(written, DrainState::Resuming, now, "Kubernetes recreates its pod".to_owned());
     }
     let Some(claim) = claim.filter(|claim| is_to_be_replaced(claim, seen.queue) && seen.may_go_on) else {
-        return changed(written, DrainState::Resuming, now, "it takes part again".to_owned());
+        return changed(written, DrainState::Resuming, now, "it reads again".to_owned());
     };
     let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     let is_empty = seen.answer == Answer::Done;
     let take = holder.filter(|_| is_empty).and_then(|holder| take(written, holder, claim));
     let held = match (seen.answer, &take) {
-        (Answer::Done, Some(_)) => format!("{EMPTY}, and is told to end"),
-        (Answer::Done, None) => format!("{EMPTY}, and Kubernetes does not say what runs in its pod"),
+        (Answer::Done, Some(_)) => format!("{EMPTY}, and the operator deletes its pod"),
+        (Answer::Done, None) => format!("{EMPTY}, but the status of its pod names no container"),
         (Answer::Damaged, _) => {
-            "it is drained, and does not say that all of its volume can be read".to_owned()
+            "it is drained, but has not confirmed that it can read all of its volume".to_owned()
         }
         (Answer::Holds { blocks }, _) => {
-            format!("it holds {}, or something that is not committed", in_words(blocks))
+            format!("it holds {}, or uncommitted messages", in_words(blocks))
         }
         (Answer::Gone | Answer::Away, _) => "it does not run".to_owned(),
-        (Answer::Unknown, _) => "its version cannot be drained".to_owned(),
+        (Answer::Unknown, _) => "its version cannot drain".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
     };
     // Also of one that is empty: what cannot be carried out must not keep it from taking part for ever.
     if late {
-        let reason = format!("not ended within {} s: {held}", terms.timeout_seconds);
+        let reason = format!("not ended after {} s: {held}", terms.timeout_seconds);
         return changed(written, DrainState::Waiting, now, reason);
     }
     Step { take, ..stay(held) }

@@ -88,7 +88,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
         (status.desired_replicas, status.suspension),
         (Some(0), Some(SuspensionStatus { replicas: 3, ..SuspensionStatus::default() }))
     );
-    assert!(message(&status).contains("for 15m at the longest"), "{}", message(&status));
+    assert!(message(&status).contains("for at most 15m"), "{}", message(&status));
     let rests = ["True/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
     // Gateways without their StatefulSet read on: it does not rest before they are gone.
     let mut alone = Observed { workload: None, ..busy.clone() };
@@ -258,7 +258,7 @@ fn a_pipeline_that_is_deleted_says_what_is_waited_for_and_keeps_what_was_said_of
     facts.scaling.drain = Some(drain);
     let status = removing(&pipeline, &facts, &time());
     assert_eq!(summary(&status)[..3], ["False/Deleting", "True/Draining", "False/Ok"]);
-    assert!(message(&status).ends_with("for 15m at the longest: 1 of 3 are empty"), "{}", message(&status));
+    assert!(message(&status).ends_with("for at most 15m: 1 of 3 are empty"), "{}", message(&status));
     let reachable = status.conditions.iter().find(|condition| condition.type_ == "SourceReachable").unwrap();
     assert_eq!((reachable.status.as_str(), status.topics.len()), ("True", 1));
     assert_eq!(status.conditions.len(), said_before.conditions.len());

@@ -8,7 +8,7 @@ use sluice_plan::{Observed, TopicSeen, news, observed::MessagesSeen};
 #[test]
 fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
     for (fixed, gateways) in
-        [(None, "; 6 gateways are to read them, 3 before"), (Some(3), "; 3 gateways read them, as before")]
+        [(None, "; the number of gateways goes from 3 to 6"), (Some(3), "; 3 gateways read them, as before")]
     {
         let (mut pipeline, facts) = running(&json!({}), &[]);
         pipeline.spec.replicas = fixed;
@@ -85,12 +85,12 @@ fn lost_messages_are_told_when_there_are_any_and_when_there_are_more() {
     let mut before = said(&pipeline, &facts);
     for (counts, expected) in [
         ([0, 0], None),
-        ([40, 0], Some("Kafka deleted 40 messages before they were read: they cannot be had back")),
+        ([40, 0], Some("Kafka deleted 40 messages before they were read: Kafka cannot return them")),
         ([40, 0], None),
-        ([40, 2], Some("Kafka deleted 2 messages before they were read, 42 so far: they")),
+        ([40, 2], Some("Kafka deleted 2 messages before they were read, 42 so far: Kafka cannot")),
         // A gateway that was started again.
         ([0, 2], None),
-        ([1, 2], Some("Kafka deleted 1 messages before they were read, 43 so far: they")),
+        ([1, 2], Some("Kafka deleted 1 messages before they were read, 43 so far: Kafka cannot")),
     ] {
         pipeline.status = Some(before.clone());
         let facts = Observed { messages_lost: (0..).zip(counts).collect(), ..facts.clone() };

@@ -288,14 +288,13 @@ fn gateways_that_cannot_work_are_refused_with_each_field_and_the_number_that_wou
         (
             "/spec/gateway/workers",
             json!(8),
-            "spec.gateway.resources.memory: 256Mi are too small for 8 workers",
+            "spec.gateway.resources.memory: 256Mi is too small for 8 workers",
         ),
-        ("/spec/gateway/workers", json!(8), "the smallest limit that would do is 4"),
+        ("/spec/gateway/workers", json!(8), "set at least 4"),
         (
             "/spec/gateway/resources/memory",
             json!("64Mi"),
-            "spec.gateway.resources.memory: 64Mi are too small for 1 workers and record batches of 1MiB; the smallest limit that \
-             would do is 127Mi",
+            "spec.gateway.resources.memory: 64Mi is too small for 1 workers and record batches of 1MiB; set at least 127Mi",
         ),
         (
             "/spec/gateway/resources/memory",
@@ -310,14 +309,14 @@ fn gateways_that_cannot_work_are_refused_with_each_field_and_the_number_that_wou
         (
             "/spec/gateway/terminationGracePeriod",
             json!("5s"),
-            "terminationGracePeriod: 5s are not between 15s and 1h",
+            "terminationGracePeriod: 5s is not between 15s and 1h",
         ),
         (
             "/spec/queue",
             json!({"size": "1Gi", "maxBytes": "1Gi"}),
-            "spec.queue.maxBytes: 1GiB are more than 19/20",
+            "spec.queue.maxBytes: 1GiB is more than 95 %",
         ),
-        ("/spec/queue", json!({"size": "1Gi", "maxBytes": "1Gi"}), "take at most 972Mi"),
+        ("/spec/queue", json!({"size": "1Gi", "maxBytes": "1Gi"}), "set at most 972Mi"),
         ("/spec/queue", json!({"size": "1Gi", "maxBytes": "80%"}), "spec.queue.maxBytes: "),
         (
             "/spec/queue",
@@ -358,7 +357,7 @@ fn a_source_or_sink_that_cannot_work_is_refused_with_what_would_do() {
             "schema.columns.a.default: \"1), DROP COLUMN (b\" is not one whole expression: brackets and quotes",
         ),
         ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "\"tcp://a:1\" is not http://host:port"),
-        ("/metadata/name", json!("a.b"), "metadata.name: \"a.b\" must be a-z, 0-9"),
+        ("/metadata/name", json!("a.b"), "metadata.name: \"a.b\" must consist of a-z, 0-9"),
         ("/metadata/uid", Value::Null, "metadata.uid: must be set"),
     ]);
 }

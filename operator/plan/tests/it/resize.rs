@@ -154,19 +154,19 @@ fn people_read_what_was_done_and_what_would_help() {
         (
             State::Done,
             "",
-            "prod-gateway-0 was given 384Mi in place; set gateway.resources.memory: 384Mi to keep it",
+            "prod-gateway-0 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it",
         ),
-        (State::Deferred, "m", "prod-gateway-0 waits for 384Mi, for which its node has no room now (m)"),
+        (State::Deferred, "m", "prod-gateway-0 waits for 384Mi, which its node does not have free now (m)"),
         (
             State::Infeasible,
             "m",
-            "prod-gateway-0 cannot have 384Mi on its node (m); with gateway.resources.memory: 384Mi it moves to another one",
+            "prod-gateway-0 cannot have 384Mi on its node (m); set gateway.resources.memory: 384Mi to move it to another node",
         ),
-        (State::Refused, "m", "prod-gateway-0 was not given 384Mi in place (m)"),
+        (State::Refused, "m", "prod-gateway-0 was not resized to 384Mi in place (m)"),
         (
             State::AtBound,
             "",
-            "prod-gateway-0 was killed with 384Mi, and is given at most 2 times gateway.resources.memory in place; raise that",
+            "prod-gateway-0 was OOM-killed with 384Mi; resizes in place end at 2 times gateway.resources.memory: increase that field",
         ),
     ] {
         assert_eq!(told(state, message), expected);

@@ -189,10 +189,14 @@ fn a_gateway_that_was_to_end_and_whose_node_says_nothing_is_named_with_its_node(
         let status = said(&pipeline, &facts);
         let message = &condition(&status, "Ready").message;
         let names = message.starts_with(&format!(
-            "demo-gateway-1: had to end until {until} and has not; while its node node-b"
+            "demo-gateway-1: should have ended by {until}; Kubernetes creates no new pod until the node node-b"
         )) && message.ends_with("kubectl delete node node-b)");
         assert_eq!(names, is_overdue, "{message}");
-        assert_eq!(message == "2 of 3 gateways are ready; not demo-gateway-1", !is_overdue, "{message}");
+        assert_eq!(
+            message == "2 of 3 gateways are ready; not ready: demo-gateway-1",
+            !is_overdue,
+            "{message}"
+        );
         let reason = if is_overdue { "False/ReplicasNotReady" } else { "False/Progressing" };
         assert_eq!(summary(&status), [reason, "True/RollingOut", "False/Ok"]);
     }
@@ -208,7 +212,7 @@ fn a_gateway_that_has_ended_and_is_still_there_is_named_with_what_keeps_it() {
     });
     let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[serde_json::from_value(pod).unwrap()]);
     let message = condition(&said(&pipeline, &facts), "Ready").message.clone();
-    assert_eq!(message, "demo-gateway-1: has ended, and is kept by its finalizers (example.org/backup)");
+    assert_eq!(message, "demo-gateway-1: has ended, but its finalizers keep it (example.org/backup)");
 }
 
 #[test]
@@ -452,7 +456,7 @@ fn a_pipeline_with_somebody_elses_number_is_ready_once_all_of_those_gateways_are
     assert_eq!(summary, ["True/Running", "False/Ok", "False/Ok"]);
     assert_eq!(
         message,
-        "3 gateways read 12 partitions; 2 are planned, and somebody else has set the number (ScalingLimited)"
+        "3 gateways read 12 partitions; the operator plans 2, but another client has set the number (see ScalingLimited)"
     );
     facts.workload.as_mut().unwrap().ready = 2;
     let (summary, message) = words(&facts);

@@ -92,7 +92,7 @@ fn a_gateway_that_cannot_reach_its_volume_is_named_with_what_would_help() {
     let message = &condition(&status, "Ready").message;
     let volume = "the volume pvc-7 of its claim queue-demo-gateway-1, made for the node node-b, takes it.";
     for part in [
-        "demo-gateway-1: no node that reaches",
+        "demo-gateway-1: unschedulable, because no node that reaches",
         volume,
         "kubectl delete pvc queue-demo-gateway-1 && kubectl delete pod demo-gateway-1",
         words,
@@ -102,7 +102,7 @@ fn a_gateway_that_cannot_reach_its_volume_is_named_with_what_would_help() {
     pipeline.spec.delivery.commit = Commit::AfterEnqueue;
     let status = said(&pipeline, &facts);
     let message = &condition(&status, "Ready").message;
-    assert!(message.contains("may be the only copy") && !message.contains("kubectl delete"), "{message}");
+    assert!(message.contains("may hold the only copy") && !message.contains("kubectl delete"), "{message}");
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
     let workload = WorkloadSeen { wanted: 0, replicas: 0, ready: 0, ..facts.workload.clone().unwrap() };
     let facts = Observed { volumes: resting(&facts.volumes), workload: Some(workload), ..facts };
     for (suspend, came_back, orphaned, words) in [
-        (true, 4, 0, "no queue volume that may hold blocks is without a gateway"),
-        (true, 3, 1, "1 queue volumes that no gateway uses are drained once the pipeline is resumed"),
+        (true, 4, 0, "every queue volume that may hold blocks has a gateway"),
+        (true, 3, 1, "1 queue volumes without a gateway are drained when the pipeline resumes"),
         // Three of them come back at once, and use their volumes again.
-        (false, 4, 1, "1 queue volumes that no gateway uses are drained"),
+        (false, 4, 1, "Jobs drain 1 queue volumes without a gateway"),
     ] {
         pipeline.spec.suspend = suspend;
         let suspension = Some(SuspensionStatus { replicas: came_back, ..SuspensionStatus::default() });
@@ -255,7 +255,7 @@ fn a_smaller_size_goes_into_the_template_before_any_volume_is_replaced() {
     assert_eq!(summary(&status)[1], "True/ResizingVolumes");
     assert_eq!(status.volumes.as_ref().map(|volumes| (volumes.resized, volumes.pending)), Some((0, 3)));
     let message = &condition(&status, "VolumesResized").message;
-    assert!(message.starts_with("3 of 3 queue volumes are made anew as 512Mi"), "{message}");
+    assert!(message.starts_with("3 of 3 queue volumes are replaced by new ones of 512Mi"), "{message}");
 }
 
 #[test]

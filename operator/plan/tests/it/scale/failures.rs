@@ -95,11 +95,7 @@ fn messages_of_which_a_gateway_does_less_than_one_a_second_are_scaled_for_too() 
     let decision = decision.unwrap();
     assert!((decision.next.capacity.unwrap() - 0.4).abs() < 0.01, "{:?}", decision.next.capacity);
     assert!(decision.replicas > 4, "{}", decision.reason);
-    assert!(
-        decision.reason.starts_with("1.6 messages/s at 76 % of 0.4 for each gateway"),
-        "{}",
-        decision.reason
-    );
+    assert!(decision.reason.starts_with("1.6 messages/s at 76 % of 0.4 per gateway"), "{}", decision.reason);
     // Nine minutes of which three quarters are left.
     assert!(decision.figures.unwrap().lag_seconds > 400.0);
 }

@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*};
 use sluice_plan::scale::{Cause, Decision, Limit, Moment, Schedule};
 
 /// What a reason says while the budget holds a change back.
-const USED_UP: &str = "this hour's rescales are used up";
+const USED_UP: &str = "the rescales of the last hour are used up";
 
 #[test]
 fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() {
@@ -26,7 +26,7 @@ fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() 
             assert_eq!(last.replicas, expected[0], "{}", last.reason);
         }
         assert_eq!(last.limited, Some(Limit::Budget), "{}", last.reason);
-        assert!(last.reason.ends_with(&format!("{} stay: {USED_UP}", expected[0])), "{}", last.reason);
+        assert!(last.reason.ends_with(&format!("stays at {}: {USED_UP}", expected[0])), "{}", last.reason);
         last = course.step();
         assert_eq!((last.replicas, last.limited), (expected[1], None), "{}", last.reason);
     }
@@ -91,7 +91,7 @@ fn waiting(course: &mut Course, lag_seconds: u64, spool_blocks: u64) -> Decision
 
 #[test]
 fn a_surplus_stays_while_there_is_a_backlog_or_a_queue_volume_is_not_drained() {
-    let (backlog, queue) = ("the backlog is not worked off", "queue volumes are not drained");
+    let (backlog, queue) = ("the backlog is not read yet", "queue volumes are not drained");
     for (lag_seconds, spool_blocks, words) in [(31, 0, backlog), (0, 1, queue), (31, 1, backlog)] {
         let mut course = with_surplus();
         for _ in 0..80 {

@@ -63,7 +63,7 @@ fn gateways_that_read_no_more_than_fewer_did_are_in_vain_and_a_quarter_of_an_hou
             let said = (decision.replicas, decision.cause, decision.limited);
             assert_eq!(said, (most, Cause::SinkLimited, Some(Limit::SinkLimited)), "{}", decision.reason);
             let words = decision.reason;
-            assert!(words.contains("SinkLimited: gateways that were added read no more"), "{words}");
+            assert!(words.contains("SinkLimited: throughput did not rise"), "{words}");
             assert!(!words.contains("of the workers' time"), "{words}");
             assert!(
                 decision.figures.is_some_and(|figures| figures.sink_wait < 0.01),

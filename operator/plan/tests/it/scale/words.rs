@@ -21,14 +21,12 @@ fn night(replicas_min: Option<u32>, replicas_max: Option<u32>) -> Schedule {
 
 /// Whether one of the parts of a reason is the number that is decided, and none is another.
 fn fits(before: u32, decision: &Decision) -> bool {
-    let is_of = |part: &&str| {
-        let rest = part.strip_prefix(&before.to_string());
-        rest.is_some_and(|rest| rest.starts_with(" to ") || rest.starts_with(" stay"))
-    };
+    let is_of =
+        |part: &&str| part.starts_with(&format!("from {before} to ")) || part.starts_with("stays at ");
     let expected = if decision.replicas == before {
-        format!("{before} stay")
+        format!("stays at {before}")
     } else {
-        format!("{before} to {}", decision.replicas)
+        format!("from {before} to {}", decision.replicas)
     };
     let mut said = decision.reason.split([';', ':', ',']).map(str::trim).filter(is_of).peekable();
     said.peek().is_some() && said.all(|part| part == expected)
@@ -37,8 +35,8 @@ fn fits(before: u32, decision: &Decision) -> bool {
 #[test]
 fn the_edge_of_a_schedule_and_a_bound_say_what_they_ask_for() {
     for (arrival, replicas, schedule, ends_with) in [
-        (40, 2, night(Some(6), None), "2 to 6, as at least 6 are asked for by schedule night"),
-        (200, 8, night(None, Some(3)), "8 to 3, as at most 3 are allowed by schedule night"),
+        (40, 2, night(Some(6), None), "from 2 to 6, because the minimum is 6 in the schedule night"),
+        (200, 8, night(None, Some(3)), "from 8 to 3, because the maximum is 3 in the schedule night"),
     ] {
         let mut course = Course::new(24, arrival, replicas);
         course.policy.schedules = vec![schedule];
@@ -48,9 +46,10 @@ fn the_edge_of_a_schedule_and_a_bound_say_what_they_ask_for() {
         let decision = course.step();
         assert!(decision.reason.ends_with(ends_with), "{}", decision.reason);
     }
-    for (min, max, ends_with) in
-        [(5, None, "2 to 5, as at least 5 are asked for"), (1, Some(1), "2 to 1, as at most 1 are allowed")]
-    {
+    for (min, max, ends_with) in [
+        (5, None, "from 2 to 5, because the minimum is 5"),
+        (1, Some(1), "from 2 to 1, because the maximum is 1"),
+    ] {
         let mut course = Course::new(24, 40, 2);
         course.run(600);
         (course.policy.replicas_min, course.policy.replicas_max) = (min, max);
@@ -65,19 +64,19 @@ fn a_number_that_changes_though_nothing_is_known_is_said() {
     course.run(600);
     (course.samples.history, course.policy.replicas_min) = (History::default(), 6);
     let decision = course.decide();
-    let begin = "2 to 6, as at least 6 are asked for: Kafka or the gateways did not answer";
+    let begin = "from 2 to 6, because the minimum is 6: Kafka or a gateway did not answer";
     assert!(decision.reason.starts_with(begin), "{}", decision.reason);
     course.now = course.now.plus_seconds(600);
     (course.policy.replicas_min, course.policy.fallback_replicas) = (1, Some(5));
     let decision = course.decide();
-    assert!(decision.reason.starts_with("2 to 5: Kafka or the gateways"), "{}", decision.reason);
+    assert!(decision.reason.starts_with("from 2 to 5: Kafka or a gateway"), "{}", decision.reason);
 }
 
 #[test]
 fn a_number_beyond_the_partitions_says_what_is_possible() {
     for (mode, words) in [
-        (Mode::Fixed, "the number is fixed by the spec; 2 to 3, as more than 3 are not possible"),
-        (Mode::External, "the number is whoever's who writes /scale"),
+        (Mode::Fixed, "the number is fixed by the spec; from 2 to 3, because at most 3 are possible"),
+        (Mode::External, "a client of /scale sets the number"),
     ] {
         let mut course = Course::new(3, 40, 2);
         (course.policy.mode, course.policy.replicas) = (mode, Some(9));
@@ -86,7 +85,7 @@ fn a_number_beyond_the_partitions_says_what_is_possible() {
     let mut course = Course::new(3, 40, 5);
     course.policy.mode = Mode::Recommend;
     let decision = course.step();
-    let begin = "recommended only, 5 to 3, as there are no more partitions: ";
+    let begin = "recommended only, from 5 to 3, because there are no more partitions: ";
     assert!(decision.replicas == 3 && decision.reason.starts_with(begin), "{}", decision.reason);
 }
 

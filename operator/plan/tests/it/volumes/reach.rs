@@ -53,7 +53,7 @@ fn a_volume_that_holds_nothing_but_copies_is_given_up_after_ten_minutes() {
     assert_eq!(given_up(699, &pipeline, &facts), [""; 0]);
     assert_eq!(given_up(700, &pipeline, &facts), ["queue-demo-gateway-1"]);
     let message = condition(&said(&pipeline, &facts), "Ready").message.clone();
-    assert!(message.contains("made anew if no node takes it until 2026-01-01T00:11:40Z"), "{message}");
+    assert!(message.contains("the operator recreates it at 2026-01-01T00:11:40Z"), "{message}");
 }
 
 #[test]
@@ -61,25 +61,25 @@ fn a_volume_that_may_hold_more_is_not_given_up_and_why_is_said() {
     type Change = fn(&mut TracePipeline, &mut Observed);
     let changes: [(&str, Change); 10] = [
         ("", |pipeline, _| pipeline.spec.queue.on_zone_loss = Some(OnZoneLoss::Wait)),
-        ("may be the only copy", |pipeline, _| pipeline.spec.delivery.commit = Commit::AfterEnqueue),
-        ("not all volumes were seen empty", |pipeline, _| {
+        ("may hold the only copy", |pipeline, _| pipeline.spec.delivery.commit = Commit::AfterEnqueue),
+        ("not all volumes have been empty", |pipeline, _| {
             pipeline.status.as_mut().unwrap().volumes.as_mut().unwrap().cache_since = None;
         }),
-        ("not all volumes were seen empty", |pipeline, _| {
+        ("not all volumes have been empty", |pipeline, _| {
             let loss = LossStatus { messages: 1, last_time: at(51), gateways: [].into() };
             pipeline.status.as_mut().unwrap().loss = Some(loss);
         }),
-        ("not all volumes were seen empty", |_, facts| {
+        ("not all volumes have been empty", |_, facts| {
             facts.messages_lost.insert(0, 1);
         }),
-        ("not all volumes were seen empty", |pipeline, _| {
+        ("not all volumes have been empty", |pipeline, _| {
             pipeline.status.as_mut().unwrap().topics[0].name = "another".into();
         }),
-        ("not all volumes were seen empty", |pipeline, _| {
+        ("not all volumes have been empty", |pipeline, _| {
             pipeline.status.as_mut().unwrap().bootstrap_servers[0] = "another:9092".into();
         }),
-        ("Kafka does not say", |_, facts| facts.has_uncommitted = false),
-        ("since when no node takes it", |_, facts| {
+        ("Kafka has not confirmed", |_, facts| facts.has_uncommitted = false),
+        ("since when the pod is unschedulable", |_, facts| {
             facts.workload.as_mut().unwrap().pods[0].unscheduled_since = None;
         }),
         ("", |_, facts| facts.volumes.claims[1].is_going = true),
