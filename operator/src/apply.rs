@@ -284,9 +284,11 @@ impl<'a> Writer<'a> {
         Box::pin(self.apply_over(live.as_deref(), desired)).await
     }
 
-    async fn apply_over<K: Appliable>(&self, live: Option<&K>, desired: K) -> Result<K, Error> {
+    async fn apply_over<K: Appliable>(&self, live: Option<&K>, mut desired: K) -> Result<K, Error> {
         let (kind, name) = (<K as k8s_openapi::Resource>::KIND, desired.name_any());
         let namespace = desired.namespace().unwrap_or_default();
+        // Which version it is made from is none of what is wanted: with each of them it would be another object.
+        let version = desired.meta_mut().resource_version.take();
         let stamped = drift::stamp(json_of(&desired));
         match live {
             Some(live) if !self.may_change(live) => return Err(Error::Foreign { kind, name }),
@@ -298,6 +300,9 @@ impl<'a> Writer<'a> {
             // The uid prevents that the apply creates a StatefulSet that is gone: without `replicas` it would have one, adopt the gateways
             // and delete all but one.
             sent["metadata"]["uid"] = live.uid().into();
+        }
+        if let Some(version) = version {
+            sent["metadata"]["resourceVersion"] = version.into();
         }
         self.world.shared.metrics.wrote(kind);
         let how = PatchParams::apply(OBJECTS).force();

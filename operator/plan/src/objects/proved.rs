@@ -79,6 +79,8 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
     let annotations = planned.metadata.annotations.get_or_insert_default();
     if let (Template::Live, Some(live)) = (step.template, live) {
         stay(spec, annotations, live);
+        // A copy may be older than the last step, which it would take back: the server takes it in this version alone.
+        planned.metadata.resource_version.clone_from(&live.metadata.resource_version);
         return planned;
     }
     let mut shown = revision(&spec.template);

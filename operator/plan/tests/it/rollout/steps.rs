@@ -262,13 +262,16 @@ fn what_is_gone_back_to_is_the_very_template_that_ran() {
 fn a_workload_whose_gateways_leave_keeps_all_that_belongs_to_its_template() {
     let ran = live(&sample("tracepipeline.yaml"));
     let (rest, _) = look(&sample("tracepipeline.yaml"), &ran, None);
-    let (canary, tried) = look(&with("/spec/gateway/image", json!("other:1")), &ran, Some(&rest.next));
+    let (canary, mut tried) = look(&with("/spec/gateway/image", json!("other:1")), &ran, Some(&rest.next));
+    assert_eq!(tried.metadata.resource_version, None, "what is planned is so in every version");
+    tried.metadata.resource_version = Some("7".into());
     let edited = with("/spec/gateway/logLevel", json!("debug"));
     let plan = planned(&edited, &observed(&edited, 12));
     let stays = Step { template: Template::Live, replicas: 2, ..canary };
     let sent = build(&plan).rolled(&stays, Some(&tried)).into_parts().workload.unwrap();
     assert_eq!(sent.metadata.annotations, tried.metadata.annotations);
     assert_eq!(sent.spec, tried.spec);
+    assert_eq!(sent.metadata.resource_version.as_deref(), Some("7"), "a newer template is not taken back");
 }
 
 #[test]
