@@ -6,7 +6,10 @@ use crate::{
     scaling::{clock, pass},
 };
 use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
+use sluice_operator::{api_error::ErrorClass, reconcile::reconcile};
+use std::sync::Arc;
 
 const WORKLOAD: &str = "statefulsets/prod-gateway";
 const GATEWAYS: u64 = 3;
@@ -366,6 +369,31 @@ async fn once_a_pod_is_another_than_was_looked_at_the_others_are_looked_at_again
     scene.bench.server.refuse("statefulsets/prod-gateway GET", 500);
     scene.bench.fail("prod").await;
     assert_eq!(scene.deletions(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_copy_of_the_workload_that_is_older_takes_no_template_back_while_gateways_leave() {
+    let scene = Scene::running().await;
+    scene.edit(image("good:1"));
+    // Somebody has changed something, so that there is something to write.
+    scene.bench.server.change(WORKLOAD, |workload| {
+        workload["metadata"]["labels"]["app.kubernetes.io/part-of"] = "other".into();
+    });
+    let older = scene.bench.world();
+    scene.bench.reconcile("prod").await.unwrap();
+    let given = scene.workload();
+    // A gateway leaves.
+    scene.edit(|spec| spec["replicas"] = 2.into());
+    scene.bench.server.change("tracepipelines/prod", |pipeline| {
+        let since = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
+        pipeline["status"]["scaling"]["drain"] =
+            json!({"state": "Draining", "target": 2, "from": 3, "since": since, "reason": ""});
+    });
+    let pipeline =
+        scene.bench.world().cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+    let failed = reconcile(pipeline, Arc::new(older)).await.unwrap_err();
+    assert_eq!(failed.error.class(), ErrorClass::Conflict);
+    assert_eq!(scene.workload()["spec"]["template"], given["spec"]["template"]);
 }
 
 #[tokio::test]
