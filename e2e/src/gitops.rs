@@ -100,7 +100,6 @@ pub struct Operation {
 pub struct Applied {
     /// Kind and name.
     pub name: String,
-    /// Its wave.
     pub wave: i64,
     /// `Synced` or `SyncFailed`.
     pub code: String,

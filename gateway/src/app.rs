@@ -95,9 +95,9 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let pool = Pool::new(checked.budget().blocks.get(), active, config.workers as usize);
     let pool = Arc::new(pool.shared_by(shards.len()));
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
-    let doors = io.block_on(server::bind(checked.listen(), checked.control()))?;
-    let listen = doors.listen();
-    io.spawn(server::serve(doors, metrics.clone(), status.clone(), pod_uid::own()));
+    let listeners = io.block_on(server::bind(checked.listen(), checked.control()))?;
+    let listen = listeners.listen();
+    io.spawn(server::serve(listeners, metrics.clone(), status.clone(), pod_uid::own()));
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {

@@ -68,12 +68,7 @@ impl Readiness {
 pub enum Error {
     /// The address is in use, or not an address of this machine.
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
+    Listen { address: SocketAddr, source: std::io::Error },
 }
 
 /// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6.

@@ -50,52 +50,21 @@ enum Whose {
 pub enum Error {
     /// The existing object could not be read.
     #[error("cannot read whether there is a {kind} {name}")]
-    Look {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { kind: &'static str, name: String, source: ApiError },
     /// An object of that name exists and does not belong to the pipeline.
     #[error(
         "there is a {kind} {name} that does not belong to this pipeline: delete it, or give the pipeline another name"
     )]
-    Foreign {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
+    Foreign { kind: &'static str, name: String },
     /// The object could not be applied.
     #[error("cannot apply the {kind} {name}")]
-    Apply {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Apply { kind: &'static str, name: String, source: ApiError },
     /// The number of gateways could not be set.
     #[error("cannot set the StatefulSet {name} to {replicas} replicas")]
-    Scale {
-        /// Its name.
-        name: String,
-        /// The number to set.
-        replicas: u32,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Scale { name: String, replicas: u32, source: ApiError },
     /// Another field manager sets the number of gateways.
     #[error("{words}")]
-    Contested {
-        /// The other manager, and the remedy.
-        words: String,
-        /// The API server's error, if the API server reported the conflict.
-        source: Option<ApiError>,
-    },
+    Contested { words: String, source: Option<ApiError> },
 }
 
 impl Error {

@@ -29,7 +29,6 @@ pub type Pipeline = DeserializeGuard<TracePipeline>;
 /// Copies of all objects of one scope.
 #[derive(Clone)]
 pub struct Cache {
-    /// The pipelines.
     pub pipelines: Store<Pipeline>,
     /// Workloads of gateways.
     pub stateful_sets: Store<StatefulSet>,
@@ -37,11 +36,8 @@ pub struct Cache {
     pub config_maps: Store<ConfigMap>,
     /// Headless Services.
     pub services: Store<Service>,
-    /// Service accounts.
     pub service_accounts: Store<ServiceAccount>,
-    /// Disruption budgets.
     pub disruption_budgets: Store<PodDisruptionBudget>,
-    /// Network policies.
     pub network_policies: Store<NetworkPolicy>,
     /// Schema Jobs, and Jobs that drain volumes.
     pub jobs: Store<Job>,

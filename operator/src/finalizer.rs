@@ -22,22 +22,13 @@ pub const FINALIZERS: &str = "sluice-operator/finalizer";
 pub enum Error {
     /// The finalizer could not be added.
     #[error("cannot add the finalizer {FINALIZER} to the pipeline")]
-    Hold {
-        /// What the API server said.
-        source: ApiError,
-    },
+    Hold { source: ApiError },
     /// The finalizers could not be read.
     #[error("cannot read the finalizers of the pipeline")]
-    Look {
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { source: ApiError },
     /// The finalizer could not be removed.
     #[error("cannot remove the finalizer {FINALIZER} from the pipeline")]
-    LetGo {
-        /// What the API server said.
-        source: ApiError,
-    },
+    LetGo { source: ApiError },
 }
 
 impl Error {

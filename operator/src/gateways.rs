@@ -81,40 +81,16 @@ pub enum Absence {
 pub enum Error {
     /// No connection.
     #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// Where.
-        address: SocketAddr,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
+    Connect { address: SocketAddr, source: std::io::Error },
     /// The connection broke, or the answer cannot be read.
     #[error("cannot ask {address} for {path}: {source}")]
-    Ask {
-        /// Where.
-        address: SocketAddr,
-        /// For what.
-        path: &'static str,
-        /// What went wrong.
-        source: exchange::Error,
-    },
+    Ask { address: SocketAddr, path: &'static str, source: exchange::Error },
     /// Nothing in time.
     #[error("{address} does not answer {path} within {REQUEST_SECONDS} s")]
-    Timeout {
-        /// Where.
-        address: SocketAddr,
-        /// What.
-        path: &'static str,
-    },
+    Timeout { address: SocketAddr, path: &'static str },
     /// It answers that it cannot.
     #[error("{address} answers {path} with status {status}")]
-    Refused {
-        /// Where.
-        address: SocketAddr,
-        /// What.
-        path: &'static str,
-        /// With what.
-        status: StatusCode,
-    },
+    Refused { address: SocketAddr, path: &'static str, status: StatusCode },
 }
 
 /// `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}`: what a gateway that drains still holds.

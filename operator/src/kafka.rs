@@ -39,52 +39,27 @@ const REFUSED_SECONDS_MAX: u64 = 60;
 pub enum Error {
     /// librdkafka refused its settings.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
-    Create {
-        /// The brokers.
-        brokers: String,
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Create { brokers: String, source: KafkaError },
     /// A broker was reached, but the connection failed: TLS, user or password.
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
-        /// The brokers.
         brokers: String,
         /// librdkafka's code: TLS or authentication.
         code: RDKafkaErrorCode,
-        /// What librdkafka said.
         reason: String,
     },
     /// No answer about a topic.
     #[error("cannot read the partitions of topic {topic}: {source}")]
-    Metadata {
-        /// The topic.
-        topic: String,
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Metadata { topic: String, source: KafkaError },
     /// Kafka answered with an error about a topic.
     #[error("Kafka refuses to describe topic {topic}: {code}")]
-    Topic {
-        /// The topic.
-        topic: String,
-        /// Kafka's code.
-        code: RDKafkaErrorCode,
-    },
+    Topic { topic: String, code: RDKafkaErrorCode },
     /// No answer about committed offsets.
     #[error("cannot read the committed offsets of group {group}: {source}")]
-    Committed {
-        /// The group.
-        group: String,
-        /// What librdkafka said.
-        source: committed::Error,
-    },
+    Committed { group: String, source: committed::Error },
     /// No answer about the ends of partitions.
     #[error("cannot read the first and last offsets of the partitions: {source}")]
-    Ends {
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Ends { source: KafkaError },
 }
 
 impl Error {

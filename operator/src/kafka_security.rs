@@ -31,12 +31,7 @@ pub enum Unreadable {
         "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
          that begins with -----BEGIN), not DER or PKCS #12"
     )]
-    NoText {
-        /// The Secret's name.
-        secret: String,
-        /// Key of the value.
-        key: &'static str,
-    },
+    NoText { secret: String, key: &'static str },
 }
 
 /// PEM texts, as librdkafka takes them.

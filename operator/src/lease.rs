@@ -47,9 +47,7 @@ const FIELD_MANAGER: &str = "sluice-operator/lease";
 /// The Lease, and the identity of this process.
 #[derive(Debug, Clone)]
 pub struct LeaseName {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// Identity that this process writes as the holder.
     pub identity: String,

@@ -35,9 +35,7 @@ pub const MONITOR_SECONDS: u64 = 300;
 /// Namespace and name of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 

@@ -30,25 +30,13 @@ use tracing::debug;
 /// What could not be read. Kafka is not among it: that it is away is a fact, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The Secret.
     #[error("cannot read the Secret {name}")]
-    Secret {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Secret { name: String, source: ApiError },
     /// The queue volumes.
     #[error(transparent)]
     Volumes(#[from] volumes::Error),
-    /// The storage class.
     #[error("cannot look for the storage class {name}")]
-    StorageClass {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    StorageClass { name: String, source: ApiError },
 }
 
 impl Error {

@@ -27,12 +27,7 @@ const KIND: &str = <PodMonitor as k8s_openapi::Resource>::KIND;
 pub enum Error {
     /// It could not be read.
     #[error("cannot read the PodMonitor {name}")]
-    Look {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { name: String, source: ApiError },
     /// It could not be written.
     #[error(transparent)]
     Apply(#[from] apply::Error),

@@ -34,14 +34,7 @@ const OLD_CONFIGS_KEPT: usize = 2;
 pub enum Error {
     /// The object could not be deleted.
     #[error("cannot delete the {kind} {name}")]
-    Delete {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Delete { kind: &'static str, name: String, source: ApiError },
 }
 
 impl Error {

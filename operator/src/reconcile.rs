@@ -237,7 +237,6 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action 
     Action::requeue(failed.retry_after)
 }
 
-/// The story.
 pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
     // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
     let finished = Box::pin(replacement::finish(pipeline, world)).await;

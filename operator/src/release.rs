@@ -23,20 +23,10 @@ pub const OWNERS: &str = "sluice-operator/owners";
 pub enum Error {
     /// The claim could not be read.
     #[error("cannot read the owner references of the PersistentVolumeClaim {name}")]
-    Look {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { name: String, source: ApiError },
     /// The owner reference could not be removed.
     #[error("cannot remove the StatefulSet from the owner references of the PersistentVolumeClaim {name}")]
-    Release {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Release { name: String, source: ApiError },
 }
 
 impl Error {

@@ -70,22 +70,10 @@ pub enum Error {
     Unbound(#[from] unbound::Error),
     /// Objects could not be listed.
     #[error("cannot list the objects of kind {kind} that the pipeline owns")]
-    List {
-        /// Kind of the objects.
-        kind: &'static str,
-        /// What the API server said.
-        source: ApiError,
-    },
+    List { kind: &'static str, source: ApiError },
     /// An owner reference could not be removed.
     #[error("cannot remove the pipeline from the owner references of the {kind} {name}")]
-    Orphan {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Orphan { kind: &'static str, name: String, source: ApiError },
 }
 
 impl Error {

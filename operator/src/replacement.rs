@@ -56,20 +56,10 @@ const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 pub enum Error {
     /// A pod or claim could not be read.
     #[error("cannot read {name} before its queue volume is replaced")]
-    Look {
-        /// Name of the pod or claim.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { name: String, source: ApiError },
     /// The finalizer of the pod could not be added or removed.
     #[error("cannot change the finalizer {REPLACES_VOLUME} of the pod {name}")]
-    Hold {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Hold { name: String, source: ApiError },
     /// The pod, its claim, or a claim that never had a volume could not be deleted.
     #[error(transparent)]
     Prune(#[from] prune::Error),

@@ -34,10 +34,7 @@ const NOTE_BYTES_MAX: usize = 1_000;
 pub enum Error {
     /// The status could not be written.
     #[error("cannot write the status")]
-    Status {
-        /// What the API server said.
-        source: ApiError,
-    },
+    Status { source: ApiError },
 }
 
 impl Error {

@@ -33,14 +33,7 @@ const ANSWER_CHARS_MAX: usize = 400;
 pub enum Error {
     /// The request failed without a final answer.
     #[error("cannot resize the memory of the pod {pod} to {memory} in place")]
-    Ask {
-        /// Its name.
-        pod: String,
-        /// The memory to set.
-        memory: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Ask { pod: String, memory: String, source: ApiError },
 }
 
 impl Error {

@@ -43,20 +43,10 @@ const ROLLING_SECONDS: u64 = 10;
 pub enum Error {
     /// The server did not delete the pod.
     #[error("cannot delete the pod {name}, which has an older revision")]
-    Delete {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Delete { name: String, source: ApiError },
     /// The server did not say what there is.
     #[error("cannot see the StatefulSet {name} and its pods")]
-    Look {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { name: String, source: ApiError },
 }
 
 impl Error {

@@ -59,7 +59,6 @@ struct Content {
 /// A Secret that could not be read.
 #[derive(Debug)]
 pub struct Failed {
-    /// Its name.
     pub name: String,
     /// What the API server said.
     pub source: kube::Error,

@@ -53,28 +53,12 @@ const REFUSAL_CHARS_MAX: usize = 400;
 pub enum Error {
     /// The storage class.
     #[error("cannot read the StorageClass {name}")]
-    Class {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Class { name: String, source: ApiError },
     /// Whether a volume is in use was asked once more.
     #[error("cannot see whether the PersistentVolumeClaim {name} is in use")]
-    Look {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
-    /// The claim.
+    Look { name: String, source: ApiError },
     #[error("cannot change the PersistentVolumeClaim {name}")]
-    Claim {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Claim { name: String, source: ApiError },
     /// A Job that drains.
     #[error(transparent)]
     Apply(#[from] apply::Error),

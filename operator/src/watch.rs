@@ -184,7 +184,6 @@ impl Watches<'_> {
     }
 }
 
-/// One watch.
 struct Watch<K: Watched> {
     api: Api<K>,
     config: watcher::Config,

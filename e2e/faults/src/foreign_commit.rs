@@ -49,7 +49,6 @@ const ANSWERED_BYTES: usize = 4 + 2;
 /// One partition's commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignCommit {
-    /// Partition.
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,

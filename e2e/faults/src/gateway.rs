@@ -28,9 +28,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How it is started.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    /// The program.
     pub program: PathBuf,
-    /// Its config.
     pub config: PathBuf,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,

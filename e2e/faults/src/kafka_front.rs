@@ -56,7 +56,6 @@ pub enum Leg {
 pub struct Passage {
     /// Which of the two.
     pub leg: Leg,
-    /// The request.
     pub request: Request,
     /// Number of the broker, from 1 on.
     pub broker: u32,

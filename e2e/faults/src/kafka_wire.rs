@@ -55,7 +55,6 @@ const PLAN_IDS_BYTES: usize = 16 + 8;
 pub struct Request {
     /// Which call it is.
     pub api: i16,
-    /// In which version.
     pub version: i16,
     /// What its answer begins with.
     pub correlation: i32,
@@ -68,9 +67,7 @@ pub struct Request {
 /// One partition in an `OffsetCommit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Topic.
     pub topic: String,
-    /// Partition.
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
@@ -85,7 +82,6 @@ pub struct Rule {
     pub version: u8,
     /// Bytes of messages.
     pub bytes: u64,
-    /// Messages.
     pub messages: u64,
 }
 

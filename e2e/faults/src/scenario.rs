@@ -86,7 +86,6 @@ pub struct Scenario {
     pub name: &'static str,
     /// The description for `--list`.
     pub describe: &'static str,
-    /// The fault.
     pub fault: Fault,
     /// Brokers that it needs.
     pub brokers: u32,

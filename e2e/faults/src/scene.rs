@@ -39,7 +39,6 @@ pub const PARTITIONS: i32 = 8;
 /// backlog end by size and those of live spans by time.
 const ROWS_MAX: u32 = 1_000;
 
-/// The interval.
 const INTERVAL: &str = "300ms";
 
 /// Longest time for one insert, seconds of two sides: what a busy machine was seen to take, several times over.
@@ -109,9 +108,7 @@ pub struct Expected {
 pub struct Scene<'a> {
     /// What it shares with others.
     pub stage: &'a Stage,
-    /// The topic.
     pub topic: Topic,
-    /// Its producer.
     pub producer: Producer,
     /// Database of the table.
     pub database: Database,

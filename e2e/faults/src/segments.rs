@@ -29,17 +29,14 @@ pub struct Left {
     at: u64,
     /// Its place in the segment.
     pub ordinal: u32,
-    /// Its partition.
     pub partition: i32,
     /// Its first offset.
     pub first: i64,
     /// One past its last offset.
     pub next: i64,
-    /// Its rows.
     pub rows: u64,
     /// Whether it was sent, before it was appended or from there, and so may be in the table.
     pub was_sent: bool,
-    /// Bytes of its body.
     pub body_bytes: u64,
     /// Whether a later record of its segment says that it is durable.
     pub is_synced: bool,

@@ -55,7 +55,6 @@ pub struct Passage {
     pub leg: Leg,
     /// Rows that the server has written; before the answer, and for a refusal, none.
     pub written_rows: u64,
-    /// Bytes of the body.
     pub body_bytes: usize,
 }
 
@@ -163,7 +162,6 @@ impl SinkFront {
         SinkFront::start(&self.upstream).await
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -22,7 +22,6 @@ pub struct Course<'a> {
     pub policy: Name,
     /// What arrives.
     pub load: Load,
-    /// Partitions.
     pub partitions: u32,
     /// Whether gateways have a queue volume.
     pub queue: Queue,
@@ -43,7 +42,6 @@ pub struct Run {
     pub policy: &'static str,
     /// What arrived.
     pub load: &'static str,
-    /// Partitions.
     pub partitions: u32,
     /// For how long.
     pub hours: f64,
@@ -67,7 +65,6 @@ pub struct Run {
 }
 
 impl Course<'_> {
-    /// Runs it.
     pub fn run(&self) -> Run {
         let partitions = usize::try_from(self.partitions).expect("partitions fit the memory");
         let mut plant = Plant::new(self.load.weights(partitions, self.seed), self.queue);

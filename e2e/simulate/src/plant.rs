@@ -17,9 +17,7 @@ use gateway::{Gateway, LIMIT_BYTES, memory};
 
 pub use gateway::{CAPACITY, Queue};
 
-/// Seconds of a turn.
 pub const TURN_SECONDS: f64 = 5.0;
-/// Milliseconds of a turn.
 const TURN_MILLISECONDS: u64 = 5_000;
 /// A gateway is ready after so many seconds.
 const START_SECONDS: f64 = 40.0;
@@ -110,7 +108,6 @@ impl Plant {
         }
     }
 
-    /// Partitions.
     pub fn partitions(&self) -> u32 {
         u32::try_from(self.weights.len()).expect("partitions are counted in the command line")
     }

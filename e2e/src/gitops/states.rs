@@ -21,7 +21,6 @@ pub const FOLDER: &str = "config/argocd/testdata";
 /// Variable with which end-to-end tests write what they see, rather than compare it.
 pub const UPDATE: &str = "UPDATE_STATES";
 
-/// Any time.
 const TIME: &str = "2026-01-01T00:00:00Z";
 /// Any identity.
 const UID: &str = "6f1c0c3a-0000-4000-8000-000000000000";

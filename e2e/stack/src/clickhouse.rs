@@ -62,7 +62,6 @@ const LAUNCHER: &str = include_str!("../clickhouse/launcher.c");
 pub struct Listeners {
     /// The second address of this machine that it listens on, beside 127.0.0.1: that of pods.
     pub pods_host: String,
-    /// Port for HTTP.
     pub http_port: u16,
     /// Port for the native protocol.
     pub native_port: u16,

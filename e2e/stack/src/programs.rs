@@ -26,10 +26,8 @@ pub struct Program {
     pub file: &'static str,
 }
 
-/// The operator.
 pub const OPERATOR: Program = Program { package: "sluice-operator", file: "sluice-operator" };
 
-/// The gateway.
 pub const GATEWAY: Program = Program { package: "sluice-gateway", file: "sluice-gateway" };
 
 /// What makes volumes on the local stack.

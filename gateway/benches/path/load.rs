@@ -67,7 +67,6 @@ impl Load {
         Self { messages, texts, spans, rows, blocks, framed }
     }
 
-    /// Bytes of all messages.
     pub fn message_bytes(&self) -> u64 {
         bytes(&self.messages)
     }

@@ -53,50 +53,24 @@ pub const MEMORY_BYTES_MAX: usize =
 pub enum BlockError {
     /// A frame cannot be read.
     #[error("reading frame {number} of a block: {source}")]
-    Frame {
-        /// Which one, from 0.
-        number: usize,
-        /// What is wrong with it.
-        source: FrameError,
-    },
+    Frame { number: usize, source: FrameError },
     /// A frame is larger than the gateway writes.
     #[error(
         "reading frame {number} of a block: its {bytes} bytes are more than the gateway writes into a frame"
     )]
-    FrameTooLarge {
-        /// Which one, from 0.
-        number: usize,
-        /// Its bytes.
-        bytes: usize,
-    },
+    FrameTooLarge { number: usize, bytes: usize },
     /// Bytes are not a row of the block's columns.
     #[error("reading row {row} of a block: {source}")]
-    Row {
-        /// Which one, from 0.
-        row: u64,
-        /// What is wrong with it.
-        source: NotARow,
-    },
+    Row { row: u64, source: NotARow },
     /// A row has no end within [`ROW_BYTES_MAX`].
     #[error("reading row {row} of a block: it has no end within {ROW_BYTES_MAX} bytes")]
-    RowTooLong {
-        /// Which one, from 0.
-        row: u64,
-    },
+    RowTooLong { row: u64 },
     /// The block ends within a row.
     #[error("reading row {row} of a block: the block ends within it")]
-    CutShort {
-        /// Which one, from 0.
-        row: u64,
-    },
+    CutShort { row: u64 },
     /// The block has fewer rows than requested.
     #[error("the block has {rows} rows, fewer than the {wanted} requested")]
-    TooFew {
-        /// Rows that it has.
-        rows: u64,
-        /// Rows asked for.
-        wanted: u64,
-    },
+    TooFew { rows: u64, wanted: u64 },
 }
 
 /// The header before the rows.

@@ -78,7 +78,6 @@ impl InsertBody {
         Self { format: WireFormat::Native, ..Self::new(frames) }
     }
 
-    /// Its format.
     pub fn format(&self) -> WireFormat {
         self.format
     }

@@ -31,12 +31,9 @@ pub enum Layout {
     Nested,
 }
 
-/// A set of attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeSet {
-    /// Of the resource.
     Resource,
-    /// Of the span.
     Span,
     /// Of each event.
     Event,
@@ -49,7 +46,6 @@ pub enum AttributeSet {
 pub enum Group {
     /// Booleans.
     Bool,
-    /// Doubles.
     Double,
     /// Integers.
     Int,
@@ -179,7 +175,6 @@ impl Group {
         }
     }
 
-    /// The type of its values.
     pub fn value_type(self) -> &'static str {
         match self {
             Self::Bool => "Bool",

@@ -70,15 +70,12 @@ pub const WIDE_PART_BYTES_MIN: u64 = 128 << 20;
 /// Names are quoted in statements. Types and expressions are not: the code that creates a spec from a config has checked them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
-    /// The database.
     pub database: String,
     /// Whether to create the database as well.
     pub create_database: bool,
-    /// The table.
     pub table: String,
     /// The layout of its attributes.
     pub layout: Option<Layout>,
-    /// Its engine.
     pub engine: Option<Engine>,
     /// The cluster on which statements are run.
     pub cluster: Option<String>,
@@ -117,7 +114,6 @@ pub enum Engine {
 pub struct TypedPath {
     /// The set of attributes of the column.
     pub set: AttributeSet,
-    /// The path.
     pub path: String,
     /// Its type, one that [`crate::typed_value`] supports.
     pub type_name: String,
@@ -126,9 +122,7 @@ pub struct TypedPath {
 /// A column that the gateway does not fill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtraColumn {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub type_name: String,
     /// The expression from which the server computes it.
     pub default: Option<String>,

@@ -19,7 +19,6 @@ const FLUSHED_AFTER_SECONDS: u32 = 15;
 pub struct Deduplicated {
     /// The end of the period, in seconds since 1970 by the server's clock: the next one starts there.
     pub until_seconds: u32,
-    /// Rows.
     pub rows: u64,
 }
 

@@ -128,7 +128,6 @@ impl View {
 /// A setting that the server forces to another value than the pinned one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forced {
-    /// Its name.
     pub name: String,
     /// The value in force.
     pub value: String,

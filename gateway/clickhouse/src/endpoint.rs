@@ -22,12 +22,7 @@ pub enum EndpointError {
     #[error(
         "reading the ClickHouse endpoint {endpoint:?}: expected http://host:port or https://host:port ({reason})"
     )]
-    NotAUrl {
-        /// The text given.
-        endpoint: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    NotAUrl { endpoint: String, reason: String },
 }
 
 /// The HTTP interface of one server: `http://host:port` or `https://host:port`.

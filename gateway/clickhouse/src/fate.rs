@@ -43,7 +43,6 @@ pub enum Fate {
     InTable,
     /// It is not in the table, and no running attempt could store it.
     Absent,
-    /// It is unknown.
     Unknown,
 }
 

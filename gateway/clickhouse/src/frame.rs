@@ -50,40 +50,19 @@ const RAW_BYTES_AT: Range<usize> = 21..25;
 pub enum FrameError {
     /// The bytes end before the frame does.
     #[error("reading a frame: it needs {needed} bytes but has {found}")]
-    Truncated {
-        /// Bytes that the frame needs, as far as its header could be read.
-        needed: usize,
-        /// Bytes that are there.
-        found: usize,
-    },
+    Truncated { needed: usize, found: usize },
     /// The checksum does not match.
     #[error("reading a frame: its checksum does not match its {bytes} bytes")]
-    Checksum {
-        /// Bytes that the checksum covers.
-        bytes: usize,
-    },
+    Checksum { bytes: usize },
     /// The method is not LZ4.
     #[error("reading a frame: unknown compression method {method:#04x}")]
-    Method {
-        /// The byte found.
-        method: u8,
-    },
+    Method { method: u8 },
     /// The sizes in the header are impossible.
     #[error("reading a frame: sizes of {compressed} compressed and {raw} raw bytes are impossible")]
-    Sizes {
-        /// Compressed bytes that the header names, its own nine included.
-        compressed: usize,
-        /// Raw bytes that the header names.
-        raw: usize,
-    },
+    Sizes { compressed: usize, raw: usize },
     /// The LZ4 block does not hold what the header says.
     #[error("reading a frame: decompressing it to {raw} bytes: {reason}")]
-    Decompress {
-        /// Raw bytes that the header names.
-        raw: usize,
-        /// The error of the LZ4 decoder.
-        reason: String,
-    },
+    Decompress { raw: usize, reason: String },
 }
 
 /// Bytes that a frame of `raw` bytes takes at most.

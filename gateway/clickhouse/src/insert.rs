@@ -42,20 +42,10 @@ const SERVER_TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 pub enum TargetError {
     /// The user's name is not allowed.
     #[error("preparing inserts into {table}: {reason}")]
-    User {
-        /// The table.
-        table: String,
-        /// What is wrong with it.
-        reason: UserError,
-    },
+    User { table: String, reason: UserError },
     /// The timeout is shorter than [`INSERT_TIMEOUT_MIN`].
     #[error("preparing inserts into {table}: the timeout of {timeout:?} is below {INSERT_TIMEOUT_MIN:?}")]
-    Timeout {
-        /// The table.
-        table: String,
-        /// The timeout given.
-        timeout: Duration,
-    },
+    Timeout { table: String, timeout: Duration },
 }
 
 /// What a target is made of.
@@ -65,9 +55,7 @@ pub struct TargetSpec<'a> {
     pub endpoint: &'a Endpoint,
     /// The user.
     pub credentials: &'a Credentials,
-    /// The database.
     pub database: &'a str,
-    /// The table.
     pub table: &'a str,
     /// The columns of the rows.
     pub columns: &'a TableColumns,

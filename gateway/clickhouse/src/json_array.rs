@@ -41,7 +41,6 @@ pub enum ElementKind {
     String,
     /// An array within the array.
     Array,
-    /// An object.
     Object,
 }
 

@@ -54,17 +54,9 @@ pub enum JsonTypeError {
     /// It is not a `JSON` type, or has an unknown form.
     Other,
     /// It declares a path with a type that [`TypedValue`] does not support.
-    Path {
-        /// The path.
-        path: String,
-        /// Its type.
-        type_name: String,
-    },
+    Path { path: String, type_name: String },
     /// It declares a path that begins with [`RESERVED_PREFIX`].
-    Reserved {
-        /// The path.
-        path: String,
-    },
+    Reserved { path: String },
 }
 
 impl JsonType {

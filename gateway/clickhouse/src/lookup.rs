@@ -69,46 +69,22 @@ const PINNED: &[(&str, &str)] = &[
 pub enum LookupError {
     /// The request cannot be created: the user's name is not allowed.
     #[error("preparing to count rows at {endpoint}: {reason}")]
-    Request {
-        /// The server.
-        endpoint: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Request { endpoint: String, reason: String },
     /// No answer, or an incomplete one.
     #[error("counting rows at {endpoint}: cannot reach the server: {reason}")]
-    Unreachable {
-        /// The server.
-        endpoint: String,
-        /// The error of the connection.
-        reason: String,
-    },
+    Unreachable { endpoint: String, reason: String },
     /// The server refused the query.
     #[error("counting rows at {endpoint}: the server refused the query{}: {reason}", code.map(|code| format!(" (code {code})")).unwrap_or_default())]
-    Refused {
-        /// The server.
-        endpoint: String,
-        /// ClickHouse's exception code, if there is one.
-        code: Option<u32>,
-        /// What the server said.
-        reason: String,
-    },
+    Refused { endpoint: String, code: Option<u32>, reason: String },
     /// The answer does not fit the query.
     #[error("counting rows at {endpoint}: the answer cannot be read: {reason}")]
-    Answer {
-        /// The server.
-        endpoint: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    Answer { endpoint: String, reason: &'static str },
 }
 
 /// A time range in which rows are looked for, ns since 1970, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan {
-    /// The first.
     pub first: i64,
-    /// The last.
     pub last: i64,
 }
 

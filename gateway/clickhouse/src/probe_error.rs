@@ -7,76 +7,29 @@ use crate::outcome::{Class, classify};
 pub enum ProbeError {
     /// No server answered in time: ask again later.
     #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
-    Unreachable {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the connection said.
-        reason: String,
-    },
+    Unreachable { action: String, endpoint: String, reason: String },
     /// Something else answered, for example a proxy that cannot reach the server: ask again later.
     #[error("{action} at {endpoint}: the answer is not from ClickHouse: {reason}")]
-    Foreign {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What was answered.
-        reason: String,
-    },
+    Foreign { action: String, endpoint: String, reason: String },
     /// The server was reached, but TLS failed: certificates or ports need a fix.
     #[error("{action} at {endpoint}: no TLS connection: {reason}")]
-    Tls {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// The connection's error, and what to check.
-        reason: String,
-    },
+    Tls { action: String, endpoint: String, reason: String },
     /// The server refused the user: user, password or grants need a fix.
     #[error("{action} at {endpoint}: refused (code {code}): {reason}")]
-    Refused {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// ClickHouse's exception code.
-        code: u32,
-        /// What the server said.
-        reason: String,
-    },
+    Refused { action: String, endpoint: String, code: u32, reason: String },
     /// There is no such database.
     #[error("{action} at {endpoint}: the database does not exist: {reason}")]
-    UnknownDatabase {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the server said.
-        reason: String,
-    },
+    UnknownDatabase { action: String, endpoint: String, reason: String },
     /// There is no such table.
     #[error("{action} at {endpoint}: the table does not exist: {reason}")]
-    UnknownTable {
-        /// What was asked.
-        action: String,
-        /// The server.
-        endpoint: String,
-        /// What the server said.
-        reason: String,
-    },
+    UnknownTable { action: String, endpoint: String, reason: String },
     /// Anything else.
     #[error("{action} at {endpoint}: {reason}")]
     Other {
-        /// What was asked.
         action: String,
-        /// The server.
         endpoint: String,
         /// ClickHouse's exception code, if there is one.
         code: Option<u32>,
-        /// What the server or the library said.
         reason: String,
     },
 }

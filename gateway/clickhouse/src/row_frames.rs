@@ -91,7 +91,6 @@ pub struct RowMark {
 /// What one insert holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowTotals {
-    /// Rows.
     pub rows: u64,
     /// Bytes before compression.
     pub raw_bytes: u64,

@@ -62,7 +62,6 @@ impl fmt::Display for DefaultKind {
 /// A column as the server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedColumn {
-    /// Its name.
     pub name: String,
     /// Its type as the server prints it.
     pub type_name: String,
@@ -86,59 +85,28 @@ pub struct TableFit {
 pub enum Mismatch {
     /// The column does not exist.
     #[error("column {column} is missing; expected {column} {expected}: add it (ALTER TABLE … ADD COLUMN)")]
-    Missing {
-        /// The column's name.
-        column: String,
-        /// The type that the gateway writes.
-        expected: String,
-    },
+    Missing { column: String, expected: String },
     /// The column has a type with another encoding.
     #[error(
         "column {column} has type {found}; expected {expected}: change it (ALTER TABLE … MODIFY COLUMN), or name another table"
     )]
-    Type {
-        /// The column's name.
-        column: String,
-        /// The type that the gateway writes.
-        expected: String,
-        /// The type that the server has.
-        found: String,
-    },
+    Type { column: String, expected: String, found: String },
     /// The column's JSON type declares a path of a type that is not supported.
     #[error(
         "column {column} declares path {path} as {found}; expected one of {supported}: declare one of them, or remove the path",
         supported = typed_value::SUPPORTED
     )]
-    PathType {
-        /// The column's name.
-        column: String,
-        /// The path.
-        path: String,
-        /// Its type.
-        found: String,
-    },
+    PathType { column: String, path: String, found: String },
     /// The column's JSON type declares a path that the gateway writes itself.
     #[error(
         "column {column} declares path {path}; remove it: the gateway writes this path with its own type"
     )]
-    PathReserved {
-        /// The column's name.
-        column: String,
-        /// The path.
-        path: String,
-    },
+    PathReserved { column: String, path: String },
     /// The column is computed by the server.
     #[error(
         "column {column} is {default_kind}, which cannot be inserted; expected a column that stores {expected}"
     )]
-    Computed {
-        /// The column's name.
-        column: String,
-        /// The type that the gateway writes.
-        expected: String,
-        /// How the server computes it.
-        default_kind: DefaultKind,
-    },
+    Computed { column: String, expected: String, default_kind: DefaultKind },
 }
 
 impl Mismatch {

@@ -31,38 +31,16 @@ pub struct TlsFiles {
 pub enum TlsError {
     /// A file does not exist, or is not PEM.
     #[error("reading the {what} from {}: {source}", file.display())]
-    Read {
-        /// What is in it.
-        what: &'static str,
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        source: pem::Error,
-    },
+    Read { what: &'static str, file: PathBuf, source: pem::Error },
     /// A file contains no certificate.
     #[error("reading the {what} from {}: it contains no certificate", file.display())]
-    Empty {
-        /// What should be in it.
-        what: &'static str,
-        /// The file.
-        file: PathBuf,
-    },
+    Empty { what: &'static str, file: PathBuf },
     /// A certificate or key cannot be used.
     #[error("using the {what} from {}: {source}", file.display())]
-    Unusable {
-        /// What is in it.
-        what: &'static str,
-        /// The file.
-        file: PathBuf,
-        /// What rustls said.
-        source: rustls::Error,
-    },
+    Unusable { what: &'static str, file: PathBuf, source: rustls::Error },
     /// The system has no trusted authorities.
     #[error("this system has no trusted certificate authorities ({reason}); set tls.caFile")]
-    NoAuthorities {
-        /// Where they were looked for.
-        reason: String,
-    },
+    NoAuthorities { reason: String },
 }
 
 /// How to connect to servers. Clones share it.

@@ -123,7 +123,6 @@ pub struct Sizing {
     pub format: Format,
     /// Number of concurrent inserts.
     pub insert_concurrency: u32,
-    /// The format of inserts.
     pub insert_format: InsertFormat,
 }
 

@@ -25,7 +25,6 @@ pub struct CheckedConfig {
 }
 
 impl CheckedConfig {
-    /// The config.
     pub fn config(&self) -> &GatewayConfig {
         &self.config
     }

@@ -48,9 +48,7 @@ pub struct GatewayConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pipeline {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
@@ -58,7 +56,6 @@ pub struct Pipeline {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
-    /// Kafka.
     pub kafka: Kafka,
 }
 
@@ -76,7 +73,6 @@ pub struct Kafka {
     pub sasl: Option<Sasl>,
     /// Topics by name; at least one.
     pub topics: Vec<String>,
-    /// The consumer group.
     pub consumer_group: String,
     /// The protocol of the consumer group.
     #[serde(default, skip_serializing_if = "GroupProtocol::is_classic")]
@@ -166,7 +162,6 @@ pub enum Format {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sink {
-    /// ClickHouse.
     pub clickhouse: ClickHouse,
 }
 
@@ -185,9 +180,7 @@ pub struct ClickHouse {
     /// Trusted authorities and client certificate for `https` endpoints; absent means the system's authorities and no certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// Database.
     pub database: String,
-    /// Table.
     pub table: String,
     /// User and password; absent means the user `default` without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,37 +14,19 @@ pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub enum Error {
     /// The file cannot be opened or read.
     #[error("cannot read the config {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Read { path: String, source: std::io::Error },
     /// The file is too large to be a config.
     #[error("the config {path} has {bytes} bytes; the maximum is {CONFIG_BYTES_MAX}")]
-    TooLarge {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: u64,
-    },
+    TooLarge { path: String, bytes: u64 },
     /// Fields are unknown, missing or of the wrong type; violations of rules are included.
     #[error("{0}")]
     Fields(Violations),
     /// The text is not YAML, or is not a config at all.
     #[error("{path}: {message}")]
-    Field {
-        /// Path of the field, `.` for the document itself.
-        path: String,
-        /// What was expected, with line and column.
-        message: String,
-    },
+    Field { path: String, message: String },
     /// The config has a contract version that this program does not know.
     #[error("contractVersion: this gateway reads version {CONTRACT_VERSION}, the config has version {found}")]
-    ContractVersion {
-        /// The version in the config.
-        found: u32,
-    },
+    ContractVersion { found: u32 },
 }
 
 /// Reads and parses a file.

@@ -168,7 +168,6 @@ impl TypedPaths {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExtraColumn {
-    /// Its name.
     pub name: String,
     /// Its type.
     pub r#type: String,

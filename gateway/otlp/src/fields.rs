@@ -228,17 +228,14 @@ pub(crate) mod key_value_list {
 pub enum OtlpMessage {
     /// `TracesData` or `ExportTraceServiceRequest`, the outermost message.
     TracesData,
-    /// The spans of one resource.
     ResourceSpans,
     /// What made the spans.
     Resource,
     /// A reference from a resource to an entity.
     EntityRef,
-    /// The spans of one scope.
     ScopeSpans,
     /// The instrumentation library that made the spans.
     InstrumentationScope,
-    /// One span.
     Span,
     /// `Span.Event`.
     Event,

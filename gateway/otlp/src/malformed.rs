@@ -30,7 +30,6 @@ impl Malformed {
         self.position
     }
 
-    /// The reason.
     pub fn reason(&self) -> Reason {
         let mut reasons = Reason::ALL.into_iter();
         reasons.find(|reason| *reason as u8 == self.reason).expect("made of a reason, and ALL has them all")

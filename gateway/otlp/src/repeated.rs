@@ -64,10 +64,8 @@ pub(crate) static SCOPE_ATTRIBUTES: Place = Place::spread(
     OtlpMessage::InstrumentationScope,
     (scope_spans::SCOPE, OtlpMessage::ScopeSpans),
 );
-/// An array in an array.
 pub(crate) static ARRAY_OF_ELEMENT: Place =
     Place::spread(array_value::VALUES, OtlpMessage::ArrayValue, (any_value::ARRAY, OtlpMessage::AnyValue));
-/// An array in an attribute.
 pub(crate) static ARRAY_OF_ATTRIBUTE: Place =
     Place::spread(array_value::VALUES, OtlpMessage::ArrayValue, (any_value::ARRAY, OtlpMessage::AnyValue))
         .within_value_of_attribute();
@@ -77,7 +75,6 @@ pub(crate) static LIST_OF_ELEMENT: Place = Place::spread(
     OtlpMessage::KeyValueList,
     (any_value::KVLIST, OtlpMessage::AnyValue),
 );
-/// A list of attributes in an attribute.
 pub(crate) static LIST_OF_ATTRIBUTE: Place = Place::spread(
     key_value_list::VALUES,
     OtlpMessage::KeyValueList,

@@ -21,7 +21,6 @@ impl Malformed {
         self.position
     }
 
-    /// The reason.
     pub const fn reason(&self) -> Reason {
         self.reason
     }

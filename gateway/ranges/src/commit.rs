@@ -22,13 +22,11 @@ pub enum Urgency {
 /// A commit to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// The offset.
     pub offset: i64,
     /// Its metadata, at most [`METADATA_BYTES_MAX`].
     pub metadata: String,
 }
 
-/// The outcome of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// The coordinator stored it.
@@ -51,7 +49,6 @@ pub enum Worker {
 /// The commit in flight.
 #[derive(Debug)]
 pub struct Pending {
-    /// The offset.
     pub offset: i64,
     /// The plan's horizon.
     pub horizon: i64,

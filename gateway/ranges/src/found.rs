@@ -57,10 +57,7 @@ pub enum Halt {
     #[error(
         "a newer version of the gateway planned ranges of this partition by size rule {version}, unknown to this version"
     )]
-    UnknownRule {
-        /// The rule's version.
-        version: u8,
-    },
+    UnknownRule { version: u8 },
 }
 
 /// The first and the next offset of the log.
@@ -79,7 +76,6 @@ pub struct Committed<'a> {
     pub commit: Option<(i64, &'a str)>,
     /// Where a partition without a committed offset starts.
     pub begin: i64,
-    /// The log.
     pub log: Log,
 }
 

@@ -5,7 +5,6 @@ use std::{fmt, sync::Arc};
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId {
-    /// The topic.
     pub topic: Arc<str>,
     /// The partition's number in it.
     pub partition: i32,

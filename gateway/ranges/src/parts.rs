@@ -47,7 +47,6 @@ pub struct RefusedParts {
 /// A range whose block is sent in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parted {
-    /// The range.
     pub range: OffsetRange,
     /// How far sending in parts is.
     pub parts: RefusedParts,

@@ -80,7 +80,6 @@ impl Rule {
 /// The size of a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Messages.
     pub messages: u64,
     /// Bytes of their values.
     pub bytes: u64,

@@ -27,12 +27,7 @@ pub enum Damage {
     Short,
     /// Its checksum is wrong.
     #[error("a block's body is damaged (checksum {found:08x}, expected {expected:08x})")]
-    Checksum {
-        /// The checksum of the bytes read.
-        found: u32,
-        /// The checksum that was written.
-        expected: u32,
-    },
+    Checksum { found: u32, expected: u32 },
 }
 
 /// A body that is being read.

@@ -18,9 +18,7 @@ pub struct BlockId {
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionName {
-    /// The topic.
     pub topic: Arc<str>,
-    /// The partition.
     pub partition: i32,
 }
 
@@ -51,14 +49,12 @@ pub enum State {
     Held,
     /// It cannot be read, and is not settled.
     Lost,
-    /// It is settled.
     Settled,
 }
 
 /// The offsets and rows of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coordinates {
-    /// The partition.
     pub partition: Arc<PartitionName>,
     /// The first offset.
     pub first: i64,
@@ -73,7 +69,6 @@ pub struct Coordinates {
 pub struct Entry {
     /// Where its record begins.
     pub at: u64,
-    /// Bytes of its body.
     pub body_bytes: u64,
     /// When it was appended, in ms since 1970.
     pub appended_ms: u64,
@@ -83,7 +78,6 @@ pub struct Entry {
     pub sent: Sent,
     /// Set if it is the only copy of its rows; the number of rows that are stored elsewhere too.
     pub only_copy: Option<u64>,
-    /// Its state.
     pub state: State,
 }
 

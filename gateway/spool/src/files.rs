@@ -53,7 +53,6 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens it.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), open: File::open(path)? })
     }
@@ -121,7 +120,6 @@ impl FileAt for File {
 pub struct Fatal {
     /// The action that failed.
     pub action: &'static str,
-    /// The file.
     pub file: String,
     /// What the system said.
     pub source: io::Error,

@@ -111,7 +111,6 @@ pub const SEGMENT_MAGIC: [u8; 8] = *b"sluiceqs";
 /// The first bytes of a record.
 pub const RECORD_MAGIC: [u8; 4] = *b"blok";
 
-/// Bytes of the segment header.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
 /// Bytes of a mark. A power of two: no mark lies across two sectors of a disk.
 pub const MARK_BYTES: usize = 32;

@@ -22,18 +22,10 @@ pub enum OpenError {
     #[error(
         "{file} on the queue volume has format version {version}; this program reads up to {VERSION}: use a newer image"
     )]
-    Newer {
-        /// The segment's file.
-        file: String,
-        /// Its version.
-        version: u32,
-    },
+    Newer { file: String, version: u32 },
     /// Two files have the same segment number.
     #[error("{file} exists twice on the queue volume, once marked as damaged; remove one of the two files")]
-    Twice {
-        /// The segment's file.
-        file: String,
-    },
+    Twice { file: String },
 }
 
 impl<F: Files> Queue<F> {

@@ -151,7 +151,6 @@ pub struct Held<'a> {
     pub id: BlockId,
     /// What it covers.
     pub coordinates: &'a Coordinates,
-    /// Bytes of its body.
     pub body_bytes: u64,
     /// When it was appended, in ms since 1970.
     pub appended_ms: u64,

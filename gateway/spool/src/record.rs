@@ -15,7 +15,6 @@ use std::sync::Arc;
 pub struct BlockHead {
     /// The topic that it was read from, 1 to [`TOPIC_BYTES_MAX`] bytes.
     pub topic: Arc<str>,
-    /// The partition.
     pub partition: i32,
     /// The first offset that it covers.
     pub first: i64,
@@ -23,7 +22,6 @@ pub struct BlockHead {
     pub next: i64,
     /// The deduplication token, at most [`TOKEN_BYTES_MAX`] bytes.
     pub token: Box<[u8]>,
-    /// Rows.
     pub rows: u64,
     /// Bytes before compression.
     pub raw_bytes: u64,
@@ -58,7 +56,6 @@ pub struct RecordHeader {
     pub synced: u32,
     /// When it was appended, in ms since 1970.
     pub appended_ms: u64,
-    /// Bytes of the body.
     pub body_bytes: u64,
     /// Checksum of the body.
     pub body_crc: u32,
@@ -149,7 +146,6 @@ impl RecordHeader {
     }
 }
 
-/// The kinds of marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
     /// The block may have been sent.
@@ -187,7 +183,6 @@ impl MarkKind {
     }
 }
 
-/// A mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// What it says.
@@ -249,7 +244,6 @@ impl Mark {
 pub struct SegmentHeader {
     /// The layout's version.
     pub version: u32,
-    /// Its revision.
     pub revision: u32,
     /// The queue's identity.
     pub identity: u64,

@@ -39,7 +39,6 @@ pub(crate) struct Stamp {
     pub partition: Arc<PartitionName>,
 }
 
-/// A segment.
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
     pub name: String,

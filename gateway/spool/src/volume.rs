@@ -33,43 +33,21 @@ const CLAIM_AGAIN: Duration = Duration::from_millis(100);
 pub enum Error {
     /// A file system call failed.
     #[error("cannot {action} {path}: {source}")]
-    Io {
-        /// The action that failed.
-        action: &'static str,
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
     /// Another process holds the volume.
     #[error(
         "the queue volume {path} is in use by another process; a volume belongs to one gateway at a time"
     )]
-    InUse {
-        /// The volume.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// The volume belongs to another pipeline.
     #[error(
         "the queue volume {path} belongs to pipeline {found}, not to {expected}; \
          give this pipeline a volume of its own"
     )]
-    Foreign {
-        /// The volume.
-        path: PathBuf,
-        /// The volume's pipeline.
-        found: String,
-        /// This pipeline.
-        expected: String,
-    },
+    Foreign { path: PathBuf, found: String, expected: String },
     /// The volume's identity cannot be read, or its layout version is unknown.
     #[error("the queue volume {path} cannot be read by this program: {reason}")]
-    Unreadable {
-        /// The volume.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Unreadable { path: PathBuf, reason: String },
 }
 
 /// The size and free space of a volume, in bytes.

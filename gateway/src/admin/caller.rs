@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PeerRights {
     /// From within the pod.
     Within,
     /// From outside the pod, at the control port.
@@ -24,7 +24,7 @@ pub(super) enum Way {
     Admin,
 }
 
-impl Way {
+impl PeerRights {
     /// The origin of a peer; `otherwise` is the origin for peers outside the pod. Service meshes connect from other addresses of
     /// 127.0.0.0/8 on behalf of peers outside.
     pub(super) fn of(peer: IpAddr, otherwise: Self) -> Self {
@@ -36,7 +36,6 @@ impl Way {
 /// What a gateway knows about its pod.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    /// Its UID.
     pub uid: Option<String>,
     /// The port at which other pods may send commands.
     pub control: Option<u16>,
@@ -56,13 +55,20 @@ impl Own {
     }
 
     /// The answer to a command that is not accepted.
-    pub(super) fn refused(&self, path: &str, way: Way, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+    pub(super) fn refused(
+        &self,
+        path: &str,
+        way: PeerRights,
+        headers: &HeaderMap,
+    ) -> Option<(StatusCode, String)> {
         let at = match (way, self.control) {
-            (Way::Within, _) => return None,
-            (Way::Control, _) if self.is_named(headers) => return None,
-            (Way::Control, _) => format!("from callers that send this pod's UID in {POD_UID_HEADER}, or "),
-            (Way::Admin, Some(port)) => format!("at port {port}, or "),
-            (Way::Admin, None) => String::new(),
+            (PeerRights::Within, _) => return None,
+            (PeerRights::Control, _) if self.is_named(headers) => return None,
+            (PeerRights::Control, _) => {
+                format!("from callers that send this pod's UID in {POD_UID_HEADER}, or ")
+            }
+            (PeerRights::Admin, Some(port)) => format!("at port {port}, or "),
+            (PeerRights::Admin, None) => String::new(),
         };
         let words = format!(
             "{path} is accepted {at}from within the pod, as with kubectl sluice drain or kubectl port-forward\n"
@@ -85,17 +91,17 @@ mod tests {
     #[test]
     fn within_is_the_pods_own_loopback_and_nothing_that_looks_like_it() {
         for (peer, expected) in [
-            ("127.0.0.1", Way::Within),
-            ("::1", Way::Within),
-            ("::ffff:127.0.0.1", Way::Within),
-            ("127.0.0.6", Way::Admin),
-            ("10.0.0.1", Way::Admin),
-            ("::", Way::Admin),
-            ("::ffff:10.0.0.1", Way::Admin),
+            ("127.0.0.1", PeerRights::Within),
+            ("::1", PeerRights::Within),
+            ("::ffff:127.0.0.1", PeerRights::Within),
+            ("127.0.0.6", PeerRights::Admin),
+            ("10.0.0.1", PeerRights::Admin),
+            ("::", PeerRights::Admin),
+            ("::ffff:10.0.0.1", PeerRights::Admin),
         ] {
-            assert_eq!(Way::of(peer.parse().unwrap(), Way::Admin), expected, "{peer}");
+            assert_eq!(PeerRights::of(peer.parse().unwrap(), PeerRights::Admin), expected, "{peer}");
         }
-        assert_eq!(Way::of("10.0.0.1".parse().unwrap(), Way::Control), Way::Control);
+        assert_eq!(PeerRights::of("10.0.0.1".parse().unwrap(), PeerRights::Control), PeerRights::Control);
     }
 
     #[test]
@@ -104,18 +110,18 @@ mod tests {
         let refused =
             |way, headers: &HeaderMap| own.refused("/drain", way, headers).map(|(status, _)| status.as_u16());
         for (way, headers, expected) in [
-            (Way::Within, HeaderMap::new(), None),
-            (Way::Control, naming("one"), None),
-            (Way::Control, HeaderMap::new(), Some(404)),
-            (Way::Control, naming("another"), Some(404)),
-            (Way::Admin, naming("one"), Some(404)),
-            (Way::Admin, HeaderMap::new(), Some(404)),
+            (PeerRights::Within, HeaderMap::new(), None),
+            (PeerRights::Control, naming("one"), None),
+            (PeerRights::Control, HeaderMap::new(), Some(404)),
+            (PeerRights::Control, naming("another"), Some(404)),
+            (PeerRights::Admin, naming("one"), Some(404)),
+            (PeerRights::Admin, HeaderMap::new(), Some(404)),
         ] {
             assert_eq!(refused(way, &headers), expected, "{way:?} {headers:?}");
         }
         let unknown = Own { uid: None, ..own.clone() };
-        assert_eq!(unknown.refused("/drain", Way::Control, &HeaderMap::new()), None);
-        let words = own.refused("/drain", Way::Admin, &HeaderMap::new()).unwrap().1;
+        assert_eq!(unknown.refused("/drain", PeerRights::Control, &HeaderMap::new()), None);
+        let words = own.refused("/drain", PeerRights::Admin, &HeaderMap::new()).unwrap().1;
         assert!(words.contains("port 9091") && words.contains("port-forward"), "{words}");
     }
 

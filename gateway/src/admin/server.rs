@@ -21,7 +21,7 @@
 
 use crate::{
     admin::{
-        caller::{Own, Way},
+        caller::{Own, PeerRights},
         remaining::Remaining,
     },
     ground::metrics::Metrics,
@@ -84,13 +84,13 @@ pub struct Error {
 
 /// The bound sockets.
 #[derive(Debug)]
-pub struct Doors {
+pub struct Listeners {
     admin: TcpListener,
     listen: SocketAddr,
     control: Option<TcpListener>,
 }
 
-impl Doors {
+impl Listeners {
     /// The address of metrics and probes: that of the config, with the port that the kernel chose if the config says 0.
     pub fn listen(&self) -> SocketAddr {
         self.listen
@@ -99,7 +99,7 @@ impl Doors {
 
 /// Binds the addresses. If the control port is taken, the gateway runs without it and accepts commands only from within the pod: several
 /// gateways may run on one machine.
-pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
+pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Listeners, Error> {
     let refused = |source| Error { address: admin, source };
     let bound = listen(admin).await.map_err(refused)?;
     let listen_at = bound.local_addr().map_err(refused)?;
@@ -116,7 +116,7 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Door
             })
             .ok(),
     };
-    Ok(Doors { admin: bound, listen: listen_at, control })
+    Ok(Listeners { admin: bound, listen: listen_at, control })
 }
 
 /// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6.
@@ -157,8 +157,13 @@ impl<H: Health> Source<H> {
 }
 
 /// Serves forever, in the pod of this UID.
-pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>, uid: Option<String>) {
-    let control = doors.control.as_ref().and_then(|listener| listener.local_addr().ok());
+pub async fn serve(
+    listeners: Listeners,
+    metrics: Arc<Metrics>,
+    health: Arc<impl Health>,
+    uid: Option<String>,
+) {
+    let control = listeners.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
     if let (None, Some(port)) = (&uid, control) {
         tracing::warn!(
@@ -168,14 +173,14 @@ pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>
     }
     let source = Source::new(metrics, health, Own { uid, control });
     let of_control = async {
-        if let Some(listener) = doors.control {
-            accept(listener, Way::Control, &source).await;
+        if let Some(listener) = listeners.control {
+            accept(listener, PeerRights::Control, &source).await;
         }
     };
-    tokio::join!(accept(doors.admin, Way::Admin, &source), of_control);
+    tokio::join!(accept(listeners.admin, PeerRights::Admin, &source), of_control);
 }
 
-async fn accept(listener: TcpListener, from_elsewhere: Way, source: &Arc<Source<impl Health>>) {
+async fn accept(listener: TcpListener, from_elsewhere: PeerRights, source: &Arc<Source<impl Health>>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
@@ -183,7 +188,7 @@ async fn accept(listener: TcpListener, from_elsewhere: Way, source: &Arc<Source<
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (source, way) = (source.clone(), Way::of(peer.ip(), from_elsewhere));
+        let (source, way) = (source.clone(), PeerRights::of(peer.ip(), from_elsewhere));
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let source = source.clone();
@@ -204,7 +209,7 @@ async fn accept(listener: TcpListener, from_elsewhere: Way, source: &Arc<Source<
 
 async fn answer<B>(
     request: &Request<B>,
-    way: Way,
+    way: PeerRights,
     source: &Arc<Source<impl Health>>,
 ) -> Response<Full<Bytes>> {
     let (health, own, headers) = (&*source.health, &source.own, request.headers());
@@ -317,13 +322,13 @@ mod tests {
         }
     }
 
-    async fn asked<H: Health>(way: Way, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
+    async fn asked<H: Health>(way: PeerRights, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
         let own = Own { uid: Some("one".into()), control: Some(9_091) };
         answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone(), own)).await
     }
 
     async fn answered<H: Health>(
-        way: Way,
+        way: PeerRights,
         (method, path): (&str, &str),
         source: &Arc<Source<H>>,
     ) -> (u16, String) {
@@ -337,9 +342,9 @@ mod tests {
     #[tokio::test]
     async fn all_addresses_are_those_of_both_families() {
         for all in ["0.0.0.0:0", "[::]:0"] {
-            let doors = bind(all.parse().unwrap(), None).await.unwrap();
+            let listeners = bind(all.parse().unwrap(), None).await.unwrap();
             for address in ["127.0.0.1", "::1"] {
-                TcpStream::connect((address, doors.listen().port())).await.unwrap();
+                TcpStream::connect((address, listeners.listen().port())).await.unwrap();
             }
         }
     }
@@ -360,7 +365,9 @@ mod tests {
     #[tokio::test]
     async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_everywhere() {
         let health = Arc::new(Told::default());
-        for (path, way) in [("/drain", Way::Admin), ("/resume", Way::Admin), ("/drain", Way::Control)] {
+        for (path, way) in
+            [("/drain", PeerRights::Admin), ("/resume", PeerRights::Admin), ("/drain", PeerRights::Control)]
+        {
             let (status, words) = asked(way, "POST", path, &health).await;
             assert_eq!(
                 status, 404,
@@ -370,11 +377,13 @@ mod tests {
         }
         assert!(!health.0.load(Ordering::Relaxed));
         for path in ["/metrics", "/livez", "/readyz", "/drainz"] {
-            assert_eq!(asked(Way::Admin, "GET", path, &health).await.0, 200, "{path}");
+            assert_eq!(asked(PeerRights::Admin, "GET", path, &health).await.0, 200, "{path}");
         }
-        let (status, told) = asked(Way::Within, "POST", "/drain", &health).await;
+        let (status, told) = asked(PeerRights::Within, "POST", "/drain", &health).await;
         assert!(status == 200 && told.contains(r#""draining":true,"control":9091}"#), "{told}");
-        assert!(asked(Way::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
+        assert!(
+            asked(PeerRights::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#)
+        );
     }
 
     /// A gateway whose disk answers only after a signal of the test.
@@ -407,7 +416,7 @@ mod tests {
         let (answers, may_answer) = bounded(3);
         let health = Arc::new(Hangs { may_answer, has_waited_in_vain: AtomicBool::new(false) });
         let source = Source::new(Arc::new(metrics()), health.clone(), Own::default());
-        let way = Way::Admin;
+        let way = PeerRights::Admin;
         let scrape = || answered(way, ("GET", "/metrics"), &source);
         let probes = async {
             for path in ["/livez", "/readyz", "/drainz"] {
@@ -434,10 +443,10 @@ mod tests {
     #[tokio::test]
     async fn both_ports_are_served_and_one_that_is_taken_keeps_no_gateway_from_running() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let doors = bind(any, Some(any)).await.unwrap();
-        let admin = doors.listen();
+        let listeners = bind(any, Some(any)).await.unwrap();
+        let admin = listeners.listen();
         assert_ne!(admin.port(), 0, "the port that it got");
-        let control = doors.control.as_ref().unwrap().local_addr().unwrap();
+        let control = listeners.control.as_ref().unwrap().local_addr().unwrap();
         let without = bind(any, Some(control)).await.unwrap();
         assert!(without.control.is_none());
         assert!(
@@ -448,7 +457,7 @@ mod tests {
                 .starts_with(&format!("cannot listen on {admin}"))
         );
         let health = Arc::new(Told::default());
-        tokio::spawn(serve(doors, Arc::new(metrics()), health.clone(), None));
+        tokio::spawn(serve(listeners, Arc::new(metrics()), health.clone(), None));
         for (address, path, drains) in [(control, "/drain", true), (admin, "/resume", false)] {
             let answer = post(address, path).await;
             assert!(

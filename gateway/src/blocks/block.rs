@@ -158,7 +158,6 @@ impl OpenBlock {
 pub struct Place {
     /// The partition.
     pub id: PartitionId,
-    /// Its generation.
     pub generation: Generation,
     /// The id of the Kafka cluster.
     pub cluster: Arc<str>,

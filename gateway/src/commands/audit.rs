@@ -77,26 +77,13 @@ pub struct Request {
 pub enum Error {
     /// The topic is not in the config.
     #[error("--topic: {topic} is not in source.kafka.topics")]
-    ForeignTopic {
-        /// The topic.
-        topic: String,
-    },
+    ForeignTopic { topic: String },
     /// The topic has no such partition.
     #[error("--partition: {topic} has no partition {partition}; it has {count}, from 0")]
-    UnknownPartition {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// How many it has.
-        count: usize,
-    },
+    UnknownPartition { topic: String, partition: i32, count: usize },
     /// There are too many letters to remember.
     #[error("the dead-letter topic {topic} holds more than {} letters", letters::LETTERS_MAX)]
-    Letters {
-        /// The dead-letter topic.
-        topic: String,
-    },
+    Letters { topic: String },
     /// The runtime cannot be started.
     #[error("cannot start the I/O runtime: {0}")]
     Runtime(std::io::Error),

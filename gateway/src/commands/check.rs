@@ -20,7 +20,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The findings.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {

@@ -36,7 +36,6 @@ pub enum Answer {
     Well,
     /// It refused because of its table, rights, settings or disk, which someone must fix. Another server may be better.
     Unfit,
-    /// It is overloaded.
     Overloaded,
     /// It did not answer, or not completely.
     None,

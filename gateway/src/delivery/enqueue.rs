@@ -71,7 +71,6 @@ pub struct Enqueuing {
 pub struct Enqueued {
     /// The block.
     pub enqueuing: Enqueuing,
-    /// Its record.
     pub record: BlockId,
 }
 

@@ -68,7 +68,6 @@ pub struct At {
 /// The failure of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// Its class.
     pub class: Class,
     /// ClickHouse's exception code, if there was one.
     pub code: Option<u32>,

@@ -16,7 +16,6 @@ impl Clock {
         Self { started: sluice_kafka::clock::now().steady, since_1970 }
     }
 
-    /// Now.
     pub fn now(&self) -> Duration {
         self.since_1970 + sluice_kafka::clock::now().steady.saturating_sub(self.started)
     }

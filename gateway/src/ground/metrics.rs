@@ -40,7 +40,6 @@ pub struct WorkerSeconds {
     pub sink: Counter,
 }
 
-/// All metrics.
 pub struct Metrics {
     registry: Registry,
     families: Vec<Family>,

@@ -41,7 +41,6 @@ struct Answered {
     forgot: Option<Reason>,
 }
 
-/// One shard.
 struct OfShard {
     sink: Sink,
     rate: BlockRate,

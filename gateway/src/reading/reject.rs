@@ -27,7 +27,6 @@ pub enum Reason {
         "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
     MessageTooLong,
-    /// A row of it is too large.
     #[error("one of its spans makes a row that is larger than the limit")]
     RowTooLarge,
     /// Its rows are too large for its size, or for one block.
@@ -95,10 +94,7 @@ pub enum BadBatch {
     #[error(
         "the next record batch has {bytes} bytes when decompressed, more than source.kafka.recordBatchBytesMax"
     )]
-    TooLarge {
-        /// The decompressed size.
-        bytes: u64,
-    },
+    TooLarge { bytes: u64 },
     /// It does not decompress, or it is too large and does not contain its size.
     #[error(
         "the next record batch does not decompress within source.kafka.recordBatchBytesMax, or is broken"
@@ -170,7 +166,6 @@ fn waiting(held: Option<(OffsetRange, i64)>) -> String {
 /// What is kept of a rejected message until its letter is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// Its offset.
     pub offset: i64,
     /// The message's part in the digest of its range.
     pub digest: Digest,

@@ -56,7 +56,6 @@ impl From<NoRoom> for Error {
 pub struct Set<'a> {
     /// Its columns in the table.
     pub columns: &'a AttributeColumns,
-    /// The attributes.
     pub attributes: &'a Attributes<'a>,
     /// Times that the row does not show. They are written last, unless an attribute has their key.
     pub originals: &'a [Original],

@@ -46,45 +46,25 @@ pub enum Error {
     /// The table's columns do not fit.
     #[error("the table {table} does not fit: {}", list(.mismatches))]
     Table {
-        /// The table.
         table: String,
         /// Every column that is missing or of another type.
         mismatches: Vec<Mismatch>,
     },
     /// The user may not insert.
     #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
-    Grant {
-        /// The server.
-        endpoint: String,
-        /// The table.
-        table: String,
-        /// The user of the inserts.
-        user: String,
-    },
+    Grant { endpoint: String, table: String, user: String },
     /// The table's engine accepts no rows, or does not store them.
     #[error("the table {table} is a {engine}: {why}")]
-    Engine {
-        /// The table.
-        table: String,
-        /// Its engine.
-        engine: String,
-        /// What is wrong with it, and what fixes it.
-        why: &'static str,
-    },
+    Engine { table: String, engine: String, why: &'static str },
     /// The tables of two shards differ, but rows are encoded once for all shards.
     #[error(
         "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
     )]
     ShardsDiffer {
-        /// The table.
         table: String,
-        /// The servers of the first shard that answers.
         first_servers: String,
-        /// Its columns.
         first_columns: String,
-        /// The servers of the shard that differs.
         servers: String,
-        /// Its columns.
         columns: String,
     },
 }

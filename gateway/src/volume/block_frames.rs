@@ -72,7 +72,6 @@ enum State {
 struct InMemory {
     body: InsertBody,
     head: BlockHead,
-    /// Its metadata.
     metadata: Bytes,
     /// Running tries that send it.
     tries: u32,
@@ -89,7 +88,6 @@ struct OnVolume {
 
 /// What a try sends.
 pub struct Loaded {
-    /// The body.
     pub body: InsertBody,
     _in_memory: Option<Trying>,
 }
@@ -105,7 +103,6 @@ impl Loaded {
 pub struct Leaving {
     /// Its header for the queue.
     pub head: BlockHead,
-    /// Its metadata.
     pub metadata: Bytes,
     /// Its frames.
     pub body: InsertBody,

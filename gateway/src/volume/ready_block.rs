@@ -93,7 +93,6 @@ impl GenerationStatus {
 pub struct BlockWithFrames {
     /// The block, without its frames.
     pub block: Block,
-    /// Its frames.
     pub frames: Arc<BlockFrames>,
 }
 
@@ -113,7 +112,6 @@ impl BlockWithFrames {
 pub struct Ready {
     /// The block.
     pub sealed: BlockWithFrames,
-    /// Its release.
     pub release: Release,
     /// Whether this process still owns its generation.
     pub generation: Arc<GenerationStatus>,

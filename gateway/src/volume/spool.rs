@@ -85,12 +85,7 @@ const PREPARED_MAX: usize = 8;
 pub enum Error {
     /// The directory cannot be opened.
     #[error("cannot open the queue volume {path}: {source}")]
-    Directory {
-        /// Its path.
-        path: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Directory { path: String, source: std::io::Error },
     /// What is in it cannot be used.
     #[error("cannot open the queue: {0}")]
     Open(#[source] OpenError),

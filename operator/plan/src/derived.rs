@@ -36,9 +36,7 @@ pub fn derived(plan: &Plan) -> Derived {
 /// The sizes of a server, for advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
-    /// Its memory, bytes.
     pub memory_bytes: u64,
-    /// Its cores.
     pub cores: u32,
 }
 

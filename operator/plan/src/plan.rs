@@ -131,7 +131,6 @@ impl Plan {
         parse::to_yaml(self.config.config())
     }
 
-    /// The hash of the config.
     pub fn config_hash(&self) -> String {
         hash::of_text(&self.config_yaml())
     }

@@ -68,7 +68,6 @@ pub struct Step {
 /// Which template a StatefulSet gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Template {
-    /// The planned one.
     Planned,
     /// The one that is remembered.
     Proved,
@@ -79,7 +78,6 @@ pub enum Template {
 /// What a StatefulSet remembers to go back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Nothing.
     Nothing,
     /// What it remembers already.
     Kept,

@@ -46,70 +46,28 @@ pub enum Error {
     Infer(String),
     /// The context is not in the kubeconfig.
     #[error("cannot use the context {context:?}: {why}")]
-    Context {
-        /// Name of the context.
-        context: String,
-        /// Why it cannot be used.
-        why: String,
-    },
+    Context { context: String, why: String },
     /// A request to the API server failed.
     #[error("cannot {what}: {}", described(source))]
-    Ask {
-        /// What was asked for.
-        what: String,
-        /// Why.
-        source: ApiError,
-    },
+    Ask { what: String, source: ApiError },
     /// The cluster has no CRD of pipelines.
     #[error("the API server at {server} knows no TracePipelines: is Sluice installed there?")]
-    NotInstalled {
-        /// URL of the API server.
-        server: String,
-    },
+    NotInstalled { server: String },
     /// There was no answer within [`ASK_SECONDS`].
     #[error("cannot {what}: no answer within {ASK_SECONDS} s")]
-    Late {
-        /// What was asked for.
-        what: String,
-    },
+    Late { what: String },
     /// The object does not exist.
     #[error("there is no {what} in the namespace {namespace}")]
-    Missing {
-        /// Kind and name of the object.
-        what: String,
-        /// The namespace.
-        namespace: String,
-    },
+    Missing { what: String, namespace: String },
     /// A command to a gateway failed, maybe after it arrived.
     #[error("cannot send POST {path} to {pod}: {source}")]
-    Tell {
-        /// The gateway's pod.
-        pod: String,
-        /// Path of the command.
-        path: String,
-        /// Why.
-        source: exchange::Error,
-    },
+    Tell { pod: String, path: String, source: exchange::Error },
     /// The gateway refuses a command.
     #[error("{pod} answers {path} with status {status}: {words}")]
-    Refused {
-        /// The gateway's pod.
-        pod: String,
-        /// Path of the command.
-        path: String,
-        /// Status of the answer.
-        status: StatusCode,
-        /// Body of the answer.
-        words: String,
-    },
+    Refused { pod: String, path: String, status: StatusCode, words: String },
     /// A gateway's answer about its drain is not the JSON that the plugin knows.
     #[error("cannot read the answer of {pod} about its drain: {source}")]
-    Drain {
-        /// The gateway.
-        pod: String,
-        /// Why.
-        source: serde_json::Error,
-    },
+    Drain { pod: String, source: serde_json::Error },
     /// Standard output or standard error cannot be written to.
     #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),

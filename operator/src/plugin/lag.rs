@@ -60,7 +60,6 @@ struct OfPartition {
     open_transaction_messages: Option<u64>,
     /// Seconds for which the transaction has kept the gateway from reading them.
     open_transaction_seconds: Option<u64>,
-    /// First offset of the transaction.
     open_transaction_first_offset: Option<u64>,
     /// Why the partition makes no progress; not set while it does.
     still: Option<String>,

@@ -29,12 +29,7 @@ use tracing::{info, warn};
 pub enum Error {
     /// The claim could not be read.
     #[error("cannot read whether the PersistentVolumeClaim {name} has a volume")]
-    Look {
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
+    Look { name: String, source: ApiError },
     /// The StatefulSet, a waiting pod or a claim could not be deleted.
     #[error(transparent)]
     Delete(#[from] prune::Error),

@@ -24,7 +24,6 @@ impl Right {
     }
 }
 
-/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub right: Right,

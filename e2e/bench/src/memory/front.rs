@@ -86,7 +86,6 @@ impl Front {
         Ok(Front { address, _port: port, behaviour, runtime: Some(runtime) })
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -39,7 +39,6 @@ const PADDING_FIELD: u64 = 1_000;
 pub struct Filling {
     /// Size of a batch before compression, bytes: as many messages as fit, and padding up to it if so told.
     pub batch_bytes: u64,
-    /// Spans in a message.
     pub message_spans: u64,
     /// One message a batch, padded with zeros up to the size.
     pub padded: bool,
@@ -49,7 +48,6 @@ pub struct Filling {
 
 /// A topic and the spans in it.
 pub struct Load {
-    /// The topic.
     pub topic: Topic,
     /// Whose spans.
     pub run: Run,

@@ -19,7 +19,6 @@ const EDIT_S_MAX: f64 = 5.0;
 /// The figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Pipelines.
     pub pipelines: u32,
     /// How many of them have what.
     pub with: Kinds,

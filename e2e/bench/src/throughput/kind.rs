@@ -96,7 +96,6 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
-    /// One byte.
     pub fn byte(&mut self) -> Result<u8> {
         Ok(self.take(1)?[0])
     }

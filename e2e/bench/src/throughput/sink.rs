@@ -111,7 +111,6 @@ impl NullSink {
         Ok(NullSink { address, shared, runtime: Some(runtime) })
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

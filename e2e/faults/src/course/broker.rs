@@ -69,7 +69,6 @@ pub enum Broker {
     FetchAnswersLost,
     /// Answers to who wants to join are lost.
     JoinAnswersLost,
-    /// A heartbeat is lost.
     HeartbeatLost,
     /// The group knows the member no more, and cannot be asked, for longer than a rebalance takes.
     GroupAway,

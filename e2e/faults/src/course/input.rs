@@ -59,7 +59,6 @@ pub enum Input {
     WrongEncoding,
     /// A column is renamed, and back.
     TableChanged,
-    /// A column is added.
     ColumnAdded,
 }
 

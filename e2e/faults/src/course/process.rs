@@ -19,7 +19,6 @@ const SHUTDOWN_DEADLINE: &str = "3s";
 /// How often members of the storm leave.
 const STORM_LEAVES: usize = 6;
 
-/// Members of the storm.
 const STORM_MEMBERS: usize = 3;
 
 /// Spans during a stop that no group notices: two seconds of load.

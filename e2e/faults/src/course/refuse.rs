@@ -54,7 +54,6 @@ pub enum Refusal {
     BadGateway,
     /// Connections are reset, before.
     ResetHead,
-    /// In the middle.
     ResetMiddle,
     /// After.
     ResetStored,

@@ -23,7 +23,6 @@ use crate::sink_front::{Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::spans::{Generator, Run, Shape};
 
-/// Gateways.
 const GATEWAYS: usize = 2;
 
 /// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both come together within two
@@ -70,7 +69,6 @@ const UNKNOWN: [&str; 3] = [
 /// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleChange {
-    /// The settings.
     Settings,
     /// The version of the rule.
     Versions,

@@ -22,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest time (seconds) for one command to containerd; importing an image of 100 MB takes about one.
 const COMMAND_SECONDS: &str = "60";
 
-/// Its socket.
 pub fn socket(state: &Path) -> PathBuf {
     state.join("containerd/containerd.sock")
 }

@@ -40,7 +40,6 @@ impl Daemon {
         Self { name, pid_file, log_file }
     }
 
-    /// Its name.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -43,7 +43,6 @@ impl Port {
         Ok(ports.try_into().expect("as many as were asked for"))
     }
 
-    /// Its number.
     pub fn number(&self) -> u16 {
         self.number
     }

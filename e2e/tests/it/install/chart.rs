@@ -36,7 +36,6 @@ use crate::turns::Uses;
 /// Variable with the operator's image, as a pod names it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
 
-/// The chart.
 const CHART: &str = "charts/sluice";
 
 /// The first one that there was (of commit 765949b), with the definition of then.

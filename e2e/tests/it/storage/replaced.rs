@@ -25,7 +25,6 @@ use crate::storage::volumes::{claims, uids};
 /// Spans a second: enough to see one that is missing or doubled at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// The other class.
 const OTHER_CLASS: &str = "e2e-replaced";
 
 /// How long two gateways may take to be emptied and made again, on a busy machine.

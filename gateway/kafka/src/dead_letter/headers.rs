@@ -49,9 +49,7 @@ pub(super) fn format_name(format: Format) -> &'static str {
 pub struct Coordinates {
     /// The topic that the original was read from.
     pub topic: String,
-    /// Its partition.
     pub partition: i32,
-    /// Its offset.
     pub offset: i64,
     /// Which span of the message; none for a whole message.
     pub row: Option<u64>,

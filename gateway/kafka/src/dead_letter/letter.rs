@@ -20,9 +20,7 @@ const LETTER_OVERHEAD_BYTES: u64 = 1_024;
 pub struct Letter<'a> {
     /// The topic that it was read from.
     pub topic: &'a str,
-    /// The partition.
     pub partition: i32,
-    /// The offset.
     pub offset: i64,
     /// Which span of the message, from 0 in the order of the walk; none for a whole message.
     pub row: Option<u64>,
@@ -151,7 +149,6 @@ impl<'a> LetterValue<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trim {
     All,
-    /// Without the value.
     WithoutValue,
     /// Without key and headers of the original, too.
     HeadAlone,

@@ -7,9 +7,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 pub struct Delivered {
     /// The dead-letter topic.
     pub topic: String,
-    /// The partition.
     pub partition: i32,
-    /// The offset.
     pub offset: i64,
     /// Whether a part of it was left out.
     pub left_out: bool,
@@ -20,36 +18,18 @@ pub struct Delivered {
 pub enum Refused {
     /// The topic does not exist, and the cluster does not create it.
     #[error("the dead-letter topic {topic} does not exist, and Kafka refused to create it: {why}")]
-    Missing {
-        /// The topic.
-        topic: String,
-        /// What the brokers said.
-        why: String,
-    },
+    Missing { topic: String, why: String },
     /// The gateway may not describe or write the topic.
     #[error("Kafka does not authorize the gateway for the dead-letter topic {topic}: {why}")]
-    NotAuthorized {
-        /// The topic.
-        topic: String,
-        /// What the brokers said.
-        why: String,
-    },
+    NotAuthorized { topic: String, why: String },
     /// The topic rejects even a letter without a value.
     #[error(
         "the dead-letter topic {topic} rejects even a letter without a value: increase its max.message.bytes"
     )]
-    TooLarge {
-        /// The topic.
-        topic: String,
-    },
+    TooLarge { topic: String },
     /// The topic rejects letters for another reason of its configuration.
     #[error("the dead-letter topic {topic} rejects letters: {why}")]
-    Unfit {
-        /// The topic.
-        topic: String,
-        /// What the brokers said.
-        why: String,
-    },
+    Unfit { topic: String, why: String },
     /// The process is ending.
     #[error("the dead letter was not sent: the process is ending")]
     Ended,

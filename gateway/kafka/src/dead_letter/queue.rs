@@ -32,16 +32,10 @@ pub enum StartError {
     Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka producer for dead letters: {source}")]
-    Settings {
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Settings { source: KafkaError },
     /// The thread could not be started.
     #[error("cannot start the thread for dead letters: {source}")]
-    Thread {
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Thread { source: std::io::Error },
 }
 
 /// The maximum number of letters is under way: send this one again later.
@@ -84,7 +78,6 @@ pub(super) struct Reply {
 enum Addressee {
     /// The holder of a receipt; none after the answer.
     Receipt(Option<oneshot::Sender<Result<Delivered, Refused>>>),
-    /// A worker.
     Worker(Watched),
 }
 

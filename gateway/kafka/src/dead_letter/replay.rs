@@ -34,14 +34,7 @@ pub enum ReplayError {
     Create(Box<KafkaError>),
     /// The brokers refused it, or did not answer in time.
     #[error("cannot produce to topic {topic}, partition {partition}: {source}")]
-    Produce {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// What librdkafka said.
-        source: Box<KafkaError>,
-    },
+    Produce { topic: String, partition: i32, source: Box<KafkaError> },
 }
 
 /// A message to produce again.
@@ -51,11 +44,9 @@ pub struct Replayed<'a, M> {
     pub letter: &'a str,
     /// The message whose key and headers are used: the letter, or the original.
     pub original: &'a M,
-    /// Its value.
     pub value: Option<&'a [u8]>,
     /// The topic that it goes to.
     pub topic: &'a str,
-    /// The partition.
     pub partition: i32,
 }
 

@@ -7,7 +7,6 @@ use crate::{
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
 
-/// All settings of the producer.
 pub(super) fn producer_settings<'a>(
     kafka: &'a Kafka,
     client_id: &str,

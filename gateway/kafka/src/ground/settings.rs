@@ -49,7 +49,6 @@ fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
     (fetch, fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch))
 }
 
-/// All settings of the consumer.
 pub fn consumer_settings<'a>(
     kafka: &'a Kafka,
     identity: &Identity,

@@ -60,7 +60,6 @@ pub struct Begun {
 pub struct Begins {
     /// The generation under which it is read.
     pub generation: Generation,
-    /// Its ranges.
     pub ranges: Ranges,
     /// Ranges of an earlier run whose blocks are on the queue volume and that are taken over, in the order of the
     /// log.

@@ -81,7 +81,6 @@ enum Request {
 pub enum Outcome {
     /// Of a commit.
     Committed {
-        /// Partition by partition.
         partitions: Vec<(PartitionId, Generation, CommitOutcome)>,
         /// The partitions that were not stored, and the error.
         problem: Option<Refused>,
@@ -97,7 +96,6 @@ pub enum Outcome {
 pub struct Beginning {
     /// The committed offset and its metadata.
     pub commit: Option<(i64, String)>,
-    /// Its log.
     pub log: Log,
     /// The cluster's id.
     pub cluster: Arc<str>,

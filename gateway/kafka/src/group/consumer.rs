@@ -61,51 +61,27 @@ pub enum Error {
     Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka consumer for group {group}: {source}")]
-    Create {
-        /// The consumer group.
-        group: String,
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Create { group: String, source: KafkaError },
     /// The commit thread could not be started.
     #[error("cannot start the commit thread: {source}")]
-    Committer {
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Committer { source: std::io::Error },
     /// The topics could not be subscribed to.
     #[error("cannot subscribe to {topics}: {source}")]
-    Subscribe {
-        /// The topics.
-        topics: String,
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Subscribe { topics: String, source: KafkaError },
     /// The consumer cannot continue: for instance, another consumer with its instance id fenced it.
     #[error("the consumer of group {group} cannot go on: {source}")]
-    Fatal {
-        /// The consumer group.
-        group: String,
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Fatal { group: String, source: KafkaError },
     /// Blocks were still in flight at the shutdown deadline and are not on the queue volume. The next owner reads them again.
     #[error(
         "{partitions} partitions still had blocks in flight at the shutdown deadline; their next owner reads them again"
     )]
-    NotDrained {
-        /// How many partitions.
-        partitions: usize,
-    },
+    NotDrained { partitions: usize },
     /// The coordinator did not confirm the last commit. The next owner reads the inserted rows again; ClickHouse drops them by their
     /// tokens.
     #[error(
         "all rows are inserted or on the queue volume, but {offsets} offsets of inserted rows were not committed by the shutdown deadline"
     )]
-    NotCommitted {
-        /// How many offsets.
-        offsets: u64,
-    },
+    NotCommitted { offsets: u64 },
 }
 
 /// The poll thread's connection to a worker.

@@ -87,7 +87,6 @@ impl Drain {
 pub enum Phase {
     /// It is not a member, and holds no partitions.
     Away = 0,
-    /// It is a member.
     Member = 1,
     /// It reads no more messages, and waits for blocks in flight.
     Draining = 2,

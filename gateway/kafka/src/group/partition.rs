@@ -84,7 +84,6 @@ pub enum Ownership {
     Lost {
         /// Which one.
         id: PartitionId,
-        /// Its generation.
         generation: Generation,
         /// Whether the worker seals its open block first, because this process continues until that block is inserted. Otherwise the
         /// block is dropped, and the next owner reads its messages again.
@@ -122,7 +121,6 @@ pub enum Report {
         id: PartitionId,
         /// The generation under which it was read.
         generation: Generation,
-        /// The range.
         range: OffsetRange,
         /// How far sending in parts is.
         parts: RefusedParts,
@@ -135,7 +133,6 @@ pub enum Report {
         id: PartitionId,
         /// The generation under which it was read.
         generation: Generation,
-        /// The range.
         range: OffsetRange,
     },
     /// The rest of a partition cannot be read without manual action: it is paused, and others have its turn.
@@ -228,7 +225,6 @@ pub enum Order {
     TakeOver {
         /// The partition.
         id: PartitionId,
-        /// The generation.
         generation: Generation,
         /// The ranges, in the order of the log.
         ranges: Vec<OffsetRange>,
@@ -237,7 +233,6 @@ pub enum Order {
     Proved {
         /// The partition.
         id: PartitionId,
-        /// Its generation.
         generation: Generation,
         /// When that commit was started, by [`crate::ground::clock`].
         at: Duration,

@@ -83,7 +83,6 @@ pub struct ConsumerStats {
     last_poll_millis: AtomicU64,
     /// Whether the group has given this member an assignment, even an empty one.
     pub joined: AtomicBool,
-    /// Partitions that are owned.
     pub partitions_owned: AtomicI64,
     /// Assignments and revocations.
     pub rebalances: AtomicU64,

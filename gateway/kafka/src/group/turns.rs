@@ -31,9 +31,7 @@ pub struct Turns {
 /// Partitions to pause first, then those to resume.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// To pause.
     pub pause: Vec<PartitionId>,
-    /// To resume.
     pub resume: Vec<PartitionId>,
 }
 

@@ -200,7 +200,6 @@ pub enum AtWorker {
 /// Facts that all partitions share.
 #[derive(Debug, Clone, Copy)]
 pub struct Common {
-    /// Now.
     pub now: Instant,
     /// The longest duration of a round of turns; zero if every owned partition is active.
     pub round: Duration,

@@ -29,7 +29,6 @@ const BATCH_LIMIT: &str = "max.message.bytes";
 /// A topic and how many partitions it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPartitions {
-    /// The topic.
     pub topic: String,
     /// The number of its partitions; `None` if the topic does not exist.
     pub partitions: Option<usize>,
@@ -43,12 +42,7 @@ pub enum ProbeError {
     Secret(SecretFileError),
     /// librdkafka refused the settings: for example, a file is missing or contains no certificate.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
-    Settings {
-        /// Brokers of the config.
-        brokers: String,
-        /// What librdkafka said.
-        source: Box<KafkaError>,
-    },
+    Settings { brokers: String, source: Box<KafkaError> },
     /// A broker was reached but rejected the connection, or was rejected.
     #[error("{}: {reason}; {advice}", match .problem {
         ConnectionProblem::Tls => "no TLS connection to a broker",
@@ -57,25 +51,12 @@ pub enum ProbeError {
     Refused {
         /// What was refused.
         problem: ConnectionProblem,
-        /// What librdkafka said.
         reason: String,
-        /// What to check next.
         advice: String,
     },
     /// No broker answered in time.
     #[error("no broker of {brokers} answered within {seconds} s about topic {topic}: {source}{said}")]
-    Unreachable {
-        /// Brokers of the config.
-        brokers: String,
-        /// The topic that was asked for.
-        topic: String,
-        /// The time limit.
-        seconds: u64,
-        /// What librdkafka answered.
-        source: Box<KafkaError>,
-        /// The last connection error and advice, each after a semicolon; may be empty.
-        said: String,
-    },
+    Unreachable { brokers: String, topic: String, seconds: u64, source: Box<KafkaError>, said: String },
 }
 
 /// The errors that a client reports about its connections.

@@ -264,18 +264,10 @@ pub enum LimitsError {
     Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka client to read topic configs: {source}")]
-    Settings {
-        /// What librdkafka said.
-        source: KafkaError,
-    },
+    Settings { source: KafkaError },
     /// The brokers are away, or the user has no right to describe configs.
     #[error("cannot read the configs of topics {topics}: {source}")]
-    Describe {
-        /// The topics.
-        topics: String,
-        /// What the brokers said.
-        source: KafkaError,
-    },
+    Describe { topics: String, source: KafkaError },
 }
 
 /// Asks the brokers for the topics' configs, through a client of its own. A topic without an answer is left out. Dropping the client

@@ -51,72 +51,29 @@ pub enum ReadError {
     Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
-    Create {
-        /// Brokers of the config.
-        brokers: String,
-        /// What librdkafka said.
-        source: Box<KafkaError>,
-    },
+    Create { brokers: String, source: Box<KafkaError> },
     /// There is no such topic, or no such partition.
     #[error("topic {topic} does not exist, or has no partition {}", .partition.map_or("at all".to_owned(), |number| number.to_string()))]
     Missing {
-        /// The topic.
         topic: String,
         /// The partition asked for.
         partition: Option<i32>,
     },
     /// No broker reports the cluster id.
     #[error("no broker of {brokers} reports the cluster id: {source}")]
-    Cluster {
-        /// Brokers of the config.
-        brokers: String,
-        /// What the client says.
-        source: Box<KafkaError>,
-    },
+    Cluster { brokers: String, source: Box<KafkaError> },
     /// The brokers did not answer in time, or refused.
     #[error("cannot {action} of topic {topic}: {source}")]
-    Ask {
-        /// The action that failed.
-        action: &'static str,
-        /// The topic.
-        topic: String,
-        /// What librdkafka said.
-        source: Box<KafkaError>,
-    },
+    Ask { action: &'static str, topic: String, source: Box<KafkaError> },
     /// No message arrived in time.
     #[error("reading {topic}/{partition}: no message arrived within {seconds} s at offset {offset}")]
-    Silence {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// The offset of the expected message.
-        offset: i64,
-        /// The time limit.
-        seconds: u64,
-    },
+    Silence { topic: String, partition: i32, offset: i64, seconds: u64 },
     /// Kafka no longer has the next offset.
     #[error("reading {topic}/{partition}: Kafka no longer has offset {offset}")]
-    Gone {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// The offset.
-        offset: i64,
-    },
+    Gone { topic: String, partition: i32, offset: i64 },
     /// The next batch cannot be read: it would stop a gateway too, or the brokers refuse it.
     #[error("reading {topic}/{partition}: cannot read on from offset {offset}: {source}")]
-    Unreadable {
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// The first offset that was not read.
-        offset: i64,
-        /// What librdkafka said.
-        source: Box<KafkaError>,
-    },
+    Unreadable { topic: String, partition: i32, offset: i64, source: Box<KafkaError> },
 }
 
 /// A consumer outside of any group.
@@ -130,7 +87,6 @@ pub struct TopicReader {
 /// A committed offset of the config's group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommittedOffset {
-    /// The offset.
     pub offset: i64,
     /// The metadata of the commit: a [plan](sluice_ranges::Plan), or another program's text.
     pub metadata: String,

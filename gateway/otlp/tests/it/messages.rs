@@ -21,7 +21,6 @@ fn id(length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![199 => vec(any::<u8>(), length), 1 => vec(any::<u8>(), 0..20)]
 }
 
-/// An optional id.
 fn optional_id(length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => id(length), 1 => Just(vec![])]
 }

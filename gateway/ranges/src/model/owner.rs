@@ -13,7 +13,6 @@ use std::{
 /// Rows of the largest block. A message has 1 to 3.
 const BLOCK_ROWS_MAX: i64 = 9;
 
-/// A message.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub offset: i64,
@@ -44,7 +43,6 @@ enum Told {
     Overtaken(Overtaken),
 }
 
-/// An owner.
 #[derive(Debug)]
 pub struct Owner {
     pub process: usize,

@@ -19,7 +19,6 @@ const AGE_MAX: u64 = 150;
 /// Messages of one schedule.
 const MESSAGES_MAX: usize = 90;
 
-/// A commit on the wire.
 #[derive(Debug)]
 struct CommitOnTheWire {
     owner: usize,
@@ -36,7 +35,6 @@ struct Delivery {
     first_sent: u64,
 }
 
-/// An insert on the wire.
 #[derive(Debug)]
 struct InsertOnTheWire {
     delivery: Delivery,

@@ -64,7 +64,6 @@ struct State {
 #[derive(Debug, Clone)]
 pub struct ModelDisk(Rc<RefCell<State>>);
 
-/// A file of it.
 #[derive(Debug)]
 pub struct ModelFile {
     disk: ModelDisk,

@@ -15,13 +15,11 @@ pub const FILTER_BYTES: usize = 64 << 20;
 /// Bits of a block: a cache line.
 const BLOCK_BITS: usize = 512;
 
-/// Words of a block.
 const BLOCK_WORDS: usize = BLOCK_BITS / 64;
 
 /// Bits that a key sets in its block, of 9 bits of its hash each.
 const KEY_BITS: usize = 6;
 
-/// The filter.
 pub struct Filter {
     blocks: Vec<[u64; BLOCK_WORDS]>,
 }

@@ -12,7 +12,6 @@ pub struct Progress {
     pub action: &'static str,
     /// The current partition.
     pub partition: String,
-    /// Offsets that are done.
     pub offsets_done: u64,
     /// Offsets of all partitions.
     pub offsets: u64,

@@ -60,13 +60,10 @@ pub struct RangeReport {
     pub totals: Totals,
 }
 
-/// A partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionReport {
-    /// The topic.
     pub topic: String,
-    /// The partition.
     pub partition: i32,
     /// The group's committed offset at the start of the audit.
     pub committed: Option<i64>,
@@ -87,9 +84,7 @@ impl PartitionReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The topic.
     pub topic: String,
-    /// The partition.
     pub partition: i32,
     /// The message's offset; the last one if the span is in several messages.
     pub offset: i64,
@@ -97,7 +92,6 @@ pub struct Finding {
     pub span: u32,
     /// Its trace id, in hex as in the table.
     pub trace_id: String,
-    /// Its span id.
     pub span_id: String,
     /// How often it is in Kafka.
     pub in_kafka: u64,
@@ -141,7 +135,6 @@ impl Findings {
 pub struct Report {
     /// The group whose committed offsets count.
     pub group: String,
-    /// The table.
     pub table: String,
     /// Every partition.
     pub partitions: Vec<PartitionReport>,

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use sluice_kafka::{Message as _, dead_letter::Head};
 use std::io::Write;
 
-/// Lists.
 pub(super) struct List {
     pub json: bool,
 }

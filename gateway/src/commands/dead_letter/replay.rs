@@ -18,7 +18,6 @@ use sluice_kafka::{
 use sluice_ranges::PartitionId;
 use std::io::Write;
 
-/// Replays.
 pub(super) struct Replay {
     /// `None` in a dry run: nothing is produced.
     replayer: Option<Replayer>,

@@ -13,7 +13,6 @@ const PRINTED_BYTES_MAX: usize = 4_096;
 /// Bytes per line of a value that is not text.
 const LINE_BYTES: usize = 16;
 
-/// Shows.
 pub(super) struct Show {
     pub json: bool,
 }

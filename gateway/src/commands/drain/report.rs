@@ -7,7 +7,6 @@ use std::{fmt, ops::AddAssign};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
-    /// Blocks.
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
@@ -67,7 +66,6 @@ pub struct Damaged {
     /// One past the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
-    /// Its rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
     /// What happens to it.
@@ -126,7 +124,6 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The volume.
     pub volume: String,
     /// Blocks that could be read at the start.
     pub found: Tally,
@@ -134,7 +131,6 @@ pub struct Report {
     pub settled: Tally,
     /// Dropped, because the partition's owner reads their messages.
     pub in_kafka: Tally,
-    /// Inserted.
     pub inserted: Tally,
     /// Blocks that became unreadable before their insert: their rows are lost.
     pub lost: Tally,

@@ -30,7 +30,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Blocks of a process that are sent in parts at the same time. Chosen: each takes the memory that the budget has for parts.
 pub const IN_PARTS_MAX: usize = 1;
 
-/// One shard.
 pub struct Shard {
     pub(super) delivery: Delivery,
     /// Its position in the config.

@@ -11,7 +11,6 @@ use std::cell::RefCell;
 /// A metric as it is registered, with or without series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
-    /// Its name.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,

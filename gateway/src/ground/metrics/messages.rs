@@ -17,7 +17,6 @@ const WITHOUT_SPANS: [&str; 3] = [NO_VALUE, EMPTY_VALUE, NO_SPANS];
 /// It has no value in Kafka, which marks a key as deleted in a compacted topic.
 const NO_VALUE: &str = "no_value";
 
-/// Its value is empty.
 const EMPTY_VALUE: &str = "empty_value";
 
 /// It is a request without spans.

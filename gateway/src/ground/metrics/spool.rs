@@ -5,7 +5,6 @@ use prometheus::{Gauge, IntCounter, IntGauge};
 
 /// Blocks and their bytes.
 pub struct Moved {
-    /// Blocks.
     pub blocks: IntCounter,
     /// Compressed bytes.
     pub bytes: IntCounter,

@@ -39,7 +39,6 @@ pub type Form = Option<Arc<TableColumns>>;
 pub struct Tables {
     /// The number of the columns of new rows.
     pub columns: u64,
-    /// All shards.
     pub shards: Vec<Sink>,
 }
 

@@ -23,7 +23,6 @@ use sluice_spool::BlockId;
 /// The record that a block is the only copy of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Its record.
     pub record: BlockId,
     /// Its rows that are, or may be, in the table or are read again.
     pub rows_elsewhere: u64,

@@ -16,7 +16,6 @@ pub fn partition_of(covers: &Coordinates) -> PartitionId {
     PartitionId { topic: covers.partition.topic.clone(), partition: covers.partition.partition }
 }
 
-/// One partition.
 #[derive(Debug, Clone, Default)]
 struct OfPartition {
     bounds: Option<OffsetRange>,

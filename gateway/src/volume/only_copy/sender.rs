@@ -26,7 +26,6 @@ impl OnlyCopyBlock {
         Self { block, rows_elsewhere, has_waited: !is_new }
     }
 
-    /// The block.
     pub fn block(&self) -> &LeftBlock {
         &self.block
     }

@@ -26,7 +26,6 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Bytes of a piece.
 #[expect(clippy::cast_possible_truncation, reason = "a constant far below 2^32")]
 const PIECE_BYTES: usize = SPOOL_PIECE_BYTES as usize;
 
@@ -126,7 +125,6 @@ impl Record {
         super::answered(verified).await
     }
 
-    /// Its metadata.
     pub async fn metadata(self) -> Result<Bytes, Unreadable> {
         let (answer, read) = oneshot::channel();
         let bytes = usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX);

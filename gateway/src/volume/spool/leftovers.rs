@@ -347,12 +347,10 @@ impl LeftBlock {
         self.only_copy
     }
 
-    /// Its record.
     pub fn record(&self) -> BlockId {
         self.id
     }
 
-    /// Its partition.
     pub fn partition(&self) -> PartitionId {
         PartitionId { topic: self.head.topic.clone(), partition: self.head.partition }
     }
@@ -367,7 +365,6 @@ impl LeftBlock {
         self.head.routing_epoch
     }
 
-    /// Its rows.
     pub fn rows(&self) -> u64 {
         self.head.rows
     }

@@ -34,7 +34,6 @@ impl Count {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
     }

@@ -30,7 +30,6 @@ const NOTE_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// The progress of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Its token.
     pub token: Token,
     /// Its offsets.
     pub range: OffsetRange,

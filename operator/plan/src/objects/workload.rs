@@ -61,7 +61,6 @@ pub(crate) fn plan_hash(spec: &StatefulSetSpec) -> String {
     hash::of_object(spec)
 }
 
-/// Its spec.
 pub(crate) fn spec(plan: &Plan) -> StatefulSetSpec {
     let names = plan.names();
     StatefulSetSpec {

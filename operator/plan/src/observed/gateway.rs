@@ -16,7 +16,6 @@ use k8s_openapi::{
 /// One pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatewaySeen {
-    /// Its name.
     pub name: String,
     /// Which of the pods that have had this name.
     pub uid: String,
@@ -44,7 +43,6 @@ pub struct GatewaySeen {
     pub trouble: Option<String>,
     /// Why it takes no part, in its own words; `None` while it is ready, does not run, merely starts, drains, or was not asked.
     pub says: Option<String>,
-    /// Its memory.
     pub memory: MemorySeen,
 }
 

@@ -19,7 +19,6 @@ const WRITTEN_OFF: &str = "DeletionByPodGC";
 /// One pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HolderSeen {
-    /// Its name.
     pub name: String,
     /// The very pod.
     pub uid: String,

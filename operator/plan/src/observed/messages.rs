@@ -40,7 +40,6 @@ pub struct MessagesSeen {
 pub enum Share {
     /// Nothing came lately, as far as this operator has looked: what was said before holds.
     NotKnown,
-    /// Some.
     Some,
     /// A tenth or more; once that was so, a twentieth or more.
     Often,

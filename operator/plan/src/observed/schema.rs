@@ -27,7 +27,6 @@ pub enum SchemaSeen {
     /// It succeeded at some time, and the Job does not show it: the Job is gone, or Kubernetes reports a failure because of another
     /// container in its pod.
     Remembered,
-    /// It failed.
     Failed(SchemaFailed),
     /// It failed for this reason, and is about to be run again, or at work again.
     Again(SchemaFailure),

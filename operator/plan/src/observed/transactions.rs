@@ -15,9 +15,7 @@ const REMEMBERED_SECONDS: u64 = 2 * 60;
 /// What waits in a partition behind an open transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenTransaction {
-    /// The topic.
     pub topic: String,
-    /// The partition.
     pub partition: u32,
     /// Where the first open transaction begins: the last stable offset.
     pub first_offset: u64,

@@ -75,7 +75,6 @@ pub struct TemplateSeen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct ClaimSeen {
-    /// Its name.
     pub name: String,
     /// The very claim.
     pub uid: String,
@@ -85,7 +84,6 @@ pub struct ClaimSeen {
     pub requested: Option<u64>,
     /// Bytes that the volume has; `None` before there is one.
     pub capacity: Option<u64>,
-    /// Its storage class.
     pub storage_class: Option<String>,
     /// Whether it has a volume; one that never had holds nothing.
     pub is_bound: bool,
@@ -114,7 +112,6 @@ pub struct ClaimSeen {
 /// A Job that drains the volume of one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainJobSeen {
-    /// Its name.
     pub name: String,
     /// The gateway's number.
     pub ordinal: u32,
@@ -135,7 +132,6 @@ pub enum DrainJobState {
     Running,
     /// The volume is empty.
     Succeeded,
-    /// It failed.
     Failed {
         /// How long ago.
         ago: Duration,

@@ -77,16 +77,13 @@ pub struct FailedSeen {
 pub struct ProvedSeen {
     /// The hash of its pod template as it was planned.
     pub revision: String,
-    /// Its image.
     pub image: Option<String>,
-    /// The hash of its config.
     pub config_hash: Option<String>,
 }
 
 /// A pod that is not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSeen {
-    /// Its name.
     pub name: String,
     /// Why it is not ready, `None` while it is on its way as any new pod.
     pub trouble: Option<String>,
@@ -105,7 +102,6 @@ pub struct PodSeen {
 pub struct GoingSeen {
     /// When its grace period is over.
     pub until: Timestamp,
-    /// Its node.
     pub node: String,
     /// What keeps it, once all of it has ended: its finalizers.
     pub kept_by: Option<String>,

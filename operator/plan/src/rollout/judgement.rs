@@ -108,7 +108,6 @@ pub struct Looks<'a> {
     pub first: &'a Counts,
     /// At the last look.
     pub last: &'a Counts,
-    /// Now.
     pub now: &'a Counts,
 }
 

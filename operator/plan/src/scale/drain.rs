@@ -22,7 +22,6 @@ use std::{collections::BTreeMap, ops::Range};
 /// How long it may take, and what then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Seconds.
     pub timeout_seconds: u32,
     /// What is done with gateways that take longer.
     pub on_timeout: OnTimeout,

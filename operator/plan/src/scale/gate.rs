@@ -46,7 +46,6 @@ impl Hold {
         }
     }
 
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::MetricsUnavailable => "Kafka or a gateway did not answer within 45 s",

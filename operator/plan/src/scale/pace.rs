@@ -31,7 +31,6 @@ pub const CAUGHT_UP_SECONDS: f64 = 30.0;
 /// What is wanted, and what speaks against it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
-    /// Now.
     pub now: Moment,
     /// Windows and budget.
     pub policy: &'a Policy,
@@ -51,7 +50,6 @@ pub struct Wish<'a> {
     pub by_memory: u32,
     /// Messages a second that are processed now.
     pub processed: f64,
-    /// Seconds of lag.
     pub lag_seconds: f64,
     /// Share of the workers' time that is work.
     pub busy: f64,

@@ -115,7 +115,6 @@ impl History {
         far.or_else(|| older.last())
     }
 
-    /// The one before this one.
     pub(super) fn before_that(&self, sample: &Sample) -> Option<&Sample> {
         self.0.iter().rev().find(|older| older.at < sample.at)
     }

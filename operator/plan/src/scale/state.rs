@@ -39,7 +39,6 @@ pub struct Rising {
 pub struct Peak {
     /// When the minute began.
     pub since: Moment,
-    /// The most.
     pub most: u32,
 }
 

@@ -39,7 +39,6 @@ impl Leaving<'_> {
 /// What one gateway says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
-    /// That it drains.
     Drains,
     /// That it does not: it has another reason not to be ready.
     TakesPart,

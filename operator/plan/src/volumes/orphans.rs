@@ -52,7 +52,6 @@ pub struct Orphans {
 pub struct Drain {
     /// The gateway's number.
     pub ordinal: u32,
-    /// Its claim.
     pub claim: String,
     /// The very claim.
     pub claim_uid: String,

@@ -24,9 +24,7 @@ const WAITED_FOR: Duration = Duration::from_mins(10);
 /// A gateway that no node takes which reaches its volume.
 #[derive(Debug, Clone, Copy)]
 pub struct OutOfReach<'a> {
-    /// Its pod.
     pub pod: &'a PodSeen,
-    /// Its claim.
     pub claim: &'a ClaimSeen,
 }
 

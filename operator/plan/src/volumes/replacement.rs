@@ -123,7 +123,6 @@ pub struct Step {
 /// An empty gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
-    /// Its pod.
     pub pod: String,
     /// The very pod.
     pub pod_uid: String,

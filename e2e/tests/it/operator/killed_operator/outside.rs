@@ -31,7 +31,6 @@ use crate::storage::orphaned::owners;
 use crate::storage::replaced::{class, remove_class};
 use crate::storage::volumes::{self, claims, uids};
 
-/// The other class.
 const OTHER_CLASS: &str = "e2e-killed";
 
 /// How long a pipeline that is deleted is held, seconds: several looks of operators that each begin anew, and half of a busy machine.

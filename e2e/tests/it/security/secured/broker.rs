@@ -17,7 +17,6 @@ use super::keys::{Keys, SERVER_NAME};
 
 /// The user that the broker knows.
 pub const USER: &str = "gateway";
-/// Its password.
 pub const PASSWORD: &str = "correct horse";
 
 /// 22 characters of base64, as the format asks.
@@ -40,7 +39,6 @@ pub struct Broker {
     child: Child,
     /// Without TLS, for the test itself.
     pub host: String,
-    /// TLS.
     pub tls: String,
     /// TLS, with a client certificate.
     pub mutual: String,

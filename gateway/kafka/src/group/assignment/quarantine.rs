@@ -13,7 +13,6 @@ use super::{Assignment, Owned};
 pub(super) enum Quarantine {
     /// Not yet: no worker has it. A worker that got the order to release it before it had it would keep it.
     NotGiven,
-    /// No.
     No,
     /// Yes, and its worker was told to release it.
     Yes,

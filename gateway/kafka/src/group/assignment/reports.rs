@@ -19,7 +19,6 @@ impl Assignment {
         }
     }
 
-    /// Takes one report.
     pub(super) fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {
             Report::Closed { id, generation, closed, has_rows } => {
