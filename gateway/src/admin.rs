@@ -16,4 +16,3 @@ pub mod caller;
 pub mod pod_uid;
 
 pub mod health;
-pub mod remaining;

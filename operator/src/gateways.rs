@@ -22,7 +22,7 @@ use crate::{
 use bytes::Bytes;
 use hyper::{Method, StatusCode, header::HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
-use serde::Deserialize;
+use sluice_gateway_config::Remaining;
 use sluice_plan::{
     names::{ADMIN_PORT, GATEWAY_CONTAINER},
     scale::{
@@ -91,21 +91,6 @@ pub enum Error {
     /// It answers that it cannot.
     #[error("{address} answers {path} with status {status}")]
     Refused { address: SocketAddr, path: &'static str, status: StatusCode },
-}
-
-/// `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}`: what a gateway that drains still holds.
-#[derive(Debug, Deserialize)]
-struct Held {
-    blocks: u64,
-    #[serde(default)]
-    uncommitted: u64,
-    /// Whether something on its queue volume cannot be read. Gateways that do not say so also count a volume as empty that they have
-    /// not opened yet.
-    damaged: Option<bool>,
-    /// Whether it was asked to drain. Older gateways do not say so.
-    draining: Option<bool>,
-    /// The port at which it takes commands. `None` where its admin port does.
-    control: Option<u16>,
 }
 
 impl Gateway {
@@ -235,23 +220,23 @@ impl Gateway {
 fn held(body: &[u8]) -> Answer {
     match serde_json::from_slice(body) {
         // It was told to stay meanwhile: that it holds nothing now is no proof.
-        Ok(Held { draining: Some(false), blocks, .. }) => Answer::Holds { blocks },
-        Ok(Held { blocks: 0, uncommitted: 0, damaged: Some(false), .. }) => Answer::Done,
-        Ok(Held { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
-        Ok(Held { blocks, .. }) => Answer::Holds { blocks },
+        Ok(Remaining { draining: Some(false), blocks, .. }) => Answer::Holds { blocks },
+        Ok(Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. }) => Answer::Done,
+        Ok(Remaining { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
+        Ok(Remaining { blocks, .. }) => Answer::Holds { blocks },
         Err(_) => Answer::Silent,
     }
 }
 
 fn control(body: &[u8]) -> Option<u16> {
-    serde_json::from_slice(body).ok().and_then(|held: Held| held.control)
+    serde_json::from_slice(body).ok().and_then(|held: Remaining| held.control)
 }
 
 fn says(body: &[u8]) -> Says {
     match serde_json::from_slice(body) {
-        Ok(Held { draining: Some(true), .. }) => Says::Drains,
-        Ok(Held { draining: Some(false), .. }) => Says::TakesPart,
-        Ok(Held { draining: None, .. }) => Says::Nothing,
+        Ok(Remaining { draining: Some(true), .. }) => Says::Drains,
+        Ok(Remaining { draining: Some(false), .. }) => Says::TakesPart,
+        Ok(Remaining { draining: None, .. }) => Says::Nothing,
         Err(_) => Says::Silent,
     }
 }

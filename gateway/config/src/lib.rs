@@ -16,6 +16,7 @@ pub mod kafka_properties;
 pub mod log_filter;
 pub mod parse;
 pub mod pod_uid;
+mod remaining;
 pub mod schema;
 pub mod security;
 mod units;
@@ -29,6 +30,7 @@ pub use gateway_config::{
     InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
     QueueMode, SESSION_SECONDS, Shutdown, Sink, Source,
 };
+pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use units::{ByteSize, Duration, UnitError};

@@ -1,12 +1,13 @@
 //! The state of the gateway as the admin server reports it.
 
 use crate::{
-    admin::{remaining::Remaining, server::Health},
+    admin::server::Health,
     blocks::{batch::BlockAge, buffers::Pool},
     ground::{account::RowAccount, metrics::Metrics},
     volume::spool::Spool,
 };
 use prometheus::IntCounter;
+use sluice_gateway_config::Remaining;
 use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
 use sluice_spool::{Space, Volume};
 use std::{
@@ -99,7 +100,9 @@ impl Status {
     /// Logs a step of the shutdown with what is still held.
     pub fn say(&self, step: &str) {
         let partitions = self.consumer.get().map(|stats| stats.partitions_owned.load(Ordering::Relaxed));
-        self.remaining().say(partitions.unwrap_or(0), step);
+        let Remaining { blocks, bytes, uncommitted, damaged, .. } = self.remaining();
+        let (partitions, damaged) = (partitions.unwrap_or(0), damaged == Some(true));
+        tracing::info!(blocks, bytes, uncommitted, damaged, partitions, "{step}");
     }
 
     /// Records that the table fits.
@@ -306,10 +309,10 @@ impl Health for Status {
         Remaining {
             // Blocks that an earlier run has left enter `blocks_in_flight` only after Kafka was asked about them.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
-            is_damaged,
+            damaged: Some(is_damaged),
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: uncommitted.max(u64::from(is_member)),
-            is_draining: self.drain.is_requested(),
+            draining: Some(self.drain.is_requested()),
             control: None,
         }
     }

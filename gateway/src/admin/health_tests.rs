@@ -9,6 +9,16 @@ use crate::volume::{
 use sluice_kafka::{OpenTransaction, watchdog::Reason};
 use sluice_ranges::PartitionId;
 
+/// What a gateway reports that holds nothing.
+const NOTHING: Remaining = Remaining {
+    blocks: 0,
+    bytes: 0,
+    uncommitted: 0,
+    damaged: Some(false),
+    draining: Some(false),
+    control: None,
+};
+
 fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
     let id = PartitionId { topic: "spans".into(), partition };
     Still { id, reason, since: Duration::from_secs(125), is_stuck }
@@ -82,23 +92,23 @@ fn one_that_drains_is_not_ready_and_one_that_resumes_is() {
     consumer.joined.store(true, Ordering::Release);
     for _ in 0..2 {
         status.drain();
-        assert!(status.drain_asked().is_requested() && status.remaining().is_draining);
+        assert!(status.drain_asked().is_requested() && status.remaining().draining == Some(true));
         assert!(status.ready().unwrap_err().contains("drain"));
     }
     for _ in 0..2 {
         status.resume();
         assert_eq!(status.ready(), Ok(()));
-        assert!(!status.remaining().is_draining);
+        assert!(status.remaining().draining == Some(false));
     }
 }
 
 #[test]
 fn what_is_held_is_told() {
     let (status, consumer) = status();
-    assert_eq!(status.remaining(), Remaining::default());
+    assert_eq!(status.remaining(), NOTHING);
     consumer.uncommitted.store(7, Ordering::Relaxed);
     status.metrics.blocks_in_flight.set(2);
-    assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
+    assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..NOTHING });
 }
 
 /// The blocks of an earlier run before the volume is opened.
@@ -109,7 +119,7 @@ async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
     let of = |volume: Volume| Status::new(Arc::new(metrics()), pool.clone(), Some(volume));
     let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
 
-    assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
+    assert_eq!(of(claim()).remaining(), NOTHING, "nothing was ever there");
     let spool = folder.open(64 << 20);
     for first in [0, 10] {
         let sealed = sealed(&pool, first, false);
@@ -122,7 +132,7 @@ async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
     assert_eq!(status.remaining().blocks, 1, "nobody knows how many");
     status.spools(folder.open(64 << 20));
     assert_eq!(status.remaining().blocks, 2);
-    assert!(!status.remaining().is_damaged);
+    assert_eq!(status.remaining().damaged, Some(false));
 }
 
 #[tokio::test]
@@ -138,13 +148,13 @@ async fn a_volume_with_something_that_cannot_be_read_says_so() {
     }
     let status = Status::new(Arc::new(metrics()), pool, None);
     status.spools(spool.clone());
-    assert!(!status.remaining().is_damaged);
+    assert_eq!(status.remaining().damaged, Some(false));
     damage(&folder.files()[0]);
     assert!(sealed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
     sealed.frames.end(Some(&spool), Ended::Damaged);
     // Closing waits until the spool thread has handled that.
     spool.close(Duration::from_mins(1));
-    assert!(status.remaining().is_damaged, "{:?}", status.remaining());
+    assert!(status.remaining().damaged == Some(true), "{:?}", status.remaining());
 }
 
 #[test]

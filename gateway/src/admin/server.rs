@@ -20,10 +20,7 @@
 //! fitted at the start. The gateway stays ready when ClickHouse is away, because a restart or a removed endpoint would not help.
 
 use crate::{
-    admin::{
-        caller::{Own, PeerRights},
-        remaining::Remaining,
-    },
+    admin::caller::{Own, PeerRights},
     ground::metrics::Metrics,
 };
 use bytes::Bytes;
@@ -34,6 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_gateway_config::Remaining;
 use std::{
     convert::Infallible,
     io::ErrorKind,
@@ -318,7 +316,7 @@ mod tests {
             self.0.store(false, Ordering::Relaxed);
         }
         fn remaining(&self) -> Remaining {
-            Remaining { is_draining: self.0.load(Ordering::Relaxed), ..Remaining::default() }
+            Remaining { draining: Some(self.0.load(Ordering::Relaxed)), ..Remaining::default() }
         }
     }
 

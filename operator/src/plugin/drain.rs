@@ -6,26 +6,12 @@ use super::{
     cluster::{Cluster, Error},
     table::size,
 };
-use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
+use sluice_gateway_config::Remaining;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Interval between two requests of `/drainz`, in seconds: a person watches the progress.
 const LOOK_AGAIN_SECONDS: u64 = 1;
-
-/// What a gateway still holds, as `/drainz` reports it. Older gateways report neither damage nor whether they drain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
-    blocks: u64,
-    bytes: u64,
-    uncommitted: u64,
-    /// Whether its queue volume has unreadable data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    damaged: Option<bool>,
-    /// Whether it drains; `false` again after a restart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    draining: Option<bool>,
-}
 
 /// Progress of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,34 +26,32 @@ enum Standing {
     TakesPart,
 }
 
-impl Held {
-    fn standing(&self) -> Standing {
-        if self.draining == Some(false) {
-            Standing::TakesPart
-        } else if self.blocks > 0 || self.uncommitted > 0 {
-            Standing::Holds
-        } else if self.damaged == Some(true) {
-            Standing::Damaged
+impl Standing {
+    fn of(held: &Remaining) -> Self {
+        if held.draining == Some(false) {
+            Self::TakesPart
+        } else if held.blocks > 0 || held.uncommitted > 0 {
+            Self::Holds
+        } else if held.damaged == Some(true) {
+            Self::Damaged
         } else {
-            Standing::Drained
+            Self::Drained
         }
     }
 }
 
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.blocks == 0 && self.uncommitted == 0 {
-            let damaged = if self.damaged == Some(true) { " but unreadable data on its volume" } else { "" };
-            return write!(f, "holds nothing{damaged}");
-        }
-        write!(
-            f,
-            "holds {} blocks ({}) and {} uncommitted messages",
-            self.blocks,
-            size(self.bytes),
-            self.uncommitted
-        )
+/// What a gateway holds, in words.
+fn in_words(held: &Remaining) -> String {
+    if held.blocks == 0 && held.uncommitted == 0 {
+        let damaged = if held.damaged == Some(true) { " but unreadable data on its volume" } else { "" };
+        return format!("holds nothing{damaged}");
     }
+    format!(
+        "holds {} blocks ({}) and {} uncommitted messages",
+        held.blocks,
+        size(held.bytes),
+        held.uncommitted
+    )
 }
 
 /// Drains the gateway and waits until it holds nothing, or resumes it.
@@ -80,7 +64,7 @@ pub(super) async fn run(
     if asked.resume {
         let held = held(pod, &cluster.tell(pod, "/resume").await?)?;
         cluster.keep_out(pod, false).await?;
-        terminal.answer(asked.json, &held, &format!("{pod} takes part again; it {held}"))?;
+        terminal.answer(asked.json, &held, &format!("{pod} takes part again; it {}", in_words(&held)))?;
         return Ok(EXIT_WELL);
     }
     let patience = Duration::from_secs(asked.timeout);
@@ -102,14 +86,18 @@ pub(super) async fn run(
     loop {
         let is_over = begun.elapsed() >= patience;
         match looked {
-            Ok(now) => match now.standing() {
+            Ok(now) => match Standing::of(&now) {
                 Standing::Drained => {
-                    let words = format!("{pod} {now}; `kubectl sluice drain {pod} --resume` ends the drain");
+                    let words = format!(
+                        "{pod} {}; `kubectl sluice drain {pod} --resume` ends the drain",
+                        in_words(&now)
+                    );
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_WELL);
                 }
                 Standing::Damaged => {
-                    let words = format!("{pod} {now}: do not delete the volume; {}", kept_out(pod));
+                    let words =
+                        format!("{pod} {}: do not delete the volume; {}", in_words(&now), kept_out(pod));
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_NOT_WELL);
                 }
@@ -120,13 +108,14 @@ pub(super) async fn run(
                     return Ok(EXIT_NOT_WELL);
                 }
                 Standing::Holds if is_over => {
-                    let words = format!("{pod} {now} after {} s; the drain continues", asked.timeout);
+                    let words =
+                        format!("{pod} {} after {} s; the drain continues", in_words(&now), asked.timeout);
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_NOT_WELL);
                 }
                 Standing::Holds => {
                     if told.as_ref() != Some(&now) {
-                        terminal.tell(&format!("{pod} {now}"))?;
+                        terminal.tell(&format!("{pod} {}", in_words(&now)))?;
                         told = Some(now);
                     }
                 }
@@ -152,8 +141,11 @@ fn kept_out(pod: &str) -> String {
     )
 }
 
-fn held(pod: &str, text: &str) -> Result<Held, Error> {
-    serde_json::from_str(text).map_err(|source| Error::Drain { pod: pod.to_owned(), source })
+/// Without the port for commands, which is for the operator.
+fn held(pod: &str, text: &str) -> Result<Remaining, Error> {
+    let held: Remaining =
+        serde_json::from_str(text).map_err(|source| Error::Drain { pod: pod.to_owned(), source })?;
+    Ok(Remaining { control: None, ..held })
 }
 
 #[cfg(test)]
@@ -191,9 +183,9 @@ mod tests {
             ),
         ] {
             let held = held("p", text).unwrap();
-            assert_eq!((held.to_string().as_str(), held.standing()), (words, standing));
+            assert_eq!((in_words(&held).as_str(), Standing::of(&held)), (words, standing));
         }
-        for wrong in ["no", "{}", r#"{"blocks":0}"#] {
+        for wrong in ["no", "{}"] {
             let wrong = held("p-gateway-0", wrong).unwrap_err().to_string();
             assert!(wrong.starts_with("cannot read the answer of p-gateway-0 about its drain"), "{wrong}");
         }

@@ -165,7 +165,7 @@ pub const ALL: [Group; 22] = [
             "gateway/src/commands/drain.rs",
             "gateway/src/admin/server.rs",
             "gateway/src/admin/caller.rs",
-            "gateway/src/admin/remaining.rs",
+            "gateway/config/src/remaining.rs",
             "e2e/tests/it/deletion",
             "e2e/tests/it/rollout",
         ],
