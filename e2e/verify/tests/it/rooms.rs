@@ -4,8 +4,6 @@
 //! names another when its code, tests left out, has a path that begins with `crate::` and that room's name. Where that goes round in a
 //! circle, none of the rooms can be understood, tested or moved without the others.
 
-#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -1,0 +1,5 @@
+//! What holds of the whole source.
+
+#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
+
+mod rooms;
