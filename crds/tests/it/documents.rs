@@ -5,17 +5,23 @@ use serde_json::Value;
 use std::{collections::BTreeSet, fs};
 
 /// Documents that tell people what to set, and to look at.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 16] = [
+    "README.md",
+    "config/MIGRATION.md",
+    "config/README.md",
     "config/prometheus/RUNBOOK.md",
     "crds/CONDITIONS.md",
+    "e2e/README.md",
+    "gateway/ARCHITECTURE.md",
+    "gateway/DELIVERY.md",
+    "gateway/TABLE.md",
+    "gateway/VALUES.md",
     "operator/ARCHITECTURE.md",
     "operator/LIFECYCLE.md",
     "operator/ROLLOUTS.md",
     "operator/SCALING.md",
     "operator/SECURITY.md",
     "operator/VOLUMES.md",
-    "gateway/DELIVERY.md",
-    "README.md",
 ];
 
 /// Every field of an object, by its path; what is below a free map is not among them.

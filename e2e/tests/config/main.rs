@@ -3,6 +3,7 @@
 //! Needs no cluster; what these programs are compiled from is fetched the first time. Run by `cargo verify`.
 
 mod argocd;
+mod chart_readme;
 mod manifests;
 mod rights;
 mod rules;
