@@ -286,8 +286,11 @@ mod tests {
             (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Damaged),
             (r#"{"blocks":0,"bytes":0,"uncommitted":5}"#, Answer::Holds { blocks: 0 }),
             (r#"{"blocks":3,"bytes":9}"#, Answer::Holds { blocks: 3 }),
-            (r#"{"blocks":0,"uncommitted":0,"damaged":false,"draining":true}"#, Answer::Done),
-            (r#"{"blocks":0,"uncommitted":0,"damaged":false,"draining":false}"#, Answer::Holds { blocks: 0 }),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}"#, Answer::Done),
+            (
+                r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#,
+                Answer::Holds { blocks: 0 },
+            ),
             (r#"{"bytes":9}"#, Answer::Silent),
             ("ok", Answer::Silent),
         ] {

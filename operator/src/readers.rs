@@ -59,9 +59,10 @@ impl Readers {
         };
         let owned = match owned(&facts.pods, look) {
             Owned::Partitions(owned) => owned,
-            // They are being asked: until they have answered, what they said before holds.
-            Owned::Later => return known.get(key).map(|known| known.unread),
-            Owned::Unknown => u64::from(of),
+            // What is said goes on being said, and nothing new is said, until all of them have answered.
+            Owned::Later | Owned::Unknown => {
+                return known.get(key).map(|known| UnreadSeen { seconds: 0, ..known.unread });
+            }
         };
         let partitions = of.saturating_sub(u32::try_from(owned).unwrap_or(u32::MAX));
         if partitions == 0 {
@@ -91,7 +92,9 @@ fn owned(pods: &[Pod], look: &Look) -> Owned {
     let mut owned = Owned::Unknown;
     for pod in pods.iter().filter(|pod| is_running(pod)) {
         let Some(gateway) = Gateway::of(pod) else { return Owned::Unknown };
-        let Some(said) = look.said.iter().find(|said| said.gateway.is_same_process(&gateway)) else {
+        let said = look.said.iter().find(|said| said.gateway.is_same_process(&gateway));
+        // One that has become ready since then owns more now.
+        let Some(said) = said.filter(|said| said.gateway.is_ready == gateway.is_ready) else {
             return Owned::Later;
         };
         let Some(numbers) = said.report.as_ref().ok().and_then(|report| report.numbers.as_ref().ok()) else {

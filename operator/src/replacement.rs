@@ -11,7 +11,7 @@
 use crate::{
     api_error::{ApiError, ErrorClass, described},
     cache::Pipeline,
-    gateways::commands::Command,
+    gateways::{Gateway, commands::Command},
     memory::Key,
     observe::Facts,
     prune,
@@ -132,7 +132,9 @@ pub async fn carry_on(
         return (None, Ok(()));
     }
     let taken = match &step.take {
-        Some(take) => pods.take(take).await,
+        // Its answer may be some seconds old, and another client may have resumed it since.
+        Some(take) if pods.is_still_empty(&take.pod, facts).await => pods.take(take).await,
+        Some(_) => Ok(()),
         None => Ok(()),
     };
     (step.next, taken)
@@ -325,6 +327,15 @@ impl Held<'_> {
             Key { namespace: self.names.namespace().to_owned(), name: self.names.pipeline().to_owned() };
         let answers = self.world.shared.commands.tell(&key, &command, range, &facts.gateways).await;
         Ok(answers.get(&gateway).copied().unwrap_or(Answer::Silent))
+    }
+
+    /// Whether the gateway of a pod says now that it drains and holds nothing.
+    async fn is_still_empty(&self, pod: &str, facts: &Facts) -> bool {
+        let of = |gateway: &&Gateway| format!("{}-{}", self.names.gateway(), gateway.ordinal) == pod;
+        match facts.gateways.iter().find(of) {
+            Some(gateway) => gateway.request(Request::Drain).await == Answer::Done,
+            None => false,
+        }
     }
 
     /// Adds the finalizer to the pod and deletes the pod, after a dry run of the claim's deletion.

@@ -128,13 +128,10 @@ impl Rollouts {
         let is_draining = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
         let (Some(workload), Ok(names)) = (&observed.workload, Names::of(pipeline)) else { return Ok(()) };
         let unavailable = Terms::of(&pipeline.spec).map_or(Unavailable::Number(1), |terms| terms.unavailable);
-        let Some(due) = outdated(next, unavailable, workload, is_draining) else {
+        if outdated(next, unavailable, workload, is_draining).is_none_or(|due| due.is_empty()) {
             if let Some(pod) = stuck(self.now(), next, workload, is_draining) {
                 delete(pod, &names, world).await?;
             }
-            return Ok(());
-        };
-        if due.is_empty() {
             return Ok(());
         }
         let Some(now) = at_the_server(&names, world).await? else { return Ok(()) };

@@ -82,7 +82,7 @@ impl Telling {
             // A clock that went back by far must not keep this for ever.
             let is_fresh = now.abs_diff(at.0) < FRESH_MS;
             // They are asked, and have not answered by now: what they said before holds, but for what may be gone since.
-            if is_fresh || look.is_none_or(|look| look.at == *at) {
+            if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == *at) {
                 let mut said = said.clone();
                 said.told.has_empty_queue &= is_fresh && *by == ready;
                 return said;

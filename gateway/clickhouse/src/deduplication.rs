@@ -184,6 +184,7 @@ pub(crate) struct DependentRow {
     pub(crate) as_select: String,
     /// Empty when it reads inserted rows with the rights of the user that inserts.
     pub(crate) definer: String,
+    pub(crate) create_table_query: String,
     target_partition_key: String,
 }
 
@@ -275,7 +276,7 @@ impl Probe {
         let action = format!("looking for views of {database}.{table}");
         // A table lists all views below it, even those that the user may not see; for these only the name is known.
         let question = "SELECT dependent.1 AS database, dependent.2 AS name, target_database, target_table, \
-                        view.as_select AS as_select, view.definer AS definer, target.partition_key AS target_partition_key \
+                        view.as_select AS as_select, view.definer AS definer, view.create_table_query AS create_table_query, target.partition_key AS target_partition_key \
                         FROM (SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table)) AS dependent \
                         FROM system.tables WHERE database = ? AND name = ?) AS below \
                         LEFT JOIN system.tables AS view ON view.database = dependent.1 AND view.name = dependent.2 \

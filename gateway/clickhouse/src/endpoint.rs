@@ -71,7 +71,7 @@ impl Endpoint {
             }
             None => return Err(refuse("the port is not a number from 0 to 65535")),
         };
-        Ok(Self { is_https, authority: format!("{}:{port}", authority.host()) })
+        Ok(Self { is_https, authority: format!("{}:{port}", authority.host().to_ascii_lowercase()) })
     }
 
     /// Whether it is reached over TLS.

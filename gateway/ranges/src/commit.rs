@@ -71,9 +71,9 @@ impl Ranges {
         }
         // No range waits for a commit now: changes go into the regular one.
         let moved = self.kept != Some(self.offset());
-        let promises_more = self.log_end > self.horizon && !self.switches() && self.worker == Worker::Reads;
+        let promises_more = self.log_end > self.horizon && !self.switches() && !self.promises_nothing();
         let runs_out = promises_more && self.pace.runs_out(self.horizon - self.tail);
-        let takes_back = self.worker == Worker::Stands && self.horizon > self.horizon_least();
+        let takes_back = self.promises_nothing() && self.horizon > self.horizon_least();
         let ages = !self.flight.is_empty() && now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX / 2;
         if moved || runs_out || takes_back || ages { Urgency::Regular } else { Urgency::None }
     }
@@ -85,6 +85,11 @@ impl Ranges {
         if self.is_current(generation) {
             self.worker = if stands { Worker::Stands } else { Worker::Reads };
         }
+    }
+
+    /// Whether no further range is sent for now: the worker stands, or the partition is being given back.
+    pub(super) fn promises_nothing(&self) -> bool {
+        self.worker == Worker::Stands || self.is_leaving
     }
 
     /// The lowest possible horizon: every range that this owner or an earlier one sent, or may send, is known up to there.

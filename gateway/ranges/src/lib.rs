@@ -277,7 +277,7 @@ impl Ranges {
         let offset = self.offset();
         let covered = self.flight.cover(self.ahead.len()).unwrap_or(self.horizon);
         self.partings.cover(offset);
-        let horizon = if self.worker == Worker::Stands {
+        let horizon = if self.promises_nothing() {
             self.horizon_least()
         } else {
             self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset)

@@ -154,7 +154,8 @@ prop_compose! {
         version in prop::sample::select(&Version::KNOWN[..]),
         bytes in 1..1u64 << 40,
         messages in 1..1u64 << 40,
-        (routing_epoch, instance, t0) in (any::<u32>(), any::<u64>(), 0..1u64 << 40),
+        (routing_epoch, instance, t0) in (any::<u32>(), 0..1u64 << 24, 0..1u64 << 40),
+        destination in prop::option::of((1..1u32 << 24).prop_map(|number| Destination::of_number(number).unwrap())),
         ahead in 0..1i64 << 40,
         topic_id in prop::option::of(any::<[u8; 16]>().prop_filter("zeros are none", |id| *id != [0; 16])),
         gaps in prop::collection::vec(1..1i64 << 50, 0..=CUTS_MAX),
@@ -162,7 +163,7 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, destination: None, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
+        Plan { offset, rule, routing_epoch, destination, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
     }
 }
 

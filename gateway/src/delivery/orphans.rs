@@ -176,9 +176,9 @@ impl Orphans {
         self.asking = None;
         let Answer { sendable, asked } = answer;
         self.unsent.put((sendable.unsent, &sendable.waits), &self.sender.metrics, Instant::now());
-        for ready in sendable.ready {
+        for mut ready in sendable.ready {
             shards.count_in();
-            let shard = shards.of(&ready.sealed.block, &ready.release);
+            let shard = shards.of(&mut ready);
             self.places.add(shard.place(), (shard, ready));
         }
         match asked {

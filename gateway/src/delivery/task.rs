@@ -29,7 +29,7 @@ use crate::{
     volume::{
         block_frames::BlockFrames,
         only_copy::{OnlyCopySender, Tables},
-        ready_block::BlockWithFrames,
+        ready_block::{BlockWithFrames, Ready},
         spill::Spill,
         spool::Spool,
     },
@@ -37,7 +37,7 @@ use crate::{
 use sluice_clickhouse::row_ends::RowShape;
 use sluice_gateway_config::{Commit, Kafka, OnMissing};
 use sluice_kafka::{Drain, Order, Report, dead_letter::DeadLetters};
-use sluice_ranges::{Generation, OffsetRange, PartitionId, Release};
+use sluice_ranges::{Generation, OffsetRange, PartitionId};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -252,11 +252,11 @@ impl Holding {
     }
 
     fn send(&mut self) {
-        while let Some(ready) = self.queue.pop() {
+        while let Some(mut ready) = self.queue.pop() {
             if let Some(enqueue) = &mut self.enqueue {
                 enqueue.add(&ready);
             }
-            let shard = self.shards.of(&ready.sealed.block, &ready.release);
+            let shard = self.shards.of(&mut ready);
             self.shipments.spawn(Shipment::new(shard, ready).run());
         }
     }
@@ -320,12 +320,14 @@ impl Shards {
         Self { route: Route::new(shards.len()), shards }
     }
 
-    /// The shard of a block: the one that its range has always gone to, if that still exists. Counts a block that an earlier owner may have
-    /// sent to other servers than the shard has now, or into another table.
-    pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
+    /// The shard of a block: the one that its range has always gone to, if that still exists. The rows of a block that an earlier owner may
+    /// have sent to other servers than the shard has now, or into another table, count as possibly doubled once they are stored.
+    pub fn of(&self, ready: &mut Ready) -> Arc<Shard> {
+        let (block, release) = (&ready.sealed.block, &ready.release);
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
         if self.route.may_be_elsewhere(release, &block.id, |then| shard.sink().is_at(then)) {
-            shard.count_moved(block);
+            shard.say_moved(block);
+            ready.rows_elsewhere = block.rows;
         }
         shard.clone()
     }

@@ -44,7 +44,8 @@ pub fn status(
     let scaling = scaling::scaling(pipeline.spec.scaling.mode, said, &observed.scaling);
     let plan = outcome.ok().and_then(Planned::ready);
     // A pipeline that is resumed is about to use the volumes of its gateways again.
-    let coming = plan.filter(|_| Intent::of(pipeline) == Intent::Run).map_or(0, Plan::replicas);
+    let comes = Intent::of(pipeline) == Intent::Run && observed.scaling.contested.is_none();
+    let coming = plan.filter(|_| comes).map_or(0, Plan::replicas);
     let words = Words { scaling: scaling.as_ref(), resized: resized.as_deref(), coming };
     let verdicts = verdicts(pipeline, observed, outcome, now, &words);
     let conditions = condition::ALL

@@ -185,7 +185,7 @@ mod tests {
             let held = held("p", text).unwrap();
             assert_eq!((in_words(&held).as_str(), Standing::of(&held)), (words, standing));
         }
-        for wrong in ["no", "{}"] {
+        for wrong in ["no", "{}", r#"{"blocks":0}"#] {
             let wrong = held("p-gateway-0", wrong).unwrap_err().to_string();
             assert!(wrong.starts_with("cannot read the answer of p-gateway-0 about its drain"), "{wrong}");
         }

@@ -160,12 +160,12 @@ impl Secured {
             (
                 "https, another authority",
                 at(&self.front.url(), json!({"caFile": self.keys.certificate("other-ca")})),
-                &["no TLS connection", "look at tls.caFile"],
+                &["no TLS connection", "check tls.caFile"],
             ),
             (
                 "https, another name",
                 at(&format!("https://127.0.0.1:{}", self.front.port), self.tls()),
-                &["made out to other names than the endpoint's host"],
+                &["the server's certificate is not valid for the endpoint's host"],
             ),
             (
                 "https, no certificate",

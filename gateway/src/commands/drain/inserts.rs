@@ -116,9 +116,9 @@ impl Inserts {
     }
 
     /// Adds a block that is sent when it has a place.
-    pub fn add(&mut self, ready: Ready) {
+    pub fn add(&mut self, mut ready: Ready) {
         self.shards.count_in();
-        let shard = self.shards.of(&ready.sealed.block, &ready.release);
+        let shard = self.shards.of(&mut ready);
         self.places.add(shard.place(), (shard, ready));
     }
 

@@ -35,7 +35,8 @@ impl Shipment {
 
     /// Counts rows that are sent again although they may be stored.
     pub(super) fn count_double(&self, may_double: bool) {
-        if may_double {
+        // Rows that may be elsewhere are counted when they are stored.
+        if may_double && self.rows_elsewhere == 0 {
             self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
             tracing::warn!(
                 partition = %self.block.id,

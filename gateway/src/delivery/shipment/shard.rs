@@ -135,10 +135,9 @@ impl Shard {
         self.returned.notify_waiters();
     }
 
-    /// Counts a block that an earlier owner may have sent elsewhere: to a shard that was removed, to other servers in this shard's place, or
+    /// Reports a block that an earlier owner may have sent elsewhere: to a shard that was removed, to other servers in this shard's place, or
     /// into another table.
-    pub fn count_moved(&self, block: &Block) {
-        self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
+    pub fn say_moved(&self, block: &Block) {
         self.delivery.standing.moved(self.place, self.clock.now());
         tracing::warn!(
             partition = %block.id,

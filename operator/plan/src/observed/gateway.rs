@@ -9,7 +9,7 @@ use crate::{
     scale::workload::{is_ready, ordinal},
 };
 use k8s_openapi::{
-    api::core::v1::{ContainerStatus, Pod},
+    api::core::v1::{ContainerStatus, Pod, PodCondition},
     jiff::Timestamp,
 };
 
@@ -64,7 +64,7 @@ impl GatewaySeen {
             revision: metadata.labels.as_ref().and_then(|labels| labels.get(POD_REVISION)).cloned(),
             created: made,
             ready_since: if is_ready { since.or(Some(Timestamp::UNIX_EPOCH)) } else { None },
-            unready_since: since.filter(|_| !is_ready),
+            unready_since: if is_ready { None } else { unready_since(pod, ready) },
             is_leaving: metadata.deletion_timestamp.is_some(),
             ends: container.map_or(0, ends),
             exit_code: container.and_then(last_end).map(|end| end.exit_code),
@@ -74,6 +74,17 @@ impl GatewaySeen {
             memory: MemorySeen::of(pod),
         })
     }
+}
+
+/// A pod that is told to end is not ready from the end of its grace period on, whatever its condition says.
+fn unready_since(pod: &Pod, ready: Option<&PodCondition>) -> Option<Timestamp> {
+    let metadata = &pod.metadata;
+    let since = match ready {
+        Some(ready) if ready.status == "False" => ready.last_transition_time.as_ref(),
+        Some(_) => metadata.deletion_timestamp.as_ref(),
+        None => None,
+    };
+    since.or(metadata.deletion_timestamp.as_ref()).or(metadata.creation_timestamp.as_ref()).map(|time| time.0)
 }
 
 fn waiting(container: &ContainerStatus) -> Option<String> {
@@ -119,6 +130,18 @@ mod tests {
         let ill = seen("False", &running, &json!({}));
         assert_eq!((well.unready_since, ill.ready_since), (None, None));
         assert_eq!(ill.unready_since.unwrap().to_string(), "2026-01-01T00:01:00Z");
+    }
+
+    #[test]
+    fn a_ready_pod_that_is_told_to_end_stays_ready_until_its_grace_is_over() {
+        let pod = json!({
+            "metadata": {"name": "a-gateway-3", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": "2026-01-02T00:00:30Z"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}]},
+        });
+        let ending = GatewaySeen::of(&serde_json::from_value(pod).unwrap()).unwrap();
+        assert_eq!(ending.unready_since.unwrap().to_string(), "2026-01-02T00:00:30Z");
     }
 
     #[test]

@@ -14,6 +14,11 @@ use sluice_crds::{
     status::{condition, reason},
 };
 
+/// How the condition begins while gateways reject a tenth or more of the messages.
+const OFTEN: &str = "gateways reject many";
+/// While they reject fewer.
+const SOME: &str = "gateways reject some";
+
 /// `None` while gateways can read the messages. While no gateway answers, the former condition holds, as long as there are gateways.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
     let before =
@@ -21,8 +26,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
     let Some(messages) = &observed.messages else {
         return before(&[reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS]);
     };
-    let often = rejected(pipeline, messages, Share::Often);
-    let was_often = before(&[reason::MESSAGES_REJECTED]).is_some_and(|said| said == often);
+    let was_often = before(&[reason::MESSAGES_REJECTED]).is_some_and(|said| said.begins(OFTEN));
     let unreadable = messages.unreadable(now.0, was_often);
     let held = match unreadable {
         Some(Unreadable::Rejected(Share::NotKnown)) => before(&[reason::MESSAGES_REJECTED]),
@@ -57,8 +61,8 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
 
 /// Gateways reject some or many of the messages, and read others.
 fn rejected(pipeline: &TracePipeline, messages: &MessagesSeen, share: Share) -> Verdict {
-    let many = if share == Share::Often { "many" } else { "some" };
-    let found = format!("gateways reject {many} of the messages ({})", reasons(messages));
+    let begins = if share == Share::Often { OFTEN } else { SOME };
+    let found = format!("{begins} of the messages ({})", reasons(messages));
     Verdict::yes(reason::MESSAGES_REJECTED, listed(pipeline, &found))
 }
 

@@ -23,6 +23,11 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether its message begins with these words.
+    pub(super) fn begins(&self, words: &str) -> bool {
+        self.message.starts_with(words)
+    }
+
     pub(super) fn yes(reason: &'static str, message: impl Into<String>) -> Self {
         Self { status: "True", reason, message: message.into() }
     }

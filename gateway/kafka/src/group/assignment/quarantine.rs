@@ -26,7 +26,7 @@ impl Assignment {
             owned.quarantine = Quarantine::Yes;
             tracing::info!(
                 partition = %id,
-                "pausing the partition: one of its blocks has refused rows and needs manual action"
+                "pausing the partition: one of its blocks cannot be settled and needs manual action"
             );
             self.stopped.push((id.clone(), owned.generation));
             quarantine.push(id.clone());
