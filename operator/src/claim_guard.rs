@@ -38,7 +38,7 @@ pub async fn guard(pipeline: &TracePipeline, world: &World) {
         world.shared.metrics.wrote("PersistentVolumeClaim");
         match patch(&api, (&name, &uid), OPTIONS, &json!({"metadata": {"annotations": options}})).await {
             Ok(_) => {
-                info!(claim = %name, "annotated the queue volume's claim, so that Argo CD does not delete it")
+                info!(claim = %name, "annotated the queue volume's claim, so that Argo CD does not delete it");
             }
             // It is gone, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}

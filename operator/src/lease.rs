@@ -135,7 +135,7 @@ impl Lease {
         match timeout(Duration::from_secs(RELEASE_SECONDS), self.give_back()).await {
             Ok(Ok(())) => info!("released the Lease"),
             Ok(Err(error)) => {
-                warn!(%error, "cannot release the Lease; another operator takes it once it expires")
+                warn!(%error, "cannot release the Lease; another operator takes it once it expires");
             }
             Err(_) => warn!(
                 "no answer in time while releasing the Lease; another operator takes it once it expires"

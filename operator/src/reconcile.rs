@@ -253,7 +253,7 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
     // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.
     let stays = ready.filter(|plan| !plan.holds_source());
     let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, world)).await;
-    let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
+    let carried_out = Box::pin(carry_out(pipeline, (ready, replicas), &mut facts, world)).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
         Err(error) if is_taking_over(pipeline) => return Err(error),
@@ -276,7 +276,7 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
     world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
-    report::report(pipeline, key, said, world).await?;
+    Box::pin(report::report(pipeline, key, said, world)).await?;
     Box::pin(unasked::take_back(pipeline, replicas, &facts, world)).await;
     ended?;
     let memory = &world.shared.memory;

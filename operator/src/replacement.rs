@@ -134,8 +134,7 @@ pub async fn carry_on(
     let taken = match &step.take {
         // Its answer may be some seconds old, and another client may have resumed it since.
         Some(take) if pods.is_still_empty(&take.pod, facts).await => pods.take(take).await,
-        Some(_) => Ok(()),
-        None => Ok(()),
+        _ => Ok(()),
     };
     (step.next, taken)
 }
@@ -333,7 +332,7 @@ impl Held<'_> {
     async fn is_still_empty(&self, pod: &str, facts: &Facts) -> bool {
         let of = |gateway: &&Gateway| format!("{}-{}", self.names.gateway(), gateway.ordinal) == pod;
         match facts.gateways.iter().find(of) {
-            Some(gateway) => gateway.request(Request::Drain).await == Answer::Done,
+            Some(gateway) => Box::pin(gateway.request(Request::Drain)).await == Answer::Done,
             None => false,
         }
     }

@@ -128,13 +128,18 @@ impl Rollouts {
         let is_draining = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
         let (Some(workload), Ok(names)) = (&observed.workload, Names::of(pipeline)) else { return Ok(()) };
         let unavailable = Terms::of(&pipeline.spec).map_or(Unavailable::Number(1), |terms| terms.unavailable);
-        if outdated(next, unavailable, workload, is_draining).is_none_or(|due| due.is_empty()) {
-            if let Some(pod) = stuck(self.now(), next, workload, is_draining) {
-                delete(pod, &names, world).await?;
+        match outdated(next, unavailable, workload, is_draining) {
+            Some(due) if !due.is_empty() => {}
+            // A rollout ends by its deadline. A way back has none: what is stuck must not keep it from going on.
+            Some(_) if next.state != RolloutState::RolledBack => return Ok(()),
+            _ => {
+                if let Some(pod) = stuck(self.now(), next, workload, is_draining) {
+                    delete(pod, &names, world).await?;
+                }
+                return Ok(());
             }
-            return Ok(());
         }
-        let Some(now) = at_the_server(&names, world).await? else { return Ok(()) };
+        let Some(now) = Box::pin(at_the_server(&names, world)).await? else { return Ok(()) };
         for pod in outdated(next, unavailable, &now, is_draining).unwrap_or_default() {
             // Of one that is another by now, others have to be looked at again, too.
             if !delete(pod, &names, world).await? {

@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn too_little_disk_is_said_with_what_is_there_and_what_is_needed() {
         let said = too_little_disk(3 << 29);
-        assert!(said.starts_with("disk space: 6 GiB, of which 1536 MiB are free"), "{said}");
+        assert!(said.starts_with("disk space: 6 GiB, but only 1536 MiB are free"), "{said}");
     }
 
     #[test]

@@ -104,10 +104,10 @@ impl Probe {
             let answer = self.client.query_raw(&format!("EXPLAIN {}", view.as_select)).fetch_all::<String>();
             let action =
                 format!("reading inserted rows for the materialized view {}.{}", view.database, view.name);
-            match self.within(PROBE_TIMEOUT, &action, answer).await {
-                // What else may be wrong with the view, an INSERT will say.
-                Err(error @ ProbeError::Refused { .. }) => refused.push(error),
-                _ => {}
+            // What else may be wrong with the view, an INSERT will say.
+            if let Err(error @ ProbeError::Refused { .. }) = self.within(PROBE_TIMEOUT, &action, answer).await
+            {
+                refused.push(error);
             }
         }
         Ok(refused)

@@ -12,9 +12,11 @@ pub struct Remaining {
     /// Sealed blocks that are not inserted, including those on the queue volume. At least 1 until the queue volume is opened.
     pub blocks: u64,
     /// Memory of all blocks, including open ones, in bytes.
+    #[serde(default)]
     pub bytes: u64,
     /// Messages whose blocks are sealed and whose offsets are not committed. At least 1 while this process is a member of the group,
-    /// because its last commit is still to come.
+    /// because its last commit is still to come. Early gateways leave it out.
+    #[serde(default)]
     pub uncommitted: u64,
     /// Whether something on the queue volume cannot be read, and is kept until a person has looked at it. A gateway that leaves it out also
     /// counts a volume as empty that it has not opened yet.
@@ -65,6 +67,6 @@ mod tests {
         let read: Remaining = serde_json::from_str(r#"{"blocks":2,"bytes":9,"uncommitted":1}"#).unwrap();
         assert_eq!(read, Remaining { blocks: 2, bytes: 9, uncommitted: 1, ..Remaining::default() });
         // Nothing must seem to be held only because it is not said.
-        assert!(serde_json::from_str::<Remaining>(r#"{"blocks":0}"#).is_err());
+        assert!(serde_json::from_str::<Remaining>(r#"{"bytes":0}"#).is_err());
     }
 }

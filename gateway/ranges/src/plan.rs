@@ -136,11 +136,12 @@ pub enum Newer {
 
 impl Plan {
     fn instance_bytes(&self) -> [u8; 8] {
-        let instance = self.instance.to_le_bytes();
-        let Some(destination) = self.destination else { return instance };
-        let ([a, b, c, ..], [d, e]) = (instance, DESTINATION_MAGIC);
-        let [f, g, h, _] = destination.number().to_le_bytes();
-        [a, b, c, d, e, f, g, h]
+        let mut bytes = self.instance.to_le_bytes();
+        if let Some(destination) = self.destination {
+            bytes[3..5].copy_from_slice(&DESTINATION_MAGIC);
+            bytes[5..].copy_from_slice(&destination.number().to_le_bytes()[..3]);
+        }
+        bytes
     }
 
     /// The metadata.
@@ -212,11 +213,12 @@ impl Plan {
 
 /// Who wrote a plan, and where its ranges are sent.
 fn instance_of(bytes: [u8; 8]) -> (u64, Option<Destination>) {
-    let [a, b, c, d, e, f, g, h] = bytes;
-    let destination = Destination::of_number(u32::from_le_bytes([f, g, h, 0]));
-    match destination.filter(|_| [d, e] == DESTINATION_MAGIC) {
-        None => (u64::from_le_bytes(bytes), None),
-        some => (u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]), some),
+    let instance = u64::from_le_bytes(bytes);
+    let [.., magic_first, magic_last, low, middle, high] = bytes;
+    let destination = Destination::of_number(u32::from_le_bytes([low, middle, high, 0]));
+    match destination.filter(|_| [magic_first, magic_last] == DESTINATION_MAGIC) {
+        None => (instance, None),
+        some => (instance & ((1 << 24) - 1), some),
     }
 }
 

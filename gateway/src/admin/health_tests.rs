@@ -35,7 +35,7 @@ fn status() -> (Status, Arc<ConsumerStats>) {
 fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
     let (status, consumer) = status();
     status.table_fits();
-    assert!(status.ready().unwrap_err().contains("assignment"));
+    assert!(status.ready().unwrap_err().contains("assigned"));
     consumer.joined.store(true, Ordering::Release);
     assert_eq!(status.ready(), Ok(()));
 

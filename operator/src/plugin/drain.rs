@@ -88,10 +88,8 @@ pub(super) async fn run(
         match looked {
             Ok(now) => match Standing::of(&now) {
                 Standing::Drained => {
-                    let words = format!(
-                        "{pod} {}; `kubectl sluice drain {pod} --resume` ends the drain",
-                        in_words(&now)
-                    );
+                    let held = in_words(&now);
+                    let words = format!("{pod} {held}; `kubectl sluice drain {pod} --resume` ends the drain");
                     terminal.answer(asked.json, &now, &words)?;
                     return Ok(EXIT_WELL);
                 }
@@ -143,8 +141,12 @@ fn kept_out(pod: &str) -> String {
 
 /// Without the port for commands, which is for the operator.
 fn held(pod: &str, text: &str) -> Result<Remaining, Error> {
-    let held: Remaining =
-        serde_json::from_str(text).map_err(|source| Error::Drain { pod: pod.to_owned(), source })?;
+    let drain = |source| Error::Drain { pod: pod.to_owned(), source };
+    let held: Remaining = serde_json::from_str(text).map_err(drain)?;
+    // It would seem to hold nothing only because it does not say so.
+    if held.draining.is_none() && !text.contains("\"uncommitted\"") {
+        return Err(drain(serde::de::Error::missing_field("uncommitted")));
+    }
     Ok(Remaining { control: None, ..held })
 }
 

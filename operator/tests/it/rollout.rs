@@ -254,7 +254,9 @@ async fn a_bad_image_is_taken_back_and_an_edit_heals() {
     assert_eq!(scene.bench.condition("prod", "Stalled"), "True RolledBack");
     let said = scene.rollout()["message"].as_str().unwrap().to_owned();
     assert!(
-        said.starts_with("prod-gateway-2: ErrImageNeverPull, bad:1 is not present; gateways are back"),
+        said.starts_with(
+            "prod-gateway-2: ErrImageNeverPull, bad:1 is not present; the operator rolled the gateways back"
+        ),
         "{said}"
     );
     let status = scene.bench.server.get("tracepipelines/prod").unwrap()["status"].clone();

@@ -36,7 +36,7 @@ async fn a_gateway_that_drains_unasked_is_taken_back_and_that_is_told_once() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!((&events[0]["type"], &events[0]["regarding"]["name"]), (&"Warning".into(), &"prod".into()));
     let note = events[0]["note"].as_str().unwrap();
-    assert!(note.contains("gateway 1 to drain") && note.contains(KEPT_OUT), "{note}");
+    assert!(note.contains("gateway 1 drained") && note.contains(KEPT_OUT), "{note}");
     // It takes part, and the kubelet has not seen it yet.
     scene.bench.reconcile("prod").await.unwrap();
     scene.pods.are_probed();

@@ -137,7 +137,7 @@ pub const VALUES: &[Case] = &[
             r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "one", "endpoints": ["http://b:8123"]}]}"#,
             r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}"#,
         ],
-        message: "each of the shards has a name that no other has",
+        message: "every shard has a name of its own",
     },
     Case {
         pointer: "/spec/sink/clickhouse/schema",

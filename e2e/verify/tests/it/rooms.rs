@@ -65,7 +65,9 @@ fn circle(mut named: Named) -> Named {
         let before = named.len();
         named.retain(|room, names| !names.is_empty() && used.contains(room));
         let left: BTreeSet<_> = named.keys().cloned().collect();
-        named.values_mut().for_each(|names| names.retain(|name| left.contains(name)));
+        for names in named.values_mut() {
+            names.retain(|name| left.contains(name));
+        }
         if named.len() == before {
             return named;
         }

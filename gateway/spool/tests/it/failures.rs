@@ -212,11 +212,11 @@ fn a_block_that_can_never_fit_is_told_from_one_that_must_wait() {
     wrong.topic = "".into();
     assert!(matches!(queue.append(&wrong, &[&body], 0), Err(AppendError::Unfit(Unfit::Topic))));
     let mut wrong = head.clone();
-    wrong.token = vec![b'x'; 385].into();
+    wrong.token = vec![b'x'; 381].into();
     assert!(matches!(queue.append(&wrong, &[&body], 0), Err(AppendError::Unfit(Unfit::Token))));
     assert_eq!(queue.usage().blocks, 0);
     let mut longest = head;
-    (longest.topic, longest.token) = ("x".repeat(256).into(), vec![b'y'; 384].into());
+    (longest.topic, longest.token) = ("x".repeat(256).into(), vec![b'y'; 380].into());
     let id = queue.append(&longest, &[&body], 0).unwrap();
     assert_eq!(queue.read(id).unwrap().0, longest);
 }

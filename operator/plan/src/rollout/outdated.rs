@@ -35,7 +35,7 @@ pub fn outdated<'a>(
         return None;
     }
     let fleet = Fleet::of(workload);
-    (!fleet.well.is_empty()).then(|| fleet.to_delete(most))
+    (!fleet.well.is_empty()).then(|| fleet.due(most))
 }
 
 /// The gateways that are to stay and are not told to end.
@@ -64,7 +64,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    fn to_delete(self, most: u32) -> Vec<&'a GatewaySeen> {
+    fn due(self, most: u32) -> Vec<&'a GatewaySeen> {
         let most = size(most);
         let next = self.outdated.first().filter(|next| self.is_taken_by_the_controller(next));
         let (ready, unready): (Vec<_>, Vec<_>) = self.outdated.iter().partition(|one| is_ready(one));
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn nothing_is_deleted_where_something_else_is_done_or_not_known() {
+        use RolloutState::{Canary, Complete, Failed, Pending, RolledBack, Rolling};
         let seen = workload("ooooonn");
         let found = |state, workload: &WorkloadSeen, is_draining| {
             outdated(&rollout(state), Unavailable::Percent(50), workload, is_draining)
                 .map(|found| found.len())
         };
-        use RolloutState::{Canary, Complete, Failed, Pending, RolledBack, Rolling};
         assert_eq!(found(Rolling, &seen, false), Some(2));
         assert_eq!(found(RolledBack, &seen, false), Some(2), "the way back has been tried, too");
         for state in [Canary, Complete, Failed, Pending] {

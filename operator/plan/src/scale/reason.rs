@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn stuck_partitions_are_named_but_not_all() {
         let named = |count: u32| (0..count).map(|number| format!("a/{number} at 5")).collect::<Vec<_>>();
-        assert!(stuck(&named(2)).ends_with("stand: a/0 at 5, a/1 at 5"));
+        assert!(stuck(&named(2)).ends_with("these do not: a/0 at 5, a/1 at 5"));
         assert!(stuck(&named(100)).ends_with("a/7 at 5, ..."));
     }
 }

@@ -171,10 +171,18 @@ fn what_a_pod_would_be_refused_for_is_a_violation_with_its_path() {
     for (template, path, message) in [
         (json!({"labels": {"a b": "c"}}), "labels", "is not a key"),
         (json!({"labels": {"a": "b c"}}), "labels", "is not the value of a label"),
-        (json!({"labels": {"app.kubernetes.io/name": "c"}}), "labels", "what begins with app.kubernetes.io/"),
+        (
+            json!({"labels": {"app.kubernetes.io/name": "c"}}),
+            "labels",
+            "every key that begins with app.kubernetes.io/",
+        ),
         (json!({"labels": {"job-name": "c"}}), "labels", "Kubernetes sets it"),
         (json!({"labels": {"topology.kubernetes.io/zone": "c"}}), "labels", "Kubernetes sets it"),
-        (json!({"annotations": {"sluice.dev/a": "c"}}), "annotations", "what begins with sluice.dev/"),
+        (
+            json!({"annotations": {"sluice.dev/a": "c"}}),
+            "annotations",
+            "every key that begins with sluice.dev/",
+        ),
         (json!({"annotations": {"/a": "c"}}), "annotations", "is not a key"),
         (json!({"nodeSelector": {"a": "-"}}), "nodeSelector", "is not the value of a label"),
         (json!({"nodeSelector": {"a/": "b"}}), "nodeSelector", "is not a key"),

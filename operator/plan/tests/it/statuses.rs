@@ -223,9 +223,7 @@ fn a_wrong_spec_is_stalled_and_keeps_what_is_known() {
     pipeline.spec.gateway.resources.memory = "64Mi".into();
     let status = said(&pipeline, &facts);
     assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
-    assert!(
-        condition(&status, "Ready").message.contains("spec.gateway.resources.memory: 64Mi are too small")
-    );
+    assert!(condition(&status, "Ready").message.contains("spec.gateway.resources.memory: 64Mi is too small"));
     assert_eq!((status.partitions, status.topics), (before.partitions, before.topics));
     assert_eq!(status.ready_replicas, Some(3));
 }
@@ -411,7 +409,7 @@ fn a_pipeline_that_rests_says_so_whatever_is_wrong_with_its_spec() {
     let said = said(&pipeline, &facts);
     let found = condition(&said, "Suspended");
     assert_eq!((found.status.as_str(), found.reason.as_str()), ("False", "Draining"));
-    assert!(found.message.starts_with("3 gateways leave"), "{}", found.message);
+    assert!(found.message.starts_with("3 gateways drain"), "{}", found.message);
 }
 
 #[test]
@@ -475,7 +473,7 @@ fn more_replicas_than_partitions_are_said_to_be_too_many() {
     workload.status = Some(serde_json::from_value(counts).unwrap());
     let status = said(&pipeline, &Observed { workload: Some(WorkloadSeen::of(&workload, &[])), ..facts });
     assert!(
-        condition(&status, "Ready").message.contains("9 were asked for"),
+        condition(&status, "Ready").message.contains("replicas asks for 9"),
         "{:?}",
         condition(&status, "Ready")
     );

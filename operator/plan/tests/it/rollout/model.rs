@@ -170,7 +170,9 @@ impl Model {
     /// Pods that the operator deletes, by what it has looked at, and the server itself where more than one may be away.
     fn to_delete(&self, next: &RolloutStatus, workload: &WorkloadSeen) -> Vec<u32> {
         let (unavailable, is_draining) = (self.terms.unavailable, self.leaving.is_some());
-        if outdated(next, unavailable, workload, is_draining).is_none_or(|due| due.is_empty()) {
+        let is_way_back = next.state == RolloutState::RolledBack;
+        if outdated(next, unavailable, workload, is_draining).is_none_or(|due| is_way_back && due.is_empty())
+        {
             return stuck(self.now, next, workload, false).map(|pod| pod.ordinal).into_iter().collect();
         }
         let now = self.seen();

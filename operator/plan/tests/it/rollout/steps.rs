@@ -120,7 +120,9 @@ fn a_canary_passes_waits_or_fails_by_what_its_pod_says() {
     let step = stepped(&written(Canary, 601), &workload(late), None);
     assert_eq!(step.next.state, RolledBack);
     assert!(
-        step.next.message.starts_with("no progress for 600 s: a-gateway-2: is not ready; gateways are back"),
+        step.next.message.starts_with(
+            "no progress for 600 s: a-gateway-2: is not ready; the operator rolled the gateways back"
+        ),
         "{step:?}"
     );
     assert_eq!(step.next.failed_spec.as_deref(), Some("spec"));

@@ -44,7 +44,11 @@ fn the_budget_holds_no_step_against_memory_though_load_wants_it_too() {
         course.samples.workload.killed_at = Some(course.now);
         let decision = course.step();
         assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
-        assert!(decision.reason.ends_with("; 2 to 3") && decision.limited.is_none(), "{}", decision.reason);
+        assert!(
+            decision.reason.ends_with("; from 2 to 3") && decision.limited.is_none(),
+            "{}",
+            decision.reason
+        );
         // A second step follows as long as the kill counts, and no third, however much load wants.
         let decision = course.run(3_000);
         assert_eq!((decision.replicas, decision.next.memory_steps), (4, 2), "{}", decision.reason);

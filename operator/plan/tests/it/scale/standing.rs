@@ -33,7 +33,7 @@ fn a_gateway_that_reads_a_thousand_partitions_in_turns_has_none_that_is_stuck() 
         (sample.pods[0].still, sample.partitions[7].as_mut().unwrap().committed) = (vec![7], read[7]);
     });
     assert_eq!(decision.cause, Cause::PartitionStuck, "{}", decision.reason);
-    assert!(decision.reason.contains("stand: 7"), "{}", decision.reason);
+    assert!(decision.reason.contains("these do not: 7"), "{}", decision.reason);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_poison_message_is_no_reason_for_more() {
     assert!(decision.replicas <= 3, "{}", decision.reason);
     assert_eq!(decision.cause, Cause::PartitionStuck);
     assert_eq!(decision.limited, Some(Limit::PartitionStuck));
-    assert!(decision.reason.contains("stand: 7"), "{}", decision.reason);
+    assert!(decision.reason.contains("these do not: 7"), "{}", decision.reason);
 }
 
 #[test]
