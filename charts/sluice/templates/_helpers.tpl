@@ -93,7 +93,8 @@ deletes, because Kubernetes deletes them with their TracePipeline, have no `dele
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
-# The operator checks that a named Secret exists and has its keys. Kubernetes cannot grant access to metadata only. Set watchNamespaces to
+# The operator checks that a named Secret exists and has its keys, notices when its content changes, and reads Kafka's logins for its own
+# questions to Kafka. Kubernetes cannot grant access to metadata only. Set watchNamespaces to
 # limit this right to some namespaces.
 - apiGroups: [""]
   resources: [secrets]

@@ -37,11 +37,12 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 60] = [
+pub const ALL: [State; 61] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
     ("canary", "Progressing", "InProgress"),
+    ("claim-deleted", "Healthy", "Current"),
     ("database-missing", "Progressing", "InProgress"),
     ("draining", "Progressing", "Terminating"),
     ("file-systems-pending", "Progressing", "InProgress"),

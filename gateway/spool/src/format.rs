@@ -17,6 +17,8 @@
 //! | `segment-N.new` | a segment that is being created; removed when the queue is opened |
 //! | `segment-N.spool` | a segment |
 //! | `segment-N.damaged` | a damaged segment; its intact blocks are used, the file is never removed |
+//! | `sluice-queue.lock`, `sluice-queue.json` | the lock, and whose volume it is (`volume.rs`) |
+//! | `columns-N`, `parts-TOKEN` | the gateway's: columns of blocks, and parts of refused blocks (`gateway/src/volume/spool`) |
 //!
 //! **Segment**: a fixed part, which is written and synced before the file gets its name, then records.
 //!

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// A poll thread that has not polled for this long is stuck. It polls 20 times a second; its longest allowed wait, for a revoked partition,
+/// A poll thread that has not polled for this long is stuck. It polls 100 times a second; its longest allowed wait, for a revoked partition,
 /// is a sixth of this.
 const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
 
