@@ -60,15 +60,16 @@ pub async fn report(
     }
     world.shared.metrics.wrote("status");
     let api: Api<TracePipeline> = Api::namespaced(world.shared.client.clone(), &key.namespace);
-    let full = json!({
+    let mut full = json!({
         "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
         // The uid fails the write if another pipeline now has this name.
-        "metadata": {
-            "name": key.name, "namespace": key.namespace, "uid": pipeline.uid(),
-            "resourceVersion": version_to_write(pipeline, key, &status, world),
-        },
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": pipeline.uid()},
         "status": status,
     });
+    // The API server refuses a version that is null.
+    if let Some(version) = version_to_write(pipeline, key, &status, world) {
+        full["metadata"]["resourceVersion"] = version.into();
+    }
     match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
         Ok(stored) => {
             let stored = stored.status.unwrap_or_default();

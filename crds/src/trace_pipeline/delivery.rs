@@ -35,8 +35,9 @@ pub enum Commit {
 pub struct DeadLetter {
     /// The topic that they are written to, each with its topic, partition, offset and the reason. When it is not set (the default), each
     /// topic of the source has its own, <topic>.dead-letter. When it is set, all of them share it; it must not be a topic of the source,
-    /// which would read its dead letters again. It must exist, unless the brokers create topics automatically. After a change, the letters
-    /// stay in the former topic: list or replay them before.
+    /// which would read its dead letters again. A gateway creates a topic that is missing for its first letter, with as many partitions as
+    /// its source, 8 at most, and the source's replication factor. After a change, the letters stay in the former topic: list or replay them
+    /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 249))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'")

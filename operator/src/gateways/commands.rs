@@ -137,8 +137,10 @@ impl Commands {
                 }
             }
         }
-        // Late is no error here: it is asked for again.
-        timeout(self.wait, join_all(waited_for)).await.ok();
+        // Late is no error here: it is asked for again. A timer of no length would wait for its next tick.
+        if !self.wait.is_zero() {
+            timeout(self.wait, join_all(waited_for)).await.ok();
+        }
         let known = self.known();
         let told = known.get(key).map(|known| &known.told);
         let answer = |ordinal: u32| {

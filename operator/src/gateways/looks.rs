@@ -127,7 +127,9 @@ impl Looks {
             let asking = tokio::spawn(self.clone().ask(key.clone(), turn, gateways, now));
             if !was_slow {
                 // Late is no error here: who goes on without it is told when it ends.
-                timeout(self.wait, asking).await.ok();
+                if !self.wait.is_zero() {
+                    timeout(self.wait, asking).await.ok();
+                }
             }
         }
         let mut known = self.known();

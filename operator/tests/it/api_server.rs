@@ -310,6 +310,13 @@ impl State {
         if what.ends_with("/resize") && !self.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
             return (422, failure(422, "metadata.uid: field is immutable"));
         }
+        // As a server reads it: version 0 of an object that is to be changed.
+        if body["metadata"].get("resourceVersion").is_some_and(Value::is_null) {
+            return (
+                422,
+                failure(422, "metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+            );
+        }
         let is_gone = !body["metadata"]["uid"].is_null() && !self.objects.contains_key(object);
         if is_gone || !self.is_exactly(object, &body["metadata"]) {
             return (409, failure(409, "another object of that name, or another version"));
