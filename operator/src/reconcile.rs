@@ -65,7 +65,7 @@ pub struct Shared {
     pub client: Client,
     /// Publishes events.
     pub events: Events,
-    /// What is told to Prometheus.
+    /// The operator's metrics.
     pub metrics: Arc<Metrics>,
     /// Asks Kafka.
     pub sampler: Sampler,
@@ -250,7 +250,7 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
     facts.observed.unread = world.shared.readers.count(key, &facts);
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
     let ready = planned.as_ref().ok().and_then(Planned::ready);
-    // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.
+    // Their number changes with the StatefulSet, so that no gateway leaves before the StatefulSet may be applied.
     let stays = ready.filter(|plan| !plan.holds_source());
     let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, world)).await;
     let carried_out = Box::pin(carry_out(pipeline, (ready, replicas), &mut facts, world)).await;
@@ -315,17 +315,17 @@ async fn leave(
     };
     let Some(workload) = there else {
         facts.observed.scaling.drain = None;
-        // Gateways without a StatefulSet are taken over, all of them; whoever is too many leaves in the usual way.
+        // Gateways without a StatefulSet are all taken over. Those beyond the wanted number are drained afterwards.
         let left_alone = facts.observed.volumes.left_alone.unwrap_or(0);
         return (plan.map_or(0, Plan::replicas).max(left_alone), Ok(()));
     };
     let current = workload.wanted;
     let is_remembered = pipeline.status.as_ref().is_some_and(|status| status.suspension.is_some());
     let (wanted, runs) = match Intent::of(pipeline) {
-        // How many there were is written before any of them is told to leave.
+        // Their number is written to the status before the first drain command.
         Intent::Suspend if is_remembered => (0, false),
         Intent::Suspend | Intent::LeaveAlone | Intent::Remove => return (current, Ok(())),
-        // Without a plan nobody is to leave, and whoever was told to is to stay.
+        // Without a plan no gateway leaves, and gateways that drain are resumed.
         Intent::Run => (plan.map_or(current, Plan::replicas), plan.is_some()),
     };
     let theirs = Some(&workload.scaled_by).filter(|others| !others.is_empty() && !is_taking_over(pipeline));
@@ -343,7 +343,7 @@ async fn leave(
             return (if theirs.is_some() { current } else { current.max(wanted) }, replaced);
         }
     }
-    // Somebody else's number is kept: nobody is told to leave for another one, and whoever was told to is to stay.
+    // Another client's number is kept: no gateway is drained for it, and gateways that drain are resumed.
     let wanted = match theirs.filter(|_| runs && wanted != current) {
         Some(others) => {
             facts.observed.scaling.contested =
@@ -406,7 +406,7 @@ async fn carry_out_spec(
     };
     let current = facts.observed.workload.as_ref().map_or(replicas, |workload| workload.wanted);
     if is_taking_over(pipeline) {
-        // Whoever is added comes with the step of the rollout below.
+        // Additional gateways come with the step of the rollout below.
         apply::scale(pipeline, replicas.min(current), world).await?;
     }
     let Some(plan) = plan else { return Ok(()) };

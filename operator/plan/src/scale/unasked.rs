@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 /// Who is meant to leave, or may be on the way out or back.
 #[derive(Debug, Clone, Copy)]
 pub struct Leaving<'a> {
-    /// Gateways on their way out, as it is written and as it is about to be.
+    /// Gateways that leave, by the status and by the status about to be written.
     pub drains: [Option<&'a DrainStatus>; 2],
-    /// The gateway that gets a new volume, as it is written and as it is about to be.
+    /// The gateway that gets a new volume, by the status and by the status about to be written.
     pub replacing: [Option<&'a ReplacementStatus>; 2],
     /// Gateways that there are to be: those above are taken away.
     pub replicas: u32,
@@ -36,7 +36,7 @@ impl Leaving<'_> {
     }
 }
 
-/// What one gateway says of itself.
+/// What one gateway reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
     Drains,
