@@ -75,18 +75,17 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
     if failure.is_news {
         warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; the operator tries again");
     }
-    // Publish no event about temporary failures, only about those that need a person.
+    // Publish no event about temporary failures, only about those that need a person. A conflict is temporary: another client wrote the object
+    // since it was read, and the next reconcile reads it anew.
     let is_for_a_person = matches!(
         class,
-        ErrorClass::Conflict
-            | ErrorClass::Refused
+        ErrorClass::Refused
             | ErrorClass::Forbidden
             | ErrorClass::Missing
             | ErrorClass::Foreign
             | ErrorClass::Panicked
     );
-    // A replica conflict is reported with the status.
-    if failure.is_news && is_for_a_person && error.contested().is_none() {
+    if failure.is_news && is_for_a_person {
         report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
     }
     hindrance::tell_failure(pipeline, key, (&error, failure.count), world).await;

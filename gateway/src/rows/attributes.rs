@@ -26,7 +26,7 @@ use sluice_clickhouse::{
     groups::Groups,
     json::JsonSummary,
     room::{self, AROUND_BYTES, NoRoom, let_go},
-    rowbinary::{VARUINT_BYTES_MAX, put_len},
+    rowbinary::{VARUINT_BYTES_MAX, put_len, put_string},
 };
 use sluice_otlp::{Attributes, Malformed, Scalar, Value};
 
@@ -171,6 +171,19 @@ impl AttributeWriter {
                 Ok(())
             }
         }
+    }
+
+    /// Appends the text of a value ([`value_text`]) as a string; fails beyond the length `limit`.
+    pub fn write_text(&mut self, out: &mut Vec<u8>, value: Value<'_>, limit: usize) -> Result<(), Error> {
+        let text = &mut self.text;
+        text.clear();
+        value_text::put(text, value, limit.saturating_sub(out.len()))?;
+        room::make(out, text.len(), limit)?;
+        put_string(out, text);
+        if text.capacity() > room::KEPT_BYTES_MAX {
+            let_go(text);
+        }
+        Ok(())
     }
 
     fn collect(&mut self, set: &Set<'_>, bytes: usize) -> Result<(), Error> {

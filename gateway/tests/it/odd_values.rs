@@ -311,11 +311,11 @@ fn an_unusable_time_of_an_event_becomes_the_messages_and_is_kept() {
 #[test]
 fn ids_are_hexadecimal_and_of_their_lengths() {
     let mut odd = span(vec![]);
-    (odd.trace_id, odd.span_id, odd.parent_span_id) = (vec![0; 16], vec![0xab; 8], vec![0xc0; 8]);
+    (odd.trace_id, odd.span_id, odd.parent_span_id) = (vec![0x9e; 16], vec![0xab; 8], vec![0xc0; 8]);
     odd.links = vec![Link { trace_id: vec![0xd1; 16], ..Link::default() }];
     let row = encoded(&message(resource(vec![]), vec![odd]));
     let [trace, own, parent, linked] =
-        [(16, "00"), (8, "ab"), (8, "c0"), (16, "d1")].map(|(bytes, digits)| digits.repeat(bytes));
+        [(16, "9e"), (8, "ab"), (8, "c0"), (16, "d1")].map(|(bytes, digits)| digits.repeat(bytes));
     let ids = ["\x20", &trace, "\x10", &own, "\x10", &parent, "\x00\x04name"].concat();
     let expected = bytes(&[&TIMESTAMP.to_le_bytes(), ids.as_bytes()]);
     assert_eq!(row[..expected.len()], expected);
@@ -333,6 +333,44 @@ fn ids_are_hexadecimal_and_of_their_lengths() {
         wrong(&mut odd);
         let encoded = Case::new(64 << 20).add(&message(resource(vec![]), vec![odd]));
         assert!(matches!(encoded, Encoded::Rejected(Reason::Malformed(_))), "{encoded:?}");
+    }
+}
+
+/// Readers look for root spans with `ParentSpanId = ''`.
+#[test]
+fn an_id_of_zeros_is_an_empty_string() {
+    let zeros = |bytes: usize| vec![0; bytes];
+    for (trace, own, parent) in [(16, 0, 0), (0, 8, 0), (0, 0, 8), (16, 8, 8)] {
+        let id = |length: usize, zero: usize| if zero > 0 { zeros(length) } else { vec![0xab; length] };
+        let digits = |length: u8, zero: usize| {
+            let digits = "ab".repeat(if zero > 0 { 0 } else { length.into() });
+            format!("{}{digits}", char::from(if zero > 0 { 0 } else { 2 * length }))
+        };
+        let mut odd = span(vec![]);
+        (odd.trace_id, odd.span_id, odd.parent_span_id) = (id(16, trace), id(8, own), id(8, parent));
+        odd.links = vec![Link { trace_id: zeros(16), span_id: zeros(8), ..Link::default() }];
+        let row = encoded(&message(resource(vec![]), vec![odd]));
+        let ids = [digits(16, trace), digits(8, own), digits(8, parent), "\x00\x04name".to_owned()].concat();
+        let expected = bytes(&[&TIMESTAMP.to_le_bytes(), ids.as_bytes()]);
+        assert_eq!(row[..expected.len()], expected);
+        assert!(row.ends_with(b"\x01\x00\x01\x00\x01\x00\x01\x00"), "{}", row.escape_ascii());
+    }
+}
+
+#[test]
+fn a_service_name_of_any_type_is_text() {
+    let words = any(Value::StringValue("a".into()));
+    for (value, name) in [
+        (any(Value::IntValue(4)), "4"),
+        (any(Value::BoolValue(true)), "true"),
+        (any(array(vec![words])), r#"["a"]"#),
+        (NOTHING, ""),
+    ] {
+        let attributes =
+            vec![attribute("service.name", Some(value)), attribute("service.name", text("late"))];
+        let row = encoded(&message(resource(attributes), vec![span(vec![])]));
+        let expected = bytes(&[b"\x06Server", &[u8::try_from(name.len()).unwrap()], name.as_bytes()]);
+        assert!(row.windows(expected.len()).any(|window| window == expected), "{}", row.escape_ascii());
     }
 }
 

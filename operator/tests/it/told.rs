@@ -123,6 +123,19 @@ async fn a_look_that_sees_nothing_is_told_too_and_the_rest_of_the_status_stays()
 }
 
 #[tokio::test]
+async fn a_write_that_another_client_forestalled_is_no_event() {
+    for (code, class, is_told) in [(409, ErrorClass::Conflict, false), (422, ErrorClass::Refused, true)] {
+        let bench = Bench::start().await;
+        bench.create("prod");
+        bench.server.refuse("configmaps/prod-", code);
+        assert_eq!(bench.fail("prod").await, (class, 1));
+        let events = bench.server.take_events();
+        let told = events.iter().any(|event| event["reason"] == "ReconcileFailed");
+        assert_eq!(told, is_told, "{code}: {events:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_panic_ends_one_look_at_one_pipeline() {
     let bench = Bench::start().await;
     bench.create("prod");

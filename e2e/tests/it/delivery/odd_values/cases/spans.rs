@@ -149,8 +149,10 @@ pub fn fields() -> Vec<Case> {
         .rejected("malformed"),
         Case::span("ids, no trace id", |span| span.trace_id.clear()).rejected("malformed"),
         Case::span("ids, no span id", |span| span.span_id.clear()).rejected("malformed"),
-        Case::span("ids, zero", |span| span.trace_id = vec![0; 16])
-            .everywhere(&[("TraceId", &"0".repeat(32))]),
+        Case::span("ids, zero", |span| {
+            (span.trace_id, span.parent_span_id) = (vec![0; 16], vec![0; 8]);
+        })
+        .everywhere(&[("TraceId", ""), ("ParentSpanId", "")]),
         Case::span("numbers, unknown", |span| {
             (span.kind, span.status) = (99, Some(Status { code: 7, message: "m".into() }));
         })
@@ -275,7 +277,7 @@ pub fn parts() -> Vec<Case> {
                 ..ResourceSpans::default()
             }),
         )
-        .everywhere(&[("ServiceName", "")])
+        .everywhere(&[("ServiceName", "4")])
         .json(&[("ResourceAttributes.service.name", "4")])
         .resource_as_text("{'service.name':'4'}", "Int {'service.name':4}"),
     ]

@@ -1,0 +1,31 @@
+//! Writes the name of a resource's service.
+
+use super::ROW_LEN_MAX;
+use crate::rows::{
+    attributes::{AttributeWriter, Error},
+    utf8::mended,
+};
+use sluice_clickhouse::{room, rowbinary::put_string};
+use sluice_otlp::{KeyValue, Resource, Value};
+
+/// Appends `ServiceName`: the text of the attribute `service.name`, of which the first one counts; empty without one.
+pub(super) fn put_name(
+    row: &mut Vec<u8>,
+    resource: &Resource<'_>,
+    writer: &mut AttributeWriter,
+) -> Result<(), Error> {
+    for attribute in &resource.attributes {
+        let KeyValue { key, value } = attribute?;
+        if key != b"service.name" {
+            continue;
+        }
+        let Value::String(name) = value else { return writer.write_text(row, value, ROW_LEN_MAX) };
+        let name = mended(name, ROW_LEN_MAX)?;
+        room::make(row, name.len(), ROW_LEN_MAX)?;
+        put_string(row, &name);
+        return Ok(());
+    }
+    room::make(row, 0, ROW_LEN_MAX)?;
+    put_string(row, b"");
+    Ok(())
+}
