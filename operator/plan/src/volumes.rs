@@ -4,17 +4,20 @@
 //!
 //! Both follow from what is observed alone, so that an operator that starts after a crash, at whatever step, goes on from there.
 
+pub mod claim_owners;
 pub mod growth;
 pub mod orphans;
-pub mod reach;
-pub mod release;
 pub mod removal;
 pub mod replacement;
+pub mod zone_loss;
 
 pub use growth::{Growth, GrowthState};
 pub use orphans::{Drain, Orphans, orphans};
 
-use crate::{Observed, TemplateSeen, WorkloadSeen};
+use crate::{
+    facts::Observed,
+    observed::{TemplateSeen, WorkloadSeen},
+};
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline, TracePipelineSpec};
 
 /// The queue volume of each gateway, as planned.

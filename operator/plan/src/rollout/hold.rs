@@ -5,7 +5,7 @@
 //! or that the spec is edited once more, begins no other one.
 
 use super::{Memory, Step, Template, Turn, judgement::seconds_between};
-use crate::WorkloadSeen;
+use crate::observed::WorkloadSeen;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{DrainState, RolloutStatus};
 

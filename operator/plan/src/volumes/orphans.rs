@@ -14,7 +14,7 @@
 //! A Job proves something about the time after it began only while no gateway could use the volume, which is so while the StatefulSet's
 //! number of replicas was not set again: [`crate::observed::TemplateSeen::version`]. A rollout meanwhile changes nothing.
 
-use crate::{ClaimSeen, DrainJobSeen, DrainJobState, VolumesSeen, observed::TemplateSeen};
+use crate::observed::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 use std::time::Duration;
 
 /// Jobs that drain at the same time: each takes the memory of a gateway. Chosen.

@@ -11,7 +11,10 @@
 //! What a gateway reads after it has said that it is empty, since somebody starts it once more before it is taken away, was in Kafka a
 //! moment ago and is not committed before it is inserted. Where it is, the answer alone proves nothing ([`super::replacement`]).
 
-use crate::{ClaimSeen, Observed, VolumesSeen};
+use crate::{
+    facts::Observed,
+    observed::{ClaimSeen, VolumesSeen},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
 use sluice_gateway_config::{Commit as CommitOfGateway, parse};
@@ -19,7 +22,7 @@ use sluice_gateway_config::{Commit as CommitOfGateway, parse};
 /// What the gateways of a pipeline that is deleted have shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// Those that are empty: [`crate::scale::drain::empty`].
+    /// Those that are empty: [`crate::drain::empty`].
     pub empty: &'a [u32],
     /// Whether all of them, and whoever is started in their place, commit after the insert.
     pub commits_after_insert: bool,
@@ -93,7 +96,7 @@ pub fn to_be_retained(pipeline: &TracePipeline, seen: &VolumesSeen) -> Vec<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TemplateSeen, WorkloadSeen};
+    use crate::observed::{TemplateSeen, WorkloadSeen};
     use serde_json::{Value, json};
 
     fn pipeline(spec: &Value) -> TracePipeline {

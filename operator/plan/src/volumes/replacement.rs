@@ -25,11 +25,11 @@
 
 use super::growth::{Growth, GrowthState};
 use crate::{
-    ClaimSeen, Emptied, HolderSeen, Observed, StorageClassSeen, VolumesSeen, quantity,
-    scale::{
-        Moment,
-        drain::{Answer, Request, Terms, in_words, moment, time},
-    },
+    drain::{Answer, Request, in_words},
+    facts::Observed,
+    ground::{moment::Moment, quantity},
+    observed::{ClaimSeen, Emptied, HolderSeen, StorageClassSeen, VolumesSeen},
+    pipeline::drain_terms::Terms,
 };
 use sluice_crds::{DrainState, Queue, QueueMode, ReplacementStatus};
 use std::time::Duration;
@@ -146,7 +146,7 @@ fn begin(now: Moment, seen: &Seen<'_>) -> Step {
     let next = seen.next.filter(|_| seen.may_go_on).map(|gateway| ReplacementStatus {
         state: DrainState::Draining,
         gateway,
-        since: time(now),
+        since: now.time(),
         reason: "its drain is about to begin".to_owned(),
     });
     Step { next, take: None }
@@ -169,7 +169,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     let Some(claim) = claim.filter(|claim| is_to_be_replaced(claim, seen.queue) && seen.may_go_on) else {
         return changed(written, DrainState::Resuming, now, "it reads again".to_owned());
     };
-    let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let late = now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     let is_empty = seen.answer == Answer::Done;
     let take = holder.filter(|_| is_empty).and_then(|holder| take(written, holder, claim));
     let held = match (seen.answer, &take) {
@@ -206,7 +206,7 @@ fn take(written: &ReplacementStatus, holder: &HolderSeen, claim: &ClaimSeen) -> 
 /// something else is wanted of the gateways. One that does not run will, when it is started.
 fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
     let is_over = written.state == DrainState::Resuming
-        && now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+        && now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     match seen.answer {
         _ if is_over && !seen.may_go_on => Step::default(),
         Answer::Done | Answer::Damaged | Answer::Gone | Answer::Away | Answer::Unknown => Step::default(),
@@ -217,7 +217,7 @@ fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
 }
 
 fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
-    let is_over = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let is_over = now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
     if is_over || !seen.may_go_on || !claim.is_some_and(|claim| is_to_be_replaced(claim, seen.queue)) {
         return resuming(now, terms, written, seen);
@@ -226,7 +226,7 @@ fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'
 }
 
 fn changed(written: &ReplacementStatus, state: DrainState, now: Moment, reason: String) -> Step {
-    let since = if written.state == state { written.since.clone() } else { time(now) };
+    let since = if written.state == state { written.since.clone() } else { now.time() };
     Step { next: Some(ReplacementStatus { state, since, reason, ..written.clone() }), take: None }
 }
 

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
-    TopicSeen, VolumesSeen, plan, sink::SinkSeen,
+    TopicSeen, VolumesSeen, observed::inserts::SinkSeen, plan,
 };
 use std::collections::BTreeMap;
 

@@ -6,9 +6,8 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::json;
 use sluice_crds::{Commit, LossStatus, OnZoneLoss, TopicStatus, TracePipeline, VolumesStatus};
 use sluice_plan::{
-    Observed,
-    scale::Moment,
-    volumes::reach::{OutOfReach, recreated},
+    Moment, Observed,
+    volumes::zone_loss::{OutOfReach, recreated},
 };
 
 const WORDS: &str = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity.";
