@@ -1,17 +1,17 @@
-//! How gateways leave: first they are told to, then waited for until they hold nothing, and only then are they taken away.
+//! How gateways are removed: the operator asks them to drain, waits until they hold nothing, and only then lowers `replicas`.
 //!
 //! ```text
-//!            fewer are wanted                     all are empty, or it takes too long and is forced
+//!            fewer are wanted                     all are empty, or the timeout is over and they are forced
 //!  (none) -------------------> Draining ------------------------------------> fewer replicas --> (none)
-//!    ^                            |  \ takes too long
-//!    |   all take part again      |   `-----> Waiting (they take part again) --+ after the same time,
-//!    +---------------- Resuming <-+ more are wanted                            | or another number is wanted
+//!    ^                            |  \ the timeout is over
+//!    |   all read again           |   `-----> Waiting (they read again) -------+ after the same time,
+//!    +---------------- Resuming <-+ more are wanted                            | or when another number is wanted
 //!                         ^----------------------------------------------------+
 //! ```
 //!
-//! The state stands in the pipeline's status, and a gateway is asked for something only when the status says so already:
-//! whoever starts after a crash, at whatever step, finds every gateway that may have been told to leave. All requests may
-//! be repeated. Pure: no clock and no client.
+//! The pipeline's status has the state. The status names a request before a gateway gets it. So an operator that
+//! crashed finds, at any step, every gateway that may have been asked to drain. All requests may be repeated. Pure: no clock and no
+//! client.
 
 pub mod lifecycle;
 pub mod membership;
@@ -23,38 +23,38 @@ use crate::ground::moment::Moment;
 use sluice_crds::{DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Gateways that said, when they were asked to leave, that they hold nothing and can read all of their volumes. To take part again is
-/// answered in the same way, and says nothing of that.
+/// Gateways that answered a request to drain with [`Answer::Done`]: they hold nothing and can read all of their volumes. The same answer to
+/// a request to resume does not show that.
 pub fn empty(written: Option<&DrainStatus>, answers: &BTreeMap<u32, Answer>) -> Vec<u32> {
     let is_asked = matches!(request(written), Some((Request::Drain, _)));
     let done = answers.iter().filter(|(_, answer)| is_asked && **answer == Answer::Done);
     done.map(|(ordinal, _)| *ordinal).collect()
 }
 
-/// What gateways are asked for.
+/// A request to gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Give up all partitions and insert what is held.
+    /// Leave the consumer group, insert what is held.
     Drain,
-    /// Take part again.
+    /// Join the consumer group again.
     Resume,
 }
 
-/// What one gateway answered, or why it did not.
+/// The answer of one gateway, or why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// There is no such pod, or none that runs, and the group has forgotten it.
+    /// Its pod does not exist or does not run, and the consumer group does not count it as a member.
     Gone,
-    /// Its pod ended or was made a moment ago: the group may still count it as a member ([`membership`]), so that nobody else
-    /// reads its partitions. Once it runs again it can be asked, and leaves the group at once.
+    /// Its pod ended or was created less than a session ago: the group may still count it as a member ([`membership`]), and no other
+    /// gateway reads its partitions. Once it runs, it gets the request and leaves the group at once.
     Away,
-    /// It knows no such request: an older gateway, which leaves by itself when it is told to end.
+    /// An older gateway, which does not know the request. It leaves the group when its pod is deleted.
     Unknown,
-    /// It does as it was asked. To be drained is to have no blocks and nothing uncommitted.
+    /// It has carried out the request. A drained gateway has no blocks and nothing uncommitted.
     Done,
-    /// It is drained, and its queue volume may not be thrown away: something there cannot be read, or its version does not say whether.
+    /// It is drained, and its queue volume must stay: something on it cannot be read, or the gateway is too old to say.
     Damaged,
-    /// It drains and holds so many blocks, or something uncommitted.
+    /// It drains and still holds blocks, or uncommitted messages.
     Holds {
         /// Blocks that are not inserted.
         blocks: u64,
@@ -69,31 +69,31 @@ impl Answer {
     }
 }
 
-/// The numbers that decide, and what gateways answered by ordinal.
+/// The facts for a step; answers by ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Replicas of the StatefulSet.
     pub current: u32,
-    /// Replicas that are wanted.
+    /// Replicas that the plan wants.
     pub wanted: u32,
     /// Ordinals of pods that run.
     pub running: Vec<u32>,
     /// Ordinals of pods that do not run and may still be members of the group.
     pub away: Vec<u32>,
-    /// Answers to what [`request`] asked for.
+    /// Answers to [`request`].
     pub answers: BTreeMap<u32, Answer>,
 }
 
-/// What to do now, and what to write into the status.
+/// What the operator does now, and what it writes into the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Replicas to set.
     pub replicas: u32,
-    /// The state from now on; `None` when nobody leaves.
+    /// The next state; `None` when no gateway drains.
     pub next: Option<DrainStatus>,
 }
 
-/// What is asked now, and of which gateways; follows from what is written, and from nothing that is only wished.
+/// The request that is sent now, and the gateways that get it, by the state in the status alone.
 pub fn request(written: Option<&DrainStatus>) -> Option<(Request, Range<u32>)> {
     let written = written?;
     let request = match written.state {
@@ -131,7 +131,7 @@ fn begin(now: Moment, seen: &Seen) -> Step {
     Step { replicas: seen.current, next: Some(drain) }
 }
 
-/// They are taken away; a number that rises before all of them are gone may keep some of those that were told to leave.
+/// `replicas` is lowered, and pods still end. If more gateways are wanted meanwhile, some of the drained ones stay and resume.
 fn leaving(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
     let is_there = seen.running.iter().any(|ordinal| (drain.target..drain.from).contains(ordinal));
     if !is_there {
@@ -150,8 +150,8 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
     }
     if seen.wanted < drain.target || seen.current > drain.from {
-        // The others are told to leave as soon as this is written, and have as long as those that were told before. There are more than
-        // there were when gateways were added and the operator ended before it had written that.
+        // The additional gateways get the request once the status has this, and have the whole timeout. `current` is larger than `from` if
+        // gateways were added and the operator crashed before it wrote that.
         return stay(DrainStatus {
             target: seen.wanted,
             from: seen.current.max(drain.from),
@@ -161,9 +161,9 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     }
     let late = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
-    // One that does not run in all this time cannot be asked for anything, whether the group waits for it or not.
+    // A gateway that did not run during the whole timeout never got the request, whether or not the group still counts it.
     let none_runs = held.iter().all(|(_, answer)| *answer == Answer::Away);
-    // With Job their volumes stay behind, and are drained then.
+    // With `Job` their volumes stay, and Jobs drain them.
     let goes_all_the_same =
         late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
     if held.is_empty() || goes_all_the_same {
@@ -178,18 +178,18 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     stay(DrainStatus { reason, ..drain.clone() })
 }
 
-/// Nothing is taken away before every gateway that was told to leave takes part again; or, where some do not say so for as long as gateways
-/// may take to leave and fewer are wanted, before these were asked to leave once more.
+/// Waits until every gateway that was asked to drain reads again; before that, `replicas` is not lowered. If some do not answer until the
+/// timeout, and fewer gateways are wanted, they are asked to drain once more.
 fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
     let replicas = seen.current.max(seen.wanted);
     let held = held(drain, seen);
     if held.is_empty() {
-        // Whether fewer are wanted is asked anew with the next step, from what is written then.
+        // The next step, after the status has this, compares the numbers again.
         return Step { replicas, next: None };
     }
     let since = now.seconds_since(Moment::of(&drain.since));
     let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
-    // Of those that were told to leave none stays, else it would stay drained.
+    // Only if none of the drained gateways is to stay: one that does not answer would stay drained.
     if is_late && seen.wanted <= drain.target && seen.wanted < seen.current {
         let reason =
             format!("asked again to drain; not back after {} s: {}", terms.timeout_seconds, named(&held));
@@ -208,7 +208,7 @@ fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step 
     Step { replicas: seen.current, next: Some(drain.clone()) }
 }
 
-/// Gateways that have not done what they were asked for, with what they said.
+/// Gateways that have not carried out the request, with their answers.
 fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
     let asked = (drain.target..drain.from)
         .map(|ordinal| (ordinal, seen.answers.get(&ordinal).copied().unwrap_or(Answer::Silent)));
@@ -235,14 +235,14 @@ fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: On
     }
 }
 
-/// Blocks that are held, by their first digit: gateways are asked every few seconds, and each other text is a write of the status.
+/// A number of blocks, by its first digit: gateways answer every few seconds, and each changed text is a write of the status.
 pub(crate) fn in_words(blocks: u64) -> String {
     let unit = 10_u64.pow(blocks.checked_ilog10().unwrap_or(0));
     let least = blocks / unit * unit;
     if unit == 1 { format!("{blocks} blocks") } else { format!("{least} blocks or more") }
 }
 
-/// Gateways that are named; the others are counted.
+/// Gateways that a reason names; it counts the others.
 const NAMED_MAX: usize = 3;
 
 fn named(held: &[(u32, Answer)]) -> String {
@@ -397,7 +397,7 @@ mod tests {
     fn who_does_not_say_that_it_is_back_holds_up_nobody_for_ever() {
         let resuming = drain(DrainState::Resuming, 2, 4);
         let silent = |wanted| seen(4, wanted, &[(3, Answer::Done)]);
-        // As many are wanted, or one of them: whoever was told to leave is told that it is not to, for as long as it takes.
+        // If any of the drained gateways is to stay, the request to resume is repeated without a limit.
         for (seconds, wanted) in
             [0, 59, 60, 9_999].into_iter().flat_map(|seconds| [(seconds, 3), (seconds, 4)])
         {

@@ -1,14 +1,12 @@
 //! Whose the pods of a pipeline are, and what they run as: names, owner, image, Secrets, and what the spec adds to pods.
 
 pub mod image;
-pub mod pod_template;
 pub mod secrets;
 
-use crate::names::Names;
+use crate::{names::Names, pipeline::pod_template::Added};
 use image::Image;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use pod_template::Added;
 use secrets::Mounted;
 use sluice_crds::{ImagePullPolicy, TracePipeline};
 use sluice_gateway_config::Violations;

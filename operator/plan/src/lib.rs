@@ -9,6 +9,21 @@
 //!
 //! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
 //! that a second reconcile writes nothing and an operator that restarts changes nothing.
+//!
+//! The folders in the order of the data flow; each names only those before it:
+//!
+//! | folder or file | is |
+//! | --- | --- |
+//! | [`names`], `ground` | names, hashes, quantities, moments, pods |
+//! | `pipeline` | what the spec says: whether it runs, its terms, the gateways' config |
+//! | [`observed`] | facts, one file per source of facts |
+//! | `identity` | whose the pods are, and what they run as |
+//! | [`scale`], `facts` | the autoscaler's decision; that and what was observed are all that a plan is made from |
+//! | [`size`], [`drain`], [`rollout`], [`volumes`], `schema` | the other decisions |
+//! | `planned` | what was decided |
+//! | [`objects`] | what a plan looks like in Kubernetes |
+//! | `plan` | the order of the decisions |
+//! | `status` | what is said of all this |
 
 pub mod drain;
 mod facts;

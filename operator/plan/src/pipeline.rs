@@ -4,6 +4,7 @@ pub mod drain_terms;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;
+pub mod pod_template;
 pub mod policy;
 mod policy_parsing;
 pub mod resources;
@@ -11,7 +12,7 @@ pub mod rollout_terms;
 
 pub use intent::Intent;
 
-use crate::identity::pod_template::check_labels;
+use pod_template::check_labels;
 use policy::Policy;
 use resources::Sized;
 use sluice_crds::{PodMonitoring, TracePipeline};

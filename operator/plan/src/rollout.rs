@@ -9,8 +9,8 @@
 //!                    `--> Rolling              `<-- another revision, or another spec
 //! ```
 //!
-//! The state stands in the status; everything else is read off the StatefulSet and its pods, so that whoever starts after a crash
-//! goes on. What is gone back to stands in the StatefulSet itself (`objects/rollout_step.rs`). A step never brings a revision that is not
+//! The state stands in the status; everything else is read off the StatefulSet and its pods, so that an operator that crashed
+//! continues. What is gone back to stands in the StatefulSet itself (`objects/rollout_step.rs`). A step never brings a revision that is not
 //! proved to more than one gateway where another one could be kept on the old one. The others follow one after another, or as many at a
 //! time as may be away (`rollout/outdated.rs`). Pure: no clock and no client.
 

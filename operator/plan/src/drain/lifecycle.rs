@@ -1,7 +1,7 @@
 //! What a pipeline is meant to do, decided before its size: run, be suspended, be unmanaged, or be deleted.
 //!
 //! ```text
-//!  Run --suspend--> Suspend: all gateways leave (scale::drain), and are taken away ---> resumed: as many come back
+//!  Run --suspend--> Suspend: all gateways drain, and are removed ---> resumed: as many come back
 //!  Run --delete---> Remove:  Immediate .......................................... let go
 //!                            Drain: all gateways leave, until the limit .......... let go
 //!                            Orphan: the objects lose their owner, until the limit let go

@@ -1,8 +1,8 @@
-//! How long the consumer group counts a gateway as a member whose pod does not run.
+//! How long the consumer group counts a gateway as a member although its pod does not run.
 //!
-//! With the classic protocol a gateway is a static member: one that is told to end does not leave the group, so that it has its partitions at
-//! once when it comes back. Until its session is over ([`SESSION_SECONDS`]) nobody else reads them. Only a gateway that was asked to drain
-//! leaves.
+//! With the classic protocol a gateway is a static member. It does not leave the group when its pod is deleted, so that it gets its
+//! partitions back at once when it restarts. Until its session is over ([`SESSION_SECONDS`]) no other gateway reads them. Only a gateway
+//! that drains leaves the group.
 
 use crate::ground::pods::is_running;
 use k8s_openapi::{
@@ -12,7 +12,7 @@ use k8s_openapi::{
 use sluice_gateway_config::SESSION_SECONDS;
 
 /// Whether the group may count a gateway as a member although its pod does not run: it ends or ended, or its pod was made, less than a session
-/// ago. A pod that is told to end may run until its grace period is over, which is the time in `deletionTimestamp`.
+/// ago. A deleted pod may run until its grace period is over, which is the time in `deletionTimestamp`.
 pub fn may_last(pod: &Pod, now: Timestamp) -> bool {
     let metadata = &pod.metadata;
     let last = metadata.deletion_timestamp.as_ref().map(|time| time.0).or_else(|| ended(pod));

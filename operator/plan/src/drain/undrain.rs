@@ -1,13 +1,13 @@
-//! Gateways that drain although nobody wants them to leave. Whoever reaches the commands of a gateway can have it leave its consumer
-//! group, and it would stay out for ever: those that nobody asked for are told to take part again.
+//! Gateways that drain although the operator did not ask them to. Any client that reaches a gateway's control port can make it leave its
+//! consumer group, and it would never come back. So the operator resumes such a gateway.
 //!
 //! ```text
-//!  runs, not ready, nobody's ---> says that it drains ---> still so by the pod itself, and says so again ---> POST /resume, event
-//!        suspects()                    drains()                  suspects()
+//!  runs, not ready, not asked ---> says that it drains ---> still so by the pod itself, and says so again ---> POST /resume, event
+//!        suspects()                     drains()                  suspects()
 //! ```
 //!
-//! Asked for is who the operator may have told to leave, by what the status says and by what it is about to say; whose pod is held; and
-//! whom a person keeps out: `kubectl sluice drain` marks the pod before it asks the gateway. Pure: no clock and no client.
+//! Three kinds of gateways may drain: those that the operator asked to, by the status or by the one about to be written; those whose pod is
+//! held; and those that a person drains: `kubectl sluice drain` marks the pod before it asks the gateway. Pure: no clock and no client.
 
 use crate::ground::pods::{is_ready, is_running, ordinal};
 use crate::names::{KEPT_OUT, REPLACES_VOLUME};
@@ -55,7 +55,7 @@ pub fn suspects<'a>(pods: impl IntoIterator<Item = &'a Pod>, leaving: &Leaving<'
     ordinals.filter(|ordinal| !leaving.has(*ordinal)).collect()
 }
 
-/// Those of them that are told to take part again.
+/// Those of them that the operator resumes.
 pub fn drains(said: &BTreeMap<u32, Says>) -> impl Iterator<Item = (u32, Says)> {
     let said = said.iter().map(|(ordinal, says)| (*ordinal, *says));
     said.filter(|(_, says)| matches!(says, Says::Drains | Says::Nothing))

@@ -1,40 +1,53 @@
-//! Kubernetes' quantities of bytes as numbers, so that sizes are compared by value: `1024Mi` comes back as `1Gi`.
+//! Kubernetes' quantities, the only parser of them: the API server returns `1024Mi` as `1Gi` and `1000m` as `1`, so quantities are compared
+//! by value.
 
-/// Units, by their suffix.
-const UNITS: [(&str, u64); 12] = [
-    ("Ki", 1 << 10),
-    ("Mi", 1 << 20),
-    ("Gi", 1 << 30),
-    ("Ti", 1 << 40),
-    ("Pi", 1 << 50),
-    ("Ei", 1 << 60),
-    ("k", 1_000),
-    ("M", 1_000_000),
-    ("G", 1_000_000_000),
-    ("T", 1_000_000_000_000),
-    ("P", 1_000_000_000_000_000),
-    ("E", 1_000_000_000_000_000_000),
+/// Thousandths of a unit, by its suffix.
+const UNITS: [(&str, u128); 14] = [
+    ("", 1_000),
+    ("m", 1),
+    ("k", 1_000_000),
+    ("M", 1_000_000_000),
+    ("G", 1_000_000_000_000),
+    ("T", 1_000_000_000_000_000),
+    ("P", 1_000_000_000_000_000_000),
+    ("E", 1_000_000_000_000_000_000_000),
+    ("Ki", 1_000 << 10),
+    ("Mi", 1_000 << 20),
+    ("Gi", 1_000 << 30),
+    ("Ti", 1_000 << 40),
+    ("Pi", 1_000 << 50),
+    ("Ei", 1_000 << 60),
 ];
 
-/// A quantity in whole bytes, rounded down; `None` for what is none, what is below zero and what does not fit. Exponents (`1e9`) and
-/// thousandths (`m`), which nobody uses for the size of a volume, are not read.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
-    let unit = UNITS.iter().find(|(suffix, _)| text.ends_with(suffix));
-    let (number, factor) =
-        unit.map_or((text, 1), |(suffix, factor)| (text.trim_end_matches(suffix), *factor));
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let whole = digits(whole)?.checked_mul(factor)?;
-    if fraction.is_empty() {
-        return Some(whole);
-    }
-    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = u128::from(digits(fraction)?).checked_mul(u128::from(factor))? / scale;
-    whole.checked_add(u64::try_from(part).ok()?)
+/// A quantity in thousandths; `None` for a text that is no quantity, is negative, needs smaller parts, or does not fit. Exponents (`1e9`) are
+/// not read.
+pub fn thousandths(text: &str) -> Option<u128> {
+    let (dividend, divisor) = parsed(text)?;
+    dividend.is_multiple_of(divisor).then(|| dividend / divisor)
 }
 
-fn digits(text: &str) -> Option<u64> {
-    // `parse` alone would take a sign.
-    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+/// A quantity in whole bytes, rounded down; `None` where [`thousandths`] is, but for smaller parts, and for thousandths (`m`), which are no
+/// size of a volume.
+pub fn bytes(text: &str) -> Option<u64> {
+    let (dividend, divisor) = parsed(text).filter(|_| !text.ends_with('m'))?;
+    u64::try_from(dividend / divisor / 1_000).ok()
+}
+
+/// CPU in thousandths of a core: `500m`, `2` and `1.5` are read, with up to three digits behind the point.
+pub(crate) fn millicores(text: &str) -> Option<u32> {
+    let is_plain = text.ends_with(|c: char| c.is_ascii_digit() || c == 'm') && !text.starts_with('.');
+    thousandths(text).filter(|_| is_plain)?.try_into().ok()
+}
+
+/// Thousandths, as a dividend and a power of ten.
+fn parsed(text: &str) -> Option<(u128, u128)> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let (_, factor) = UNITS.iter().find(|(suffix, _)| *suffix == unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let divisor = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    Some((digits.checked_mul(*factor)?, divisor))
 }
 
 #[cfg(test)]
@@ -62,6 +75,35 @@ mod tests {
             ("500m", None),
         ] {
             assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn cpu_is_read_as_kubernetes_does() {
+        for (text, expected) in
+            [("500m", 500), ("2", 2_000), ("1.5", 1_500), ("0.25", 250), ("0.125", 125), ("64", 64_000)]
+        {
+            assert_eq!(millicores(text), Some(expected), "{text}");
+        }
+        for text in ["", "m", "+1", "-1", "1k", "1.2345", ".5", "1.", "99999999999"] {
+            assert_eq!(millicores(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn thousandths_are_exact() {
+        for (text, expected) in [
+            ("1000m", Some(1_000)),
+            ("1", Some(1_000)),
+            ("1.5", Some(1_500)),
+            ("0.125", Some(125)),
+            ("1.5Gi", Some(1_536_000 << 20)),
+            ("0.0001", None),
+            ("1.2.3", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            assert_eq!(thousandths(text), expected, "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Kubernetes' quantities as numbers. The API server's rules have seen them already; an object that was stored before
+//! Memory and CPU of the spec as numbers. The API server's rules have seen them already; an object that was stored before
 //! the rules were there may still break them, so that nothing here trusts a text.
 
+use crate::ground::quantity::millicores;
 use sluice_crds::Resources;
 use sluice_gateway_config::{ByteSize, Violations};
 
@@ -45,21 +46,6 @@ pub(crate) fn of_job(cpu_limit: Option<&str>) -> Option<&str> {
     cpu_limit.map(|limit| if is_enough(limit) { limit } else { JOB_CPU_REQUEST })
 }
 
-/// Thousandths of a core: `500m`, `2` and `1.5` are read, with up to three digits behind the point.
-fn millicores(text: &str) -> Option<u32> {
-    if let Some(thousandths) = text.strip_suffix('m') {
-        return digits(thousandths);
-    }
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let scale = 10_u32.checked_pow(3_u32.checked_sub(u32::try_from(fraction.len()).ok()?)?)?;
-    digits(whole)?.checked_mul(1_000)?.checked_add(digits(fraction)? * scale)
-}
-
-fn digits(text: &str) -> Option<u32> {
-    // `parse` alone would take a sign.
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
 fn not_cpu(text: &str) -> String {
     format!("{text:?} is not a number of cores, such as 500m or 2")
 }
@@ -67,18 +53,6 @@ fn not_cpu(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_is_read_as_kubernetes_does() {
-        for (text, expected) in
-            [("500m", 500), ("2", 2_000), ("1.5", 1_500), ("0.25", 250), ("0.125", 125), ("64", 64_000)]
-        {
-            assert_eq!(millicores(text), Some(expected), "{text}");
-        }
-        for text in ["", "m", "+1", "-1", "1k", "1.2345", ".5", "1.", "99999999999"] {
-            assert_eq!(millicores(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn workers_are_whole_cores_and_at_least_one() {

@@ -1,16 +1,15 @@
-//! Claims that Kubernetes deletes with the StatefulSet although that is told to keep them by now.
+//! Claims that Kubernetes would delete with the StatefulSet, although its retention policy says `Retain` by now.
 //!
-//! `whenDeleted: Delete` makes the StatefulSet an owner of its claims, and the garbage collector deletes them after it. `Retain` takes it
-//! out of their owners again. Both are the StatefulSet controller's work, which tends the claims of pods that there are: those of gateways
-//! that were scaled away, or of a pipeline that rests, keep their owner and go with it. So the operator takes it out of these ([`unused`]).
-//! Of a pipeline that is deleted it takes it out of all ([`held`]), since nobody is there to do it later, and lets the StatefulSet go once
-//! that is seen.
+//! `whenDeleted: Delete` makes the StatefulSet an owner of its claims, and the garbage collector deletes them after it. With `Retain` the
+//! StatefulSet controller removes this owner reference, but only from claims whose pod exists. Claims of gateways that were scaled in, or
+//! of a suspended pipeline, keep it and would be deleted. So the operator removes the reference from these ([`unused`]). If the pipeline
+//! is deleted, it removes the reference from all claims ([`held`]), and lets the StatefulSet go once it has seen that.
 //!
-//! A claim without a volume holds nothing, and nothing is done for it.
+//! A claim without a volume holds nothing, and keeps its owner.
 
 use crate::observed::{ClaimSeen, VolumesSeen};
 
-/// The claims with a volume that go with a StatefulSet that is told to keep them.
+/// Claims with a volume that a StatefulSet with `whenDeleted: Retain` still owns.
 pub fn held(seen: &VolumesSeen) -> impl Iterator<Item = &ClaimSeen> {
     let keeps = seen.template.as_ref().is_some_and(|template| template.keeps_deleted && !template.is_going);
     seen.claims
@@ -18,7 +17,7 @@ pub fn held(seen: &VolumesSeen) -> impl Iterator<Item = &ClaimSeen> {
         .filter(move |claim| keeps && claim.goes_with_workload && claim.is_bound && !claim.is_going)
 }
 
-/// Those of them that no pod has, so that Kubernetes leaves them as they are.
+/// Those of them without a pod: Kubernetes does not remove their owner.
 pub fn unused(seen: &VolumesSeen) -> impl Iterator<Item = &ClaimSeen> {
     held(seen).filter(|claim| !claim.has_gateway)
 }
