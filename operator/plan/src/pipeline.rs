@@ -15,11 +15,12 @@ pub use intent::Intent;
 use pod_template::check_labels;
 use policy::Policy;
 use resources::Sized;
-use sluice_crds::{PodMonitoring, TracePipeline};
+use sluice_crds::{PodMonitoring, TracePipelineSpec};
 use sluice_gateway_config::{ByteSize, Duration, Format, InsertFormat, Violations};
 
-/// The spec of a pipeline, parsed once: what steps go by, as numbers and terms.
-pub(crate) struct Pipeline {
+/// The spec of a pipeline, parsed once for a plan. Having one proves that its quantities, durations and terms can be read.
+pub(crate) struct Pipeline<'a> {
+    pub spec: &'a TracePipelineSpec,
     pub resources: Sized,
     pub grace: Duration,
     pub record_batch_bytes_max: ByteSize,
@@ -34,19 +35,18 @@ pub(crate) struct Pipeline {
     pub pod_monitoring: Option<PodMonitoring>,
 }
 
-impl Pipeline {
+impl<'a> Pipeline<'a> {
     /// Reads the spec, or lists all that cannot be read in it.
-    pub fn of(pipeline: &TracePipeline) -> Result<Self, Violations> {
-        let spec = &pipeline.spec;
+    pub fn of(spec: &'a TracePipelineSpec) -> Result<Self, Violations> {
         let mut found = Violations::default();
         let resources = resources::read(&spec.gateway.resources, &mut found);
         let grace = gateway_config::grace_period(spec, &mut found);
         let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
         let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
         let drain = drain_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
-        // The step of a rollout reads them, and has no violations to report.
+        // Checked here, because the step of a rollout, which reads them again, reports no violations.
         rollout_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
-        let pod_monitoring = pod_monitoring(pipeline, &mut found);
+        let pod_monitoring = pod_monitoring(spec, &mut found);
         let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(drain)) =
             (resources, grace, batch, policy, drain)
         else {
@@ -57,6 +57,7 @@ impl Pipeline {
         let insert_concurrency = gateway_config::insert_concurrency(spec);
         let insert_format = gateway_config::insert_format(spec);
         found.or(Self {
+            spec,
             resources,
             grace,
             record_batch_bytes_max,
@@ -72,8 +73,8 @@ impl Pipeline {
 }
 
 /// How a `PodMonitor` is to read the gateways' metrics; `None` where none is asked for.
-fn pod_monitoring(pipeline: &TracePipeline, found: &mut Violations) -> Option<PodMonitoring> {
-    let asked = pipeline.spec.observability.clone().unwrap_or_default().pod_monitor;
+fn pod_monitoring(spec: &TracePipelineSpec, found: &mut Violations) -> Option<PodMonitoring> {
+    let asked = spec.observability.clone().unwrap_or_default().pod_monitor;
     check_labels(&asked.labels, "spec.observability.podMonitor.labels", found);
     Some(asked).filter(|asked| asked.enabled)
 }

@@ -39,11 +39,11 @@ pub fn plan(
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
-    let (identity, sized) = both(identity, Pipeline::of(pipeline))?;
+    let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
-    let (replicas, config) = sized.divide(pipeline, &identity.names, sum(known), wanted)?;
+    let (replicas, config) = sized.divide(&identity.names, sum(known), wanted)?;
     let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
@@ -78,7 +78,7 @@ pub fn plan(
                 stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),
             };
             let names = plan.identity.names.clone();
-            let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(pipeline, &names, active));
+            let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(&names, active));
             if observed.asks_for_group && plan.lets_gateways_change() {
                 return Ok(Planned::Waiting(asks_for_group()));
             }

@@ -1,14 +1,14 @@
-//! What a pipeline is meant to do, decided before its size: run, be suspended, be unmanaged, or be deleted.
+//! Suspension and deletion of a pipeline: what happens to its gateways, its objects and its queue volumes.
 //!
 //! ```text
 //!  Run --suspend--> Suspend: all gateways drain, and are removed ---> resumed: as many come back
-//!  Run --delete---> Remove:  Immediate .......................................... let go
-//!                            Drain: all gateways leave, until the limit .......... let go
-//!                            Orphan: the objects lose their owner, until the limit let go
+//!  Run --delete---> Remove:  Immediate ........................................... finalizer removed
+//!                            Drain: all gateways drain, until the limit ........... finalizer removed
+//!                            Orphan: the objects lose their owner, until the limit  finalizer removed
 //! ```
 //!
-//! The operator's memory holds nothing of it. The status has how far gateways are drained and how many there were; the metadata has when
-//! the pipeline was deleted. An operator that starts after a crash continues from there. Pure: no clock.
+//! The status has how far gateways are drained and how many there were; the metadata has when the pipeline was deleted. So an operator
+//! that crashed continues from there. Pure: no clock.
 
 use crate::{
     facts::Observed,

@@ -9,8 +9,10 @@
 //! Three kinds of gateways may drain: those that the operator asked to, by the status or by the one about to be written; those whose pod is
 //! held; and those that a person drains: `kubectl sluice drain` marks the pod before it asks the gateway. Pure: no clock and no client.
 
-use crate::ground::pods::{is_ready, is_running, ordinal};
-use crate::names::{KEPT_OUT, REPLACES_VOLUME};
+use crate::{
+    ground::pods::{is_ready, is_running, ordinal},
+    names::{KEPT_OUT, REPLACES_VOLUME},
+};
 use k8s_openapi::api::core::v1::Pod;
 use sluice_crds::{DrainStatus, ReplacementStatus};
 use std::collections::BTreeMap;

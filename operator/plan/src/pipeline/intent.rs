@@ -2,7 +2,7 @@
 
 use sluice_crds::{ManagementState, TracePipeline};
 
-/// What a pipeline is meant to do.
+/// What a pipeline is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// As the spec says.

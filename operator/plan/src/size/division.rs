@@ -8,21 +8,18 @@ use crate::{
     },
     size::{partitions_active, replicas},
 };
-use sluice_crds::TracePipeline;
 use sluice_gateway_config::{ByteSize, CheckedConfig, Sizing, Violations};
 
-impl Pipeline {
-    /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
-    /// never do is refused before Kafka has answered.
+impl Pipeline<'_> {
+    /// The number of gateways and their config. While the partitions are unknown (0), one is assumed, so that a memory limit that is too
+    /// small for any number is refused before Kafka has answered.
     pub(crate) fn divide(
         &self,
-        pipeline: &TracePipeline,
         names: &Names,
         partitions: u32,
         wanted: Option<u32>,
     ) -> Result<(u32, CheckedConfig), Violations> {
-        let spec = &pipeline.spec;
-        let partitions = partitions.max(1);
+        let (spec, partitions) = (self.spec, partitions.max(1));
         let wanted = wanted.or_else(|| self.policy.replicas_at_first(partitions));
         let number = replicas(wanted, partitions, spec.partitions_per_replica);
         // None at all is no reason to make those anew that leave: as many as there would be unless they were given.
@@ -48,15 +45,10 @@ impl Pipeline {
     }
 
     /// The config of gateways that read so many partitions at the same time; `None` where that does not fit their memory.
-    pub(crate) fn config(
-        &self,
-        pipeline: &TracePipeline,
-        names: &Names,
-        active: u32,
-    ) -> Option<CheckedConfig> {
+    pub(crate) fn config(&self, names: &Names, active: u32) -> Option<CheckedConfig> {
         let memory = self.resources.memory;
         let share = Share { workers: self.workers, partitions_active_max: active, memory };
-        gateway_config::build(names, &pipeline.spec, share).ok()?.check().ok()
+        gateway_config::build(names, self.spec, share).ok()?.check().ok()
     }
 
     fn sizing(&self) -> Sizing {
