@@ -6,7 +6,7 @@ use crate::{
     memory::Key,
     scaling,
 };
-use sluice_plan::scale::Moment;
+use sluice_plan::Moment;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},

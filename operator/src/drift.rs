@@ -11,6 +11,7 @@
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use sluice_plan::quantity::thousandths;
 use std::fmt::Write;
 
 /// The annotation with the hash of the object as it was applied.
@@ -95,30 +96,7 @@ fn is_nothing(value: &Value) -> bool {
 
 /// Whether two texts are the same quantity: the server returns `1024Mi` as `1Gi`, and `1000m` as `1`.
 fn is_same_quantity(one: &str, other: &str) -> bool {
-    quantity_millis(one).is_some_and(|millis| quantity_millis(other) == Some(millis))
-}
-
-/// A quantity in thousandths; `None` if the text is no quantity, needs smaller parts, or does not fit.
-fn quantity_millis(text: &str) -> Option<i128> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let factor: i128 = match unit {
-        "m" => 1,
-        "" => 1_000,
-        "k" => 1_000_000,
-        "M" => 1_000_000_000,
-        "G" => 1_000_000_000_000,
-        "Ki" => 1_000 << 10,
-        "Mi" => 1_000 << 20,
-        "Gi" => 1_000 << 30,
-        "Ti" => 1_000 << 40,
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let scaled = digits.checked_mul(factor)?;
-    (scaled % scale == 0).then_some(scaled / scale)
+    thousandths(one).is_some_and(|number| thousandths(other) == Some(number))
 }
 
 #[cfg(test)]

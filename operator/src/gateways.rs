@@ -24,12 +24,9 @@ use hyper::{Method, StatusCode, header::HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
 use sluice_gateway_config::Remaining;
 use sluice_plan::{
+    drain::{self, Answer, undrain::Says},
     names::{ADMIN_PORT, GATEWAY_CONTAINER},
-    scale::{
-        drain::{self, Answer},
-        unasked::Says,
-        workload,
-    },
+    pods,
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -99,13 +96,13 @@ impl Gateway {
         let address: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
         let port = u16::try_from(ADMIN_PORT).ok()?;
         let gateway = Self {
-            ordinal: workload::ordinal(pod)?,
-            is_ready: workload::is_ready(pod),
+            ordinal: pods::ordinal(pod)?,
+            is_ready: pods::is_ready(pod),
             address: SocketAddr::new(address, port),
             uid: pod.metadata.uid.as_deref()?.parse().ok()?,
             container: container(pod),
         };
-        workload::is_running(pod).then_some(gateway)
+        pods::is_running(pod).then_some(gateway)
     }
 
     /// Whether it is the same process at the same place, ready or not.

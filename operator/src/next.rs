@@ -3,7 +3,7 @@
 use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, readers, resize, rollout, scaling};
 use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
 use sluice_plan::{
-    Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, lifecycle::there,
+    Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, drain::lifecycle::there,
 };
 
 /// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.

@@ -22,7 +22,7 @@ use kube::{
     runtime::reflector::Store,
 };
 use sluice_crds::TracePipeline;
-use sluice_plan::{Applied, Objects, WorkloadSeen, names, rollout};
+use sluice_plan::{Applied, Objects, WorkloadSeen, names, objects};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 use tracing::info;
 
@@ -72,7 +72,7 @@ pub async fn prune(
     if is_settled {
         let mut mounted = mounted_configs(pipeline, &world.cache);
         // The revision to roll back to may have no pod at the moment.
-        mounted.extend(applied.parts().workload.iter().flat_map(rollout::configs_of));
+        mounted.extend(applied.parts().workload.iter().flat_map(objects::configs_of));
         for config in surplus_configs(&owned(&world.cache.config_maps, &uid), applied, &mounted) {
             delete(&*config, DeleteParams::background(), world).await?;
         }

@@ -9,10 +9,7 @@ use crate::{
     observe::Facts,
 };
 use k8s_openapi::api::core::v1::Pod;
-use sluice_plan::{
-    observed::UnreadSeen,
-    scale::{Moment, workload::is_running},
-};
+use sluice_plan::{Moment, observed::UnreadSeen, pods::is_running};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},

@@ -44,7 +44,7 @@ use kube::{
 use sluice_crds::{RolloutState, TracePipeline, status::condition};
 use sluice_plan::{
     Applied, Defaults, Intent, Objects, Plan, Planned, build, contested,
-    lifecycle::{has_finalizer, needs_finalizer, there},
+    drain::lifecycle::{has_finalizer, needs_finalizer, there},
     plan, status, told,
 };
 use std::{

@@ -1,4 +1,4 @@
-//! Removes the StatefulSet from the owner references of claims that must outlive it. `sluice_plan::volumes::release` chooses the claims. The
+//! Removes the StatefulSet from the owner references of claims that must outlive it. `sluice_plan::volumes::claim_owners` chooses the claims. The
 //! patch replaces the whole list of owner references, names the version that was read, and changes nothing else.
 
 use crate::{
@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 use sluice_crds::TracePipeline;
-use sluice_plan::{ClaimSeen, Names, VolumesSeen, volumes::release as planned};
+use sluice_plan::{ClaimSeen, Names, VolumesSeen, volumes::claim_owners as planned};
 use tracing::info;
 
 /// Field manager of the owner references of claims.

@@ -50,12 +50,14 @@ use kube::{
 use serde_json::{Map, Value, json};
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
-    Names, PodMonitor, WorkloadSeen,
-    lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
-    names, removing, rollout,
-    scale::{Moment, drain::Step},
+    Moment, Names, PodMonitor, WorkloadSeen,
+    drain::{
+        Step,
+        lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
+    },
+    names, objects, removing,
     volumes::{
-        release::held,
+        claim_owners::held,
         removal::{Shown, commits_after_insert, never_bound_words, thrown_away},
     },
 };
@@ -331,7 +333,7 @@ async fn throw_away(
 fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> bool {
     let is_rolled_out = facts.observed.workload.as_ref().is_none_or(WorkloadSeen::is_rolled_out);
     let configs = match facts.stateful_set.as_deref() {
-        Some(workload) => rollout::configs_of(workload),
+        Some(workload) => objects::configs_of(workload),
         None => prune::configs_of(facts.pods.iter()),
     };
     let commits = |name: &String| {

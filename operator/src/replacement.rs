@@ -32,11 +32,12 @@ use serde_json::{Value, json};
 use sluice_crds::{ReplacementStatus, TracePipeline};
 use sluice_plan::{
     HolderSeen, Names, Observed, Plan,
-    lifecycle::terms,
+    drain::{Answer, Request, lifecycle::terms},
     names::{QUEUE_CLAIM, REPLACES_VOLUME},
-    scale::drain::{Answer, Request},
-    volumes::reach::{OutOfReach, recreated},
-    volumes::replacement::{Fate, Seen, Take, fate, never_bound, request, step},
+    volumes::{
+        replacement::{Fate, Seen, Take, fate, never_bound, request, step},
+        zone_loss::{OutOfReach, recreated},
+    },
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;

@@ -20,7 +20,7 @@ use sluice_crds::{
     DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{News, lifecycle::LetGo, news, scale::Limit};
+use sluice_plan::{News, drain::lifecycle::LetGo, news, scale::Limit};
 use std::time::Instant;
 use tracing::{debug, info};
 

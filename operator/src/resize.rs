@@ -1,4 +1,4 @@
-//! Gives OOM-killed gateways more memory in place. `sluice_plan::resize` decides; this file resizes pod by pod, under its own field manager.
+//! Gives OOM-killed gateways more memory in place. `sluice_plan::size::resize` decides; this file resizes pod by pod, under its own field manager.
 //! A refusal by the API server is reported in the status. It does not fail the reconcile, since nothing else depends on it.
 
 use crate::{
@@ -17,7 +17,7 @@ use sluice_crds::{MemoryResize, TracePipeline};
 use sluice_plan::{
     GatewaySeen, Plan,
     names::GATEWAY_CONTAINER,
-    resize::{Answer, Ask, answered, is_asking, step},
+    size::resize::{Answer, Ask, answered, is_asking, step},
 };
 use tracing::{info, warn};
 

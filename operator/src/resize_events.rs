@@ -3,7 +3,7 @@
 use crate::report::happened;
 use kube::runtime::events::{Event, EventType};
 use sluice_crds::{MemoryResize, MemoryResizeState as State};
-use sluice_plan::resize::words;
+use sluice_plan::size::resize::words;
 
 /// One event for each state that gateways reached between two statuses, however many gateways reached it.
 pub fn resize_events(before: &[MemoryResize], after: &[MemoryResize]) -> Vec<Event> {

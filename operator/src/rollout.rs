@@ -20,12 +20,9 @@ use kube::{
 };
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
-    GatewaySeen, Names, Plan, WorkloadSeen,
-    rollout::{
-        Counts, Looks, Seen, Step, Terms, Unavailable, outdated, plan_hash, revision, spec_hash, step, stuck,
-        trouble_of,
-    },
-    scale::Moment,
+    GatewaySeen, Moment, Names, Plan, WorkloadSeen,
+    objects::{plan_hash, revision},
+    rollout::{Counts, Looks, Seen, Step, Terms, Unavailable, outdated, spec_hash, step, stuck, trouble_of},
 };
 use std::{
     collections::HashMap,

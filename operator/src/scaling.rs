@@ -17,14 +17,17 @@ use crate::{
 use k8s_openapi::jiff::Timestamp;
 use sluice_crds::{DrainState, DrainStatus, Remembered, ScalingMode, TracePipeline};
 use sluice_plan::{
-    Intent, ScalingSeen, WorkloadSeen,
-    lifecycle::terms,
-    scale::{
-        Decision, History, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State, Watched,
-        WorkloadSample, decide,
-        drain::{Answer, Request, Seen, Step, empty, request, step},
+    Intent, Moment, ScalingSeen, WorkloadSeen,
+    drain::{
+        Answer, Request, Seen, Step, empty,
+        lifecycle::terms,
         membership::{is_within_session, may_last},
-        workload::ordinal,
+        request, step,
+    },
+    pods::ordinal,
+    scale::{
+        Decision, History, Mode, PartitionSample, PodSample, Policy, Sample, Samples, State, Watched,
+        WorkloadSample, decide,
     },
 };
 use std::{

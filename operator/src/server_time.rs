@@ -14,7 +14,7 @@ use kube::{
     Client, Config,
     client::{ClientBuilder, DynBody},
 };
-use sluice_plan::scale::Moment;
+use sluice_plan::Moment;
 use std::sync::{
     Arc,
     atomic::{AtomicI64, Ordering},

@@ -11,10 +11,12 @@ use crate::{
     scaling,
 };
 use sluice_plan::{
-    message_window::{self, MessageWindow},
-    observed::{MessagesSeen, OpenTransaction, OpenTransactions},
-    scale::Moment,
-    sink::{self, SinkSeen, Watched},
+    Moment,
+    observed::{
+        MessagesSeen, OpenTransaction, OpenTransactions,
+        inserts::{self, SinkSeen, Watched},
+        message_window::{self, MessageWindow},
+    },
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -116,7 +118,7 @@ impl Telling {
         }
         let answered = windows.iter().filter_map(|(ordinal, window)| Some((window, lately.remove(ordinal)?)));
         let messages = message_window::together(answered);
-        let sink = sink::together(inserts.values());
+        let sink = inserts::together(inserts.values());
         let reports: Vec<&Report> = reports().map(|(_, report)| report).collect();
         let (open_transactions, open) = self.open_transactions(key, Moment(now), &reports);
         let said = Said { told: together(&told), messages_lost, messages, open_transactions: open, sink };

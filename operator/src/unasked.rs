@@ -1,4 +1,4 @@
-//! Takes back gateways that drain although nobody asked them to, as `sluice_plan::scale::unasked` decides. One that does not hear it, or
+//! Takes back gateways that drain although nobody asked them to, as `sluice_plan::drain::undrain` decides. One that does not hear it, or
 //! whose pod cannot be looked at, is asked at the next look.
 
 use crate::{gateways::Gateway, observe::Facts, reconcile::World, replacement, report, scaling};
@@ -8,9 +8,9 @@ use kube::Api;
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Intent, Names,
-    scale::{
-        drain::{Answer, Request},
-        unasked::{Leaving, Says, drains, suspects, words},
+    drain::{
+        Answer, Request,
+        undrain::{Leaving, Says, drains, suspects, words},
     },
 };
 use tracing::warn;

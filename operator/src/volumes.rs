@@ -30,8 +30,7 @@ use kube::{
 use serde_json::{Value, json};
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
-    ClaimSeen, DrainJobSeen, Names, Plan, TemplateSeen, VolumesSeen, drain_job, names,
-    scale::workload,
+    ClaimSeen, DrainJobSeen, Names, Plan, TemplateSeen, VolumesSeen, drain_job, names, pods,
     volumes::{Drain, GrowthState, growth::classes_to_ask, orphans},
 };
 use std::{collections::BTreeMap, time::Instant};
@@ -106,7 +105,7 @@ pub fn seen(
 ) -> VolumesSeen {
     // Those that end belong to a pipeline that is gone.
     let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let highest = staying.filter_map(workload::ordinal).max();
+    let highest = staying.filter_map(pods::ordinal).max();
     let is_alone = workload.is_none();
     let left_alone = highest.filter(|_| is_alone).map(|highest| highest.saturating_add(1));
     if pipeline.spec.queue.mode == QueueMode::Disabled {

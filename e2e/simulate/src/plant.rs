@@ -7,7 +7,10 @@
 
 mod gateway;
 
-use sluice_plan::scale::{Moment, PartitionSample, Sample, Samples, WorkloadSample};
+use sluice_plan::{
+    Moment,
+    scale::{PartitionSample, Sample, Samples, WorkloadSample},
+};
 
 use super::{
     chance::Chance,

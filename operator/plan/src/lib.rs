@@ -9,55 +9,59 @@
 //!
 //! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
 //! that a second reconcile writes nothing and an operator that restarts changes nothing.
+//!
+//! The folders in the order of the data flow; each names only those before it:
+//!
+//! | folder or file | is |
+//! | --- | --- |
+//! | [`names`], `ground` | names, hashes, quantities, moments, pods |
+//! | `pipeline` | what the spec says: whether it runs, its terms, the gateways' config |
+//! | [`observed`] | facts, one file per source of facts |
+//! | `identity` | whose the pods are, and what they run as |
+//! | [`scale`], `facts` | the autoscaler's decision; that and what was observed are all that a plan is made from |
+//! | [`size`], [`drain`], [`rollout`], [`volumes`], `schema` | the other decisions |
+//! | `planned` | what was decided |
+//! | [`objects`] | what a plan looks like in Kubernetes |
+//! | `plan` | the order of the decisions |
+//! | `status` | what is said of all this |
 
-mod as_it_runs;
-mod contest;
-mod derived;
-mod gateway_config;
-mod hash;
-mod image;
-pub mod lifecycle;
-pub mod message_window;
+pub mod drain;
+mod facts;
+mod ground;
+mod identity;
 pub mod names;
-mod news;
 pub mod objects;
 pub mod observed;
+mod pipeline;
 mod plan;
-mod pod_template;
-mod quantity;
-pub mod resize;
-mod resources;
-mod rival;
+mod planned;
 pub mod rollout;
 pub mod scale;
 mod schema;
-mod secrets;
-pub mod sink;
-mod size;
-mod source;
+pub mod size;
 mod status;
-mod topics;
 pub mod volumes;
 
-pub use contest::{contested, scaled_by_others};
-pub use derived::{Advice, Server, advice, derived};
-pub use lifecycle::Intent;
+pub use facts::{Observed, ScalingSeen};
+pub use ground::{moment::Moment, pods, quantity};
+pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
-pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, Hindrance,
-    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Observed, Partitions, PodSeen, ProvedSeen, SaidBy,
-    ScalingSeen, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure,
-    StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
+    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, SaidBy, SchemaFailed,
+    SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen,
+    VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
 };
-pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
-pub use rival::{asks_first, group_of, rival};
-pub use schema::{
-    SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep, schema_job_name,
+pub use pipeline::{
+    Intent,
+    group_owner::{asks_first, group_of, rival},
+    policy::REPLICAS_MAX,
 };
-pub use size::REPLICAS_MAX;
-pub use status::{hindered, removing, status, told};
+pub use plan::{plan, schema_job_name};
+pub use planned::{Plan, Planned, Waiting};
+pub use schema::{SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep};
+pub use status::{Advice, News, Server, advice, contested, derived, hindered, news, removing, status, told};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

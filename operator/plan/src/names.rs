@@ -1,6 +1,6 @@
 //! Names of objects, labels, annotations and paths in the pod. Each name is defined here once.
 
-use sluice_crds::{NAME_CHARS_MAX, TracePipeline};
+use sluice_crds::{NAME_CHARS_MAX, SecretUse, TracePipeline};
 use sluice_gateway_config::Violations;
 use std::collections::BTreeMap;
 
@@ -87,6 +87,9 @@ pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub const CONFIG_FOLDER: &str = "/etc/sluice";
 /// The config's file name, and its key in the ConfigMap.
 pub const CONFIG_FILE: &str = "gateway.yaml";
+/// Below it lies a folder for each use of a Secret.
+const SECRETS_FOLDER: &str = "/etc/sluice-secrets";
+
 /// The names of one pipeline's objects; having one proves that they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
@@ -177,6 +180,28 @@ impl Names {
     }
 }
 
+/// The volume of a use of a Secret.
+pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
+    match of {
+        SecretUse::KafkaAuthorities => "kafka-ca",
+        SecretUse::KafkaCertificate => "kafka-certificate",
+        SecretUse::KafkaUser => "kafka-user",
+        SecretUse::ClickHouseAuthorities => "clickhouse-ca",
+        SecretUse::ClickHouseCertificate => "clickhouse-certificate",
+        SecretUse::ClickHouseUser => "clickhouse-user",
+    }
+}
+
+/// Where that volume is mounted.
+pub(crate) fn secret_folder(of: SecretUse) -> String {
+    format!("{SECRETS_FOLDER}/{}", secret_volume(of))
+}
+
+/// The file of a key of a Secret.
+pub(crate) fn secret_file(of: SecretUse, key: &str) -> String {
+    format!("{}/{key}", secret_folder(of))
+}
+
 fn is_name(text: &str) -> bool {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=NAME_CHARS_MAX).contains(&text.len())
@@ -188,7 +213,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::HASH_CHARS;
+    use crate::ground::hash::HASH_CHARS;
 
     #[test]
     fn the_longest_names_fit_a_label() {

@@ -9,7 +9,7 @@ mod drain_job;
 mod network_policy;
 mod pod;
 mod pod_monitor;
-pub(crate) mod proved;
+mod rollout_step;
 mod schema_job;
 mod service;
 mod service_account;
@@ -19,11 +19,13 @@ pub use drain_job::drain_job;
 pub use pod_monitor::{PodMonitor, pod_monitor};
 
 use crate::{
-    Plan, hash,
+    ground::hash,
+    identity::{Identity, secrets},
     names::{CONFIG_HASH, SCHEMA, SECRETS_VERSION},
+    observed::proved_template::ProvedTemplate,
+    planned::Plan,
     rollout,
-    schema::{Identity, SchemaPlan},
-    secrets,
+    schema::SchemaPlan,
 };
 use k8s_openapi::{
     api::{
@@ -37,7 +39,10 @@ use k8s_openapi::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use std::{collections::BTreeMap, marker::PhantomData};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+};
 
 /// Objects that we want.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +114,7 @@ impl Objects<Desired> {
     #[must_use]
     pub fn rolled(mut self, step: &rollout::Step, live: Option<&StatefulSet>) -> Self {
         let workload = self.parts.workload.take();
-        self.parts.workload = workload.map(|planned| proved::rolled(planned, step, live));
+        self.parts.workload = workload.map(|planned| rollout_step::rolled(planned, step, live));
         self
     }
 }
@@ -152,23 +157,33 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
 }
 
 /// The hash of the StatefulSet that the plan asks for, whether or not it may be applied yet.
-pub(crate) fn plan_hash(plan: &Plan) -> String {
+pub fn plan_hash(plan: &Plan) -> String {
     workload::plan_hash(&workload::spec(plan))
 }
 
 /// The revision of gateways that the plan asks for: the hash of their pod template.
-pub(crate) fn revision(plan: &Plan) -> String {
-    proved::revision(&workload::spec(plan).template)
+pub fn revision(plan: &Plan) -> String {
+    hash::of_object(&workload::spec(plan).template)
 }
 
-/// Name of the schema Job: the hash of all that it is and reads.
-pub(crate) fn schema_job_name(schema: &SchemaPlan) -> String {
-    let yaml = config_map::yaml(&schema.config);
-    schema.identity.names.schema(&hash::of_text(&(hash::of_object(&schema_job::spec(schema, "")) + &yaml)))
+/// Names of the configs that pods of a StatefulSet read: those of its template, and of the one for a rollback.
+pub fn configs_of(workload: &StatefulSet) -> BTreeSet<String> {
+    let live = workload.spec.as_ref().map(|spec| spec.template.clone());
+    let kept = ProvedTemplate::kept_by(workload).map(|proved| proved.template);
+    let volumes = live.into_iter().chain(kept).filter_map(|template| template.spec?.volumes).flatten();
+    volumes.filter_map(|volume| Some(volume.config_map?.name)).collect()
+}
+
+impl SchemaPlan {
+    /// Name of the Job and of its ConfigMap: the hash of all that the Job is and reads.
+    pub fn name(&self) -> String {
+        let yaml = config_map::yaml(&self.config);
+        self.identity.names.schema(&hash::of_text(&(hash::of_object(&schema_job::spec(self, "")) + &yaml)))
+    }
 }
 
 fn schema_objects(schema: &SchemaPlan) -> (ConfigMap, Job) {
-    let name = schema_job_name(schema);
+    let name = schema.name();
     let metadata = || schema.identity.metadata(&name, SCHEMA);
     (
         config_map::config_map(metadata(), config_map::yaml(&schema.config)),

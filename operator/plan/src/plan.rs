@@ -1,186 +1,31 @@
 //! From a spec and facts to a checked plan, to what must come first, or to violations.
 
+mod kept_revision;
+mod schema_job;
+mod topics;
+
+pub use schema_job::schema_job_name;
+
 use crate::{
-    Names, Observed, StorageClassSeen,
-    as_it_runs::as_it_runs,
-    gateway_config::{self, Share},
-    hash,
-    image::Image,
-    lifecycle,
-    pod_template::check_labels,
-    resources::{self, Sized},
-    rollout,
-    scale::{Policy, drain::Terms},
-    schema::{Identity, SchemaPlan, SchemaStep},
-    secrets::{Unusable, mounted},
-    size,
-    source::is_to_be_seen_first,
-    topics::{partitions_known, sum, topics},
-    volumes::{Growth, Volume},
+    drain::lifecycle,
+    facts::Observed,
+    identity::{
+        Defaults, Identity,
+        image::Image,
+        secrets::{Unusable, mounted},
+    },
+    objects,
+    observed::{StorageClassSeen, WorkloadSeen},
+    pipeline::{Pipeline, gateway_config},
+    planned::{Plan, Planned, Waiting},
+    rollout::source_change::is_to_be_seen_first,
+    schema::{SchemaPlan, SchemaStep},
+    volumes::Volume,
 };
-use sluice_crds::{DrainState, PodMonitoring, ScalingMode, TopicStatus, TracePipeline, status::reason};
-use sluice_gateway_config::{
-    ByteSize, CheckedConfig, Duration, Format, InsertFormat, Sizing, Violations, parse,
-};
-use std::collections::BTreeMap;
-
-/// What the operator brings to every plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Defaults {
-    /// The gateway image of pipelines that name none and have not begun with another one.
-    pub gateway_image: String,
-    /// The operator's version. Only the status has it, so a new operator with the same image changes no pod.
-    pub operator_version: String,
-    /// Who may tell gateways to drain; `None` for an operator that runs in no pod, or does not know the labels of its own.
-    pub operator_pods: Option<OperatorPods>,
-}
-
-/// The pods of the operator, as a NetworkPolicy names them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperatorPods {
-    /// Their namespace.
-    pub namespace: String,
-    /// Labels that they have and no other pod of the namespace.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// What follows from a valid spec.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Planned {
-    /// All facts are there.
-    Ready(Box<Plan>),
-    /// Something outside of the spec must come first; what was applied before stays unchanged.
-    Waiting(Waiting),
-}
-
-impl Planned {
-    /// The plan, once all facts are there.
-    pub fn ready(&self) -> Option<&Plan> {
-        match self {
-            Self::Ready(plan) => Some(plan),
-            Self::Waiting(_) => None,
-        }
-    }
-}
-
-/// What must come first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
-    /// The reason of the condition `Ready`.
-    pub reason: &'static str,
-    /// What is waited for, for people.
-    pub message: String,
-}
-
-/// A pipeline, decided: checked by the gateway's own rules, and sized. Only [`plan`] makes one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    pub(crate) identity: Identity,
-    pub(crate) image: Image,
-    pub(crate) topics: Vec<TopicStatus>,
-    pub(crate) replicas: u32,
-    pub(crate) config: CheckedConfig,
-    pub(crate) resources: Sized,
-    pub(crate) grace: Duration,
-    pub(crate) volume: Option<Volume>,
-    pub(crate) schema: Option<SchemaPlan>,
-    pub(crate) schema_step: SchemaStep,
-    pub(crate) operator_version: String,
-    pub(crate) drain_seconds: u32,
-    pub(crate) has_network_policy: bool,
-    /// `None` without a `PodMonitor`.
-    pub(crate) pod_monitoring: Option<PodMonitoring>,
-    pub(crate) operator_pods: Option<OperatorPods>,
-    /// Whether the config or Secrets have brokers or credentials with which Kafka does not answer.
-    pub(crate) holds_source: bool,
-    /// Gateways that may be evicted at the same time; `None` without a budget.
-    pub(crate) evicted_max: Option<u32>,
-    /// Gateways that stay unready, and take no place among those.
-    pub(crate) stay_unready: u32,
-}
-
-impl Plan {
-    /// Names of the pipeline's objects.
-    pub fn names(&self) -> &Names {
-        &self.identity.names
-    }
-
-    /// Number of gateways. It is not in the StatefulSet that [`crate::build`] makes, since a field manager of its own
-    /// writes it.
-    pub fn replicas(&self) -> u32 {
-        self.replicas
-    }
-
-    /// Partitions of all topics.
-    pub fn partitions(&self) -> u32 {
-        sum(&self.topics)
-    }
-
-    /// Topics with their partitions, by name.
-    pub fn topics(&self) -> &[TopicStatus] {
-        &self.topics
-    }
-
-    /// The gateways' config.
-    pub fn config(&self) -> &CheckedConfig {
-        &self.config
-    }
-
-    /// The config as the gateways read it.
-    pub fn config_yaml(&self) -> String {
-        parse::to_yaml(self.config.config())
-    }
-
-    pub fn config_hash(&self) -> String {
-        hash::of_text(&self.config_yaml())
-    }
-
-    /// The gateways' image.
-    pub fn image(&self) -> &str {
-        &self.identity.image
-    }
-
-    /// The schema Job; `None` when the spec wants none.
-    pub fn schema(&self) -> Option<&SchemaPlan> {
-        self.schema.as_ref()
-    }
-
-    /// What must happen to the schema before gateways are started or changed.
-    pub fn schema_step(&self) -> SchemaStep {
-        self.schema_step
-    }
-
-    /// How the queue volumes grow; `None` without them.
-    pub fn growth(&self) -> Option<&Growth> {
-        self.volume.as_ref().map(|volume| &volume.growth)
-    }
-
-    /// The gateway that is to get a new volume next; `None` when none is, or something else is under way.
-    pub fn replaced_next(&self) -> Option<u32> {
-        self.volume.as_ref()?.replaced_next
-    }
-
-    /// Whether volumes that no gateway uses are deleted once they are drained.
-    pub fn deletes_drained_volumes(&self) -> bool {
-        self.volume.as_ref().is_some_and(|volume| volume.retention.deletes_drained)
-    }
-
-    /// Whether gateways that read from Kafka would get brokers or credentials with which Kafka does not answer. They keep their present
-    /// ones until it does, since it may never answer.
-    pub fn holds_source(&self) -> bool {
-        self.holds_source
-    }
-
-    /// Whether gateways may be given what is planned: the schema lets them start, and Kafka is there for them.
-    pub fn lets_gateways_change(&self) -> bool {
-        self.schema_step.lets_gateways_start() && !self.holds_source
-    }
-
-    /// Whether the StatefulSet may be applied: gateways may be changed, and it is not about to be recreated.
-    pub fn lets_workload_change(&self) -> bool {
-        self.lets_gateways_change() && !self.growth().is_some_and(Growth::holds_workload)
-    }
-}
+use kept_revision::as_it_runs;
+use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
+use sluice_gateway_config::Violations;
+use topics::{partitions_known, sum, topics};
 
 /// Decides. Everything that is wrong with the spec is named at once.
 pub fn plan(
@@ -194,12 +39,11 @@ pub fn plan(
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
-    let (identity, (sized, pod_monitoring)) =
-        both(identity, both(Sizes::of(pipeline), pod_monitoring(pipeline)))?;
+    let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
-    let (replicas, config) = sized.divide(pipeline, &identity.names, known, wanted)?;
+    let (replicas, config) = sized.divide(&identity.names, sum(known), wanted)?;
     let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
@@ -223,18 +67,18 @@ pub fn plan(
                 grace: sized.grace,
                 volume,
                 holds_source,
-                drain_seconds: sized.terms.timeout_seconds,
+                drain_seconds: sized.drain.timeout_seconds,
                 schema_step: schema_step(pipeline, observed, schema.as_ref()),
                 schema,
                 operator_version: defaults.operator_version.clone(),
                 operator_pods: defaults.operator_pods.clone(),
                 has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
-                pod_monitoring,
+                pod_monitoring: sized.pod_monitoring.clone(),
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
                 stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),
             };
             let names = plan.identity.names.clone();
-            let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(pipeline, &names, active));
+            let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(&names, active));
             if observed.asks_for_group && plan.lets_gateways_change() {
                 return Ok(Planned::Waiting(asks_for_group()));
             }
@@ -269,14 +113,6 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
         );
     }
     found.or(identity)
-}
-
-/// How a `PodMonitor` is to read the gateways' metrics; `None` where none is asked for.
-fn pod_monitoring(pipeline: &TracePipeline) -> Result<Option<PodMonitoring>, Violations> {
-    let mut found = Violations::default();
-    let asked = pipeline.spec.observability.clone().unwrap_or_default().pod_monitor;
-    check_labels(&asked.labels, "spec.observability.podMonitor.labels", &mut found);
-    found.or(Some(asked).filter(|asked| asked.enabled))
 }
 
 /// Both, or all that is wrong with either.
@@ -342,123 +178,20 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     }
 }
 
-/// The sizes that the spec gives, as numbers.
-struct Sizes {
-    resources: Sized,
-    grace: Duration,
-    record_batch_bytes_max: ByteSize,
-    format: Format,
-    insert_concurrency: u32,
-    insert_format: InsertFormat,
-    workers: u32,
-    policy: Policy,
-    terms: Terms,
-}
-
-impl Sizes {
-    fn of(pipeline: &TracePipeline) -> Result<Self, Violations> {
-        let spec = &pipeline.spec;
-        let mut found = Violations::default();
-        let resources = resources::read(&spec.gateway.resources, &mut found);
-        let grace = gateway_config::grace_period(spec, &mut found);
-        let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
-        let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
-        let terms = Terms::of(spec).map_err(|others| found.extend(others)).ok();
-        rollout::Terms::of(spec).map_err(|others| found.extend(others)).ok();
-        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(terms)) =
-            (resources, grace, batch, policy, terms)
-        else {
-            return Err(found);
-        };
-        let workers = spec.gateway.workers.unwrap_or(resources.cores);
-        let format = gateway_config::format(spec);
-        let insert_concurrency = gateway_config::insert_concurrency(spec);
-        let insert_format = gateway_config::insert_format(spec);
-        found.or(Self {
-            resources,
-            grace,
-            record_batch_bytes_max,
-            format,
-            insert_concurrency,
-            insert_format,
-            workers,
-            policy,
-            terms,
-        })
-    }
-
-    /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
-    /// never do is refused before Kafka has answered.
-    fn divide(
-        &self,
-        pipeline: &TracePipeline,
-        names: &Names,
-        topics: &[TopicStatus],
-        wanted: Option<u32>,
-    ) -> Result<(u32, CheckedConfig), Violations> {
-        let spec = &pipeline.spec;
-        let partitions = sum(topics).max(1);
-        let wanted = wanted.or_else(|| self.policy.replicas_at_first(partitions));
-        let replicas = size::replicas(wanted, partitions, spec.partitions_per_replica);
-        // None at all is no reason to make those anew that leave: as many as there would be unless they were given.
-        let planned = if replicas > 0 {
-            replicas
-        } else {
-            size::replicas(None, partitions, spec.partitions_per_replica)
-        };
-        let sized_for = self.policy.replicas_sized_for(planned);
-        let active = size::partitions_active(&self.sizing(), partitions, sized_for);
-        // Too little memory is one violation among others: the rest of the config is checked with one that would do.
-        let memory = active.as_ref().map_or_else(|smallest| *smallest, |_| self.resources.memory);
-        let share = Share { workers: self.workers, partitions_active_max: active.unwrap_or(1), memory };
-        let config = gateway_config::build(names, spec, share)?.check();
-        let mut found = Violations::default();
-        if let Err(smallest) = active {
-            found.add("spec.gateway.resources.memory", self.too_small(smallest));
-        }
-        match config {
-            Ok(config) => found.or((replicas, config)),
-            Err(others) => {
-                found.extend(gateway_config::of_spec(&others));
-                Err(found)
-            }
-        }
-    }
-
-    /// The config of gateways that read so many partitions at the same time; `None` where that does not fit their memory.
-    fn config(&self, pipeline: &TracePipeline, names: &Names, active: u32) -> Option<CheckedConfig> {
-        let memory = self.resources.memory;
-        let share = Share { workers: self.workers, partitions_active_max: active, memory };
-        gateway_config::build(names, &pipeline.spec, share).ok()?.check().ok()
-    }
-
-    fn sizing(&self) -> Sizing {
-        Sizing {
-            limit: self.resources.memory,
-            workers: self.workers,
-            partitions_active_max: 1,
-            record_batch_bytes_max: self.record_batch_bytes_max,
-            format: self.format,
-            insert_concurrency: self.insert_concurrency,
-            insert_format: self.insert_format,
-        }
-    }
-
-    fn too_small(&self, smallest: ByteSize) -> String {
-        format!(
-            "{}Mi is too small for {} workers and record batches of {}; set at least {}Mi",
-            self.resources.memory.mib_ceil(),
-            self.workers,
-            self.record_batch_bytes_max,
-            smallest.mib_ceil(),
-        )
-    }
-}
-
 /// Whether neither a rollout nor a rescale is under way, or about to begin, and no gateway gets a new volume.
 fn is_settled(observed: &Observed, plan: &Plan) -> bool {
     let Some(seen) = &observed.workload else { return false };
     let is_rescaled = seen.wanted != plan.replicas || seen.replicas != plan.replicas;
     let is_anybody_leaving = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
-    rollout::is_over(seen, plan) && !is_rescaled && !is_anybody_leaving
+    is_over(seen, plan) && !is_rescaled && !is_anybody_leaving
+}
+
+/// Whether all gateways have the planned revision, and nothing is remembered to go back to. Only then may the StatefulSet be made
+/// anew, which gives its template to all gateways and loses the memory; and only then do they run with the config that is planned.
+fn is_over(workload: &WorkloadSeen, plan: &Plan) -> bool {
+    let is_planned = match &workload.revision {
+        Some(live) => *live == objects::revision(plan),
+        None => workload.plan_hash.as_deref() == Some(objects::plan_hash(plan).as_str()),
+    };
+    is_planned && workload.proved.is_none() && workload.is_rolled_out()
 }

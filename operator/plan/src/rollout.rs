@@ -9,24 +9,23 @@
 //!                    `--> Rolling              `<-- another revision, or another spec
 //! ```
 //!
-//! The state stands in the status; everything else is read off the StatefulSet and its pods, so that whoever starts after a crash
-//! goes on. What is gone back to stands in the StatefulSet itself (`objects/proved.rs`). A step never brings a revision that is not
+//! The state stands in the status; everything else is read off the StatefulSet and its pods, so that an operator that crashed
+//! continues. What is gone back to stands in the StatefulSet itself (`objects/rollout_step.rs`). A step never brings a revision that is not
 //! proved to more than one gateway where another one could be kept on the old one. The others follow one after another, or as many at a
 //! time as may be away (`rollout/outdated.rs`). Pure: no clock and no client.
 
 mod hold;
 mod judgement;
 mod outdated;
+pub(crate) mod source_change;
 mod stuck;
-mod terms;
 
-pub use crate::objects::proved::configs_of;
+pub use crate::pipeline::rollout_terms::{Terms, Unavailable};
 pub use judgement::{Counted, Counts, Looks, trouble_of};
 pub use outdated::outdated;
 pub use stuck::stuck;
-pub use terms::{Terms, Unavailable};
 
-use crate::{Plan, WorkloadSeen, hash, objects};
+use crate::{ground::hash, observed::WorkloadSeen};
 use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
@@ -38,7 +37,7 @@ pub struct Seen<'a> {
     pub workload: Option<&'a WorkloadSeen>,
     /// Replicas to have now.
     pub replicas: u32,
-    /// The planned revision: [`revision`].
+    /// The planned revision: [`crate::objects::revision`].
     pub revision: &'a str,
     /// The spec that it comes from: [`spec_hash`].
     pub spec: &'a str,
@@ -85,16 +84,6 @@ pub enum Memory {
     Live,
 }
 
-/// The revision that a plan asks for.
-pub fn revision(plan: &Plan) -> String {
-    objects::revision(plan)
-}
-
-/// The hash of the StatefulSet that a plan asks for.
-pub fn plan_hash(plan: &Plan) -> String {
-    objects::plan_hash(plan)
-}
-
 /// The spec by its hash. The number of replicas is left out, since an autoscaler that writes it tries nothing again; and so is how many
 /// gateways may be away, since older operators knew no such field, and what they took back is not to be tried again for it.
 pub fn spec_hash(pipeline: &TracePipeline) -> String {
@@ -102,16 +91,6 @@ pub fn spec_hash(pipeline: &TracePipeline) -> String {
     spec.replicas = None;
     spec.rollout.max_unavailable = None;
     hash::of_object(&spec)
-}
-
-/// Whether all gateways have the planned revision, and nothing is remembered to go back to. Only then may the StatefulSet be made
-/// anew, which gives its template to all gateways and loses the memory; and only then do they run with the config that is planned.
-pub(crate) fn is_over(workload: &WorkloadSeen, plan: &Plan) -> bool {
-    let is_planned = match &workload.revision {
-        Some(live) => *live == revision(plan),
-        None => workload.plan_hash.as_deref() == Some(plan_hash(plan).as_str()),
-    };
-    is_planned && workload.proved.is_none() && workload.is_rolled_out()
 }
 
 /// The next step.

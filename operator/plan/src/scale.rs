@@ -10,43 +10,39 @@
 //! samples. There is no clock: the moment is an argument. Limits: one pass over the partitions for each step that is tried, at most one
 //! for every k of ceil(N/k) within twice the mean's step.
 
-mod asked;
 mod capacity;
 mod cause;
-pub mod drain;
 mod gate;
 mod limit;
-pub mod membership;
 mod memory;
+mod metrics;
 mod numbers;
 mod pace;
-mod policy;
 mod reason;
 mod remembered;
-mod room;
+mod rescale;
 mod sample;
-mod spec;
-mod standing;
 mod state;
 mod steps;
+mod stuck_partitions;
 mod target;
 mod trial;
-pub mod unasked;
-mod watched;
+mod unschedulable;
 mod window;
-pub mod workload;
+mod workload;
 
-pub use asked::Asked;
+pub use crate::pipeline::policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Schedule};
 pub use cause::Cause;
 pub use gate::Hold;
 pub use limit::Limit;
 pub use memory::MemoryModel;
-pub use policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Schedule};
-pub use sample::{History, Moment, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
+pub use metrics::Watched;
+pub use rescale::Asked;
+pub use sample::{History, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
 pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
 pub use steps::steps;
-pub use watched::Watched;
 
+use crate::ground::moment::Moment;
 use pace::Wish;
 use reason::Change;
 use target::Demand;
@@ -123,7 +119,7 @@ pub(crate) fn memory_after_kill_mib(limit_bytes: u64) -> Option<u64> {
 /// Decides. The same arguments give the same decision.
 pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) -> Decision {
     let mut next = state.at(now, &samples.workload.revision);
-    asked::see(now, samples.workload.desired, &mut next);
+    rescale::see(now, samples.workload.desired, &mut next);
     if let Some(last) = samples.history.last()
         && let Ok(partitions @ 1..) = u32::try_from(last.partitions.len())
     {
@@ -229,9 +225,9 @@ impl Situation<'_> {
             }
             _ => self.current,
         };
-        room::see_hold(self.now, hold, &mut next);
+        unschedulable::see_hold(self.now, hold, &mut next);
         let change = self.change(wanted);
-        let reason = room::with_waiting(reason::held(hold, &change), hold, &self.samples.workload);
+        let reason = unschedulable::with_waiting(reason::held(hold, &change), hold, &self.samples.workload);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
         let cause = next.cause;
         let decision = Decision { hold: Some(hold), limited, cause, ..Self::plain(change.to, reason, next) };
@@ -265,7 +261,7 @@ impl Situation<'_> {
             current: self.current,
             recommended,
             against_more: Self::against_more(&rates, cause, in_vain)
-                .or_else(|| room::against_more(self.now, &self.samples.workload, &next)),
+                .or_else(|| unschedulable::against_more(self.now, &self.samples.workload, &next)),
             against_fewer: self.against_fewer(&rates, cause, in_vain),
             by_load,
             by_memory,
@@ -405,7 +401,7 @@ impl Situation<'_> {
             {
                 Some(Limit::Memory)
             }
-            _ if wish.recommended > wish.current && room::is_against(wish.against_more) => {
+            _ if wish.recommended > wish.current && unschedulable::is_against(wish.against_more) => {
                 Some(Limit::Unschedulable)
             }
             _ if by_budget => Some(Limit::Budget),

@@ -4,18 +4,14 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, Partitions, SchemaFailed, SchemaFailure, SchemaSeen, Secrets, WorkloadSeen,
-    gateway_config::{self, Share},
-    image::Image,
-    objects,
-    pod_template::Added,
-    resources,
-    secrets::{Mounted, mounted},
-    topics::partitions_known,
+    identity::Identity,
+    observed::{SchemaFailed, SchemaFailure, SchemaSeen},
+    pipeline::{
+        gateway_config::{self, Share},
+        resources,
+    },
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
-use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline, status::reason};
+use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
 use sluice_gateway_config::{
     ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log, Queue,
     Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
@@ -124,17 +120,6 @@ fn retry_after(failed: &SchemaFailed) -> Duration {
     SCHEMA_RETRY_AFTER.saturating_mul(doubled).min(SCHEMA_RETRY_AFTER_MAX)
 }
 
-/// What the gateways and the schema Job of a pipeline have in common: whose they are, and what they run as.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Identity {
-    pub names: Names,
-    pub owner: OwnerReference,
-    pub image: String,
-    pub image_pull_policy: &'static str,
-    pub secrets: Vec<Mounted>,
-    pub added: Added,
-}
-
 /// The schema Job, as planned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaPlan {
@@ -177,11 +162,6 @@ impl SchemaPlan {
         let cpu_limit = resources::of_job(pipeline.spec.gateway.resources.cpu_limit.as_deref());
         Ok(Some(Self { identity, config, cpu_limit: cpu_limit.map(str::to_owned) }))
     }
-
-    /// Name of the Job and of its ConfigMap.
-    pub fn name(&self) -> String {
-        objects::schema_job_name(self)
-    }
 }
 
 /// A source, which every config has.
@@ -199,53 +179,6 @@ fn unread() -> Kafka {
         record_batch_bytes_max: RECORD_BATCH_BYTES_DEFAULT,
         properties: BTreeMap::new(),
     }
-}
-
-impl Identity {
-    /// Everything that the spec and the Secrets say; violations when the object does not come from an API server.
-    pub(crate) fn of(
-        pipeline: &TracePipeline,
-        secrets: Vec<Mounted>,
-        image: &Image,
-    ) -> Result<Self, Violations> {
-        let names = Names::of(pipeline)?;
-        let mut found = Violations::default();
-        let owner = pipeline.controller_owner_ref(&());
-        found.add_if(owner.is_none(), "metadata.uid", || {
-            "must be set: the owner of objects must exist".into()
-        });
-        let gateway = &pipeline.spec.gateway;
-        let added = Added::of(gateway, &names, &mut found);
-        let Some(owner) = owner else { return Err(found) };
-        found.or(Self {
-            names,
-            // The pipeline stays until what it owns is gone, when its deletion is asked to wait for that.
-            owner: OwnerReference { block_owner_deletion: Some(true), ..owner },
-            image: image.runs.clone(),
-            image_pull_policy: match gateway.image_pull_policy {
-                ImagePullPolicy::Always => "Always",
-                ImagePullPolicy::IfNotPresent => "IfNotPresent",
-                ImagePullPolicy::Never => "Never",
-            },
-            secrets,
-            added,
-        })
-    }
-}
-
-/// Name of the Job that the schema needs now, for the operator to look at before it plans; `None` when none is needed
-/// or none can be planned yet.
-pub fn schema_job_name(
-    pipeline: &TracePipeline,
-    secrets: &Secrets,
-    partitions: &Partitions,
-    workload: Option<&WorkloadSeen>,
-    defaults: &Defaults,
-) -> Option<String> {
-    let secrets = mounted(&pipeline.spec, secrets, false).ok()?;
-    let identity = Identity::of(pipeline, secrets, &Image::of(pipeline, workload, defaults)).ok()?;
-    let partitions = partitions_known(pipeline, partitions);
-    SchemaPlan::of(pipeline, &identity, partitions).ok()?.map(|schema| schema.name())
 }
 
 #[cfg(test)]

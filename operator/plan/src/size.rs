@@ -1,10 +1,10 @@
 //! How many gateways, and how many partitions each of them reads at the same time.
 
-use sluice_gateway_config::{Budget, ByteSize, Shortfall, Sizing};
+mod division;
+pub mod resize;
 
-/// The largest number of gateways of one pipeline, whatever the number of partitions. It is the bound of
-/// `spec.replicas`.
-pub const REPLICAS_MAX: u32 = 1_000;
+use crate::pipeline::policy::REPLICAS_MAX;
+use sluice_gateway_config::{Budget, ByteSize, Shortfall, Sizing};
 
 /// A gateway that holds so many partitions reads as many of them at the same time at least: the reference size.
 pub(crate) const ACTIVE_MIN: u32 = 8;
@@ -24,7 +24,7 @@ pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_repl
 /// Partitions that one gateway reads at the same time, or the smallest limit that would do.
 ///
 /// As many as there are, up to [`ACTIVE_MAX`], whatever the number of gateways: scaling must not change their config, which would restart
-/// them all. (Nor do added partitions: `as_it_runs.rs`.) If that many do not fit the limit, or take too much of the blocks' memory, the
+/// them all. (Nor do added partitions: `plan/kept_revision.rs`.) If that many do not fit the limit, or take too much of the blocks' memory, the
 /// largest number that fits is taken, down to what one of `replicas` gateways holds or [`ACTIVE_MIN`]. Below that, the spec is refused.
 pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32) -> Result<u32, ByteSize> {
     let wanted = partitions.clamp(1, ACTIVE_MAX);

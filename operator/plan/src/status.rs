@@ -3,22 +3,34 @@
 //! The same facts give the same status, whether or not anything was applied. A condition keeps `lastTransitionTime` until its status
 //! changes. So a status without news equals the previous one and is not written.
 
-mod hindered;
+mod apply_failure;
+pub(crate) mod derived;
 mod loss;
 mod messages;
+mod one_time_events;
 mod progress;
 mod removal;
+mod replica_conflict;
 mod scaling;
 mod transactions;
 mod verdict;
 mod volumes;
 
-pub use hindered::hindered;
+pub use apply_failure::hindered;
+pub use derived::{Advice, Server, advice, derived};
+pub use one_time_events::{News, news};
 pub use removal::removing;
+pub use replica_conflict::contested;
 pub use scaling::told;
 
 use crate::{
-    Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize, volumes::reach,
+    drain::lifecycle,
+    facts::Observed,
+    names::Names,
+    pipeline::{Intent, gateway_config},
+    planned::{Plan, Planned},
+    size::resize,
+    volumes::zone_loss,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
@@ -57,7 +69,8 @@ pub fn status(
         })
         .collect();
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
-    let cache_since = reach::cache_since(pipeline, plan, loss.as_ref(), now);
+    let is_empty = plan.is_some_and(|plan| plan.volume.as_ref().is_some_and(|volume| volume.is_empty));
+    let cache_since = zone_loss::cache_since(pipeline, is_empty, loss.as_ref(), now);
     let is_job_made = plan.is_some_and(|plan| plan.schema_step().has_job());
     let job = observed.schema_job.as_deref();
     let after = TracePipelineStatus {

@@ -1,20 +1,23 @@
-//! What is to be done with the queue volumes: they grow while gateways run ([`growth`]), and those that no gateway uses are drained
-//! before they go ([`orphans`]); what cannot become as it is wanted is replaced, one gateway at a time ([`replacement`]). Who may throw
-//! one away is decided here too.
+//! What happens to the queue volumes: they grow while gateways run ([`growth`]). A volume that cannot get the size or class of the spec is
+//! replaced, one gateway at a time ([`replacement`]). A volume without a gateway is drained before it is deleted ([`orphans`]). Which volumes
+//! Kubernetes itself may delete is decided here too.
 //!
-//! Both follow from what is observed alone, so that an operator that starts after a crash, at whatever step, goes on from there.
+//! Every decision follows from what is observed and from the status, so that an operator that crashed continues at any step.
 
+pub mod claim_owners;
 pub mod growth;
 pub mod orphans;
-pub mod reach;
-pub mod release;
 pub mod removal;
 pub mod replacement;
+pub mod zone_loss;
 
 pub use growth::{Growth, GrowthState};
 pub use orphans::{Drain, Orphans, orphans};
 
-use crate::{Observed, TemplateSeen, WorkloadSeen};
+use crate::{
+    facts::Observed,
+    observed::{TemplateSeen, WorkloadSeen},
+};
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline, TracePipelineSpec};
 
 /// The queue volume of each gateway, as planned.

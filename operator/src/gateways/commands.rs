@@ -21,7 +21,7 @@ use super::{GATEWAYS_MAX, GATEWAYS_MAX_OF_ALL, Gateway, WAIT};
 use crate::memory::Key;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_plan::scale::drain::{Answer, Request};
+use sluice_plan::drain::{Answer, Request};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,

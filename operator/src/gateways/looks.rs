@@ -15,7 +15,7 @@ use super::{Absence, Error, GATEWAYS_MAX, GATEWAYS_MAX_OF_ALL, Gateway, WAIT};
 use crate::{cache::Pipeline, memory::Key, sample::report::Report, scaling};
 use futures::{Stream, StreamExt, stream};
 use kube::runtime::reflector::ObjectRef;
-use sluice_plan::scale::{Moment, unasked::Says};
+use sluice_plan::{Moment, drain::undrain::Says};
 use std::{
     collections::HashMap,
     sync::{

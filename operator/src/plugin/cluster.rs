@@ -27,7 +27,7 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{
     Names,
     names::{ADMIN_PORT, GATEWAY_CONTAINER, KEPT_OUT},
-    scale::workload,
+    pods,
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -189,8 +189,8 @@ impl Cluster {
     /// A ready gateway, else any running one.
     pub async fn a_gateway(&self, pipeline: &TracePipeline) -> Result<String, Error> {
         let pods = self.gateways(pipeline).await?;
-        let ready = pods.iter().find(|pod| workload::is_ready(pod));
-        let found = ready.or_else(|| pods.iter().find(|pod| workload::is_running(pod)));
+        let ready = pods.iter().find(|pod| pods::is_ready(pod));
+        let found = ready.or_else(|| pods.iter().find(|pod| pods::is_running(pod)));
         let none = || self.missing(format!("running gateway of {}", pipeline.name_any()));
         found.map(ResourceExt::name_any).ok_or_else(none)
     }
@@ -262,7 +262,7 @@ impl Cluster {
         let of_it = ListParams::default().labels(&names.selector_text());
         let all = self.of_pods();
         let mut pods = self.in_time("list the gateways", all.list(&of_it)).await?.items;
-        pods.sort_by_key(workload::ordinal);
+        pods.sort_by_key(pods::ordinal);
         Ok(pods)
     }
 

@@ -8,7 +8,7 @@ use sluice_crds::{
     ManagementState, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::resize;
+use sluice_plan::size::resize;
 use std::fmt;
 
 /// Conditions that are `False` for a cause that only a person, or a system outside of the cluster, can remove.

@@ -4,7 +4,7 @@
 //! here and compared with the gateway in the gateway's own tests.
 
 use super::exposition::{Line, lines};
-use sluice_plan::scale::{Moment, PodSample};
+use sluice_plan::{Moment, scale::PodSample};
 use std::collections::BTreeSet;
 
 const WORKER_SECONDS: &str = "sluice_gateway_worker_seconds_total";

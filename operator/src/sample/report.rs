@@ -9,9 +9,8 @@ use super::{
     transactions,
 };
 use sluice_plan::{
-    observed::{MessagesSeen, OpenTransaction},
+    observed::{MessagesSeen, OpenTransaction, inserts::Inserts},
     rollout::Counted,
-    sink::Inserts,
 };
 
 /// What one gateway says of itself. What it does not say is unknown to that reader alone.

@@ -6,7 +6,7 @@ use super::{
     gateway::{INSERT_FAILURES, OF_ROWS, SINK_BEHIND},
 };
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
-use sluice_plan::sink::Inserts;
+use sluice_plan::observed::inserts::Inserts;
 
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
 const DURABILITY: &str = "sluice_gateway_durability";

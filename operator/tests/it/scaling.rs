@@ -4,7 +4,7 @@ use crate::{bench::Bench, pods::Pods};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use sluice_gateway_config::SESSION_SECONDS;
-use sluice_plan::scale::Moment;
+use sluice_plan::Moment;
 use std::{cell::Cell, time::Duration};
 
 /// Partitions of the bench's topic.

@@ -5,7 +5,7 @@
 //! worker without work is not one that waits for messages (`gateway/src/reading/worker/wait.rs`).
 
 use clap::ValueEnum;
-use sluice_plan::scale::{Moment, PodSample};
+use sluice_plan::{Moment, scale::PodSample};
 
 use super::{
     super::{

@@ -77,6 +77,8 @@ pub const ALL: [Group; 22] = [
             "operator/plan/src/scale",
             "operator/plan/src/scale.rs",
             "operator/plan/src/size.rs",
+            "operator/plan/src/size/division.rs",
+            "operator/plan/src/pipeline/policy.rs",
             "operator/src/sample",
             "operator/src/sample.rs",
             "operator/src/scaling.rs",
@@ -111,7 +113,7 @@ pub const ALL: [Group; 22] = [
         name: "security",
         paths: &[
             "operator/plan/src/objects",
-            "operator/plan/src/secrets.rs",
+            "operator/plan/src/identity",
             "operator/src/kafka",
             "operator/src/kafka.rs",
             "operator/src/kafka_security.rs",
@@ -147,12 +149,11 @@ pub const ALL: [Group; 22] = [
     Group {
         name: "deletion",
         paths: &[
-            "operator/plan/src/lifecycle.rs",
+            "operator/plan/src/drain",
+            "operator/plan/src/drain.rs",
             "operator/plan/src/objects/drain_job.rs",
             "operator/plan/src/rollout",
             "operator/plan/src/rollout.rs",
-            "operator/plan/src/scale/drain.rs",
-            "operator/plan/src/scale/membership.rs",
             "operator/plan/src/status/removal.rs",
             "operator/src/finalizer.rs",
             "operator/src/gateways.rs",

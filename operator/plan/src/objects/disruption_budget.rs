@@ -1,6 +1,6 @@
 //! How many gateways may be evicted at the same time.
 
-use crate::{names::GATEWAY, schema::Identity};
+use crate::{identity::Identity, names::GATEWAY};
 use k8s_openapi::{
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},

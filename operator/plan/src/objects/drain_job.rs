@@ -2,13 +2,13 @@
 //! ends well when nothing is left. As confined as a gateway, with a gateway's memory.
 
 use crate::{
-    Plan,
     names::{CLAIM_UID, DRAIN, DRAIN_CONTAINER, QUEUE_CLAIM, WORKLOAD_VERSION},
     objects::{
         pod::{config_path, pod, resources},
         workload::{of_pod, queue_mount},
     },
-    resources::{JOB_CPU_REQUEST, of_job},
+    pipeline::resources::{JOB_CPU_REQUEST, of_job},
+    planned::Plan,
     volumes::Drain,
 };
 use k8s_openapi::{

@@ -6,9 +6,8 @@
 //! In a namespace that denies everything by default, this policy lets the pipeline work.
 
 use crate::{
-    OperatorPods,
+    identity::{Identity, OperatorPods},
     names::{ADMIN_PORT, CONTROL_PORT, GATEWAY, NAMESPACE_NAME},
-    schema::Identity,
 };
 use k8s_openapi::{
     api::networking::v1::{

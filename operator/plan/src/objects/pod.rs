@@ -1,9 +1,8 @@
 //! What gateways and schema Job have in common: restricted security, the config, the Secrets.
 
 use crate::{
-    names::{CONFIG_FILE, CONFIG_FOLDER},
-    schema::Identity,
-    secrets::{self, Mounted},
+    identity::{Identity, secrets::Mounted},
+    names::{CONFIG_FILE, CONFIG_FOLDER, secret_folder, secret_volume},
 };
 use k8s_openapi::{
     api::core::v1::{
@@ -26,7 +25,7 @@ const CONFIG_VOLUME: &str = "config";
 pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
     let folders = identity.secrets.iter();
-    mounts.extend(folders.map(|secret| mount(secrets::volume(secret.of), &secrets::folder(secret.of))));
+    mounts.extend(folders.map(|secret| mount(secret_volume(secret.of), &secret_folder(secret.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
     identity.added.place(PodSpec {
         service_account_name: Some(identity.names.gateway()),
@@ -89,12 +88,12 @@ fn volumes(identity: &Identity, config_map: &str) -> Vec<Volume> {
         }),
         ..Volume::default()
     };
-    [config].into_iter().chain(identity.secrets.iter().map(secret_volume)).collect()
+    [config].into_iter().chain(identity.secrets.iter().map(volume_of_secret)).collect()
 }
 
-fn secret_volume(mounted: &Mounted) -> Volume {
+fn volume_of_secret(mounted: &Mounted) -> Volume {
     Volume {
-        name: secrets::volume(mounted.of).into(),
+        name: secret_volume(mounted.of).into(),
         secret: Some(SecretVolumeSource {
             secret_name: Some(mounted.secret.clone()),
             default_mode: Some(SECRET_MODE),

@@ -1,7 +1,7 @@
 //! The PodMonitor: has the Prometheus operator scrape a pipeline's gateways. A cluster may lack this kind, so gateways do not wait for
 //! this object.
 
-use crate::{Plan, names::GATEWAY};
+use crate::{names::GATEWAY, planned::Plan};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

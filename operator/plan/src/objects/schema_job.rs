@@ -3,7 +3,7 @@
 use crate::{
     names::{SCHEMA, SCHEMA_CONTAINER},
     objects::pod::{config_path, pod, resources},
-    resources::JOB_CPU_REQUEST,
+    pipeline::resources::JOB_CPU_REQUEST,
     schema::{SCHEMA_MEMORY, SchemaPlan},
 };
 use k8s_openapi::{

@@ -1,8 +1,8 @@
 //! The headless Service: a stable name for each gateway, and where metrics are scraped.
 
 use crate::{
+    identity::Identity,
     names::{ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY},
-    schema::Identity,
 };
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},

@@ -1,6 +1,6 @@
 //! What the pods run as: an account without rights, and without a token.
 
-use crate::{names::GATEWAY, schema::Identity};
+use crate::{identity::Identity, names::GATEWAY};
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 /// The ServiceAccount.

@@ -1,14 +1,15 @@
 //! The gateways: a StatefulSet, since each of them has a name of its own and a volume that stays with the name.
 
 use crate::{
-    Plan, hash,
+    ground::hash,
+    identity::secrets,
     names::{
         ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SECRETS_KEPT,
         SOURCE_VERSION,
     },
     objects::pod::{config_path, pod, resources},
-    secrets,
-    source::source_version,
+    planned::Plan,
+    rollout::source_change::source_version,
     volumes::Volume,
 };
 use k8s_openapi::{

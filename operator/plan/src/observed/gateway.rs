@@ -1,12 +1,12 @@
 //! One gateway's pod, as a rollout looks at it: which revision it has, how well it is, and how it ended.
 
 use crate::{
+    ground::pods::{is_ready, ordinal},
     names::{GATEWAY_CONTAINER, POD_REVISION},
     observed::{
         MemorySeen,
         workload::{last_end, trouble},
     },
-    scale::workload::{is_ready, ordinal},
 };
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod, PodCondition},

@@ -1,8 +1,8 @@
 //! A gateway's pod, as far as the volume that it has may be replaced: which process runs in it, and how it ended.
 
 use crate::{
+    ground::pods::ordinal,
     names::{GATEWAY_CONTAINER, REPLACES_VOLUME},
-    scale::workload::ordinal,
 };
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod},

@@ -1,6 +1,6 @@
 //! The memory of one gateway, as its pod tells of it: what was asked for, what the node gives, and whether it was too little.
 
-use crate::{names::GATEWAY_CONTAINER, quantity};
+use crate::{ground::quantity, names::GATEWAY_CONTAINER};
 use k8s_openapi::{
     api::core::v1::{Container, ContainerStatus, Pod, ResourceRequirements},
     jiff::Timestamp,

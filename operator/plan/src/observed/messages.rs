@@ -1,4 +1,4 @@
-//! What gateways have counted lately ([`crate::message_window`]) of the messages that they took from Kafka, and of the rows that they made
+//! What gateways have counted lately ([`crate::observed::message_window`]) of the messages that they took from Kafka, and of the rows that they made
 //! of them: whether the topics hold what the spec says, and the table takes it. Pure.
 
 use k8s_openapi::jiff::Timestamp;

@@ -5,7 +5,10 @@
 //! in its memory. What the object is called by then, [`SecretSeen::Present::object`], stands in an annotation of the StatefulSet
 //! ([`SECRETS_KEPT`]) beside the version that is kept, so that the next operator keeps it, too.
 
-use crate::{hash, names::SECRETS_KEPT, secrets::volume};
+use crate::{
+    ground::hash,
+    names::{SECRETS_KEPT, secret_volume},
+};
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Secret};
 use serde::{Deserialize, Serialize};
 use sluice_crds::SecretUse;
@@ -57,13 +60,13 @@ impl KeptVersions {
 
     /// That of this use.
     pub fn of(&self, usage: SecretUse) -> Option<&KeptVersion> {
-        self.0.get(volume(usage))
+        self.0.get(secret_volume(usage))
     }
 
     /// What a StatefulSet is to say of these; `None` where each version still is its object's own.
     pub(crate) fn note<'a>(all: impl Iterator<Item = (SecretUse, &'a KeptVersion)>) -> Option<String> {
         let kept = all.filter(|(_, one)| one.version != one.object);
-        let kept = Self(kept.map(|(of, one)| (volume(of).to_owned(), one.clone())).collect());
+        let kept = Self(kept.map(|(of, one)| (secret_volume(of).to_owned(), one.clone())).collect());
         let text = || serde_json::to_string(&kept).expect("texts serialise");
         (!kept.0.is_empty()).then(text)
     }

@@ -1,6 +1,6 @@
 //! Transactions that keep gateways from reading partitions, as gateways report them and the operator remembers. Pure.
 
-use crate::scale::Moment;
+use crate::ground::moment::Moment;
 use std::collections::BTreeMap;
 
 /// A transaction that is open for more seconds hangs. Specified: a coordinator aborts one after the brokers' `transaction.max.timeout.ms`

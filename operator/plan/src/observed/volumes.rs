@@ -2,14 +2,13 @@
 //! gateway uses.
 
 use crate::{
-    contest::scaled_last,
+    ground::{pods::number_of, quantity},
     names::{CLAIM_UID, DRAIN_CONTAINER, DRAINED, NOT_DELETED, WORKLOAD_VERSION},
     observed::{
         HolderSeen,
+        field_managers::scaled_last,
         job::{ContainerEnd, ended},
     },
-    quantity,
-    scale::workload::number_of,
 };
 use k8s_openapi::{
     api::{

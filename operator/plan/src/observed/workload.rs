@@ -1,11 +1,13 @@
 //! The StatefulSet of the gateways and what keeps its pods from being ready.
 
 use crate::{
-    contest::scaled_by_others,
+    ground::pods::number_of,
     names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION, SOURCE_VERSION},
-    objects::proved::{ProvedTemplate, image_of},
-    observed::{GatewaySeen, Termination},
-    scale::workload::number_of,
+    observed::{
+        GatewaySeen, Termination,
+        field_managers::scaled_by_others,
+        proved_template::{ProvedTemplate, image_of},
+    },
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -28,7 +30,7 @@ pub struct WorkloadSeen {
     pub is_observed: bool,
     /// `spec.replicas` of the StatefulSet.
     pub wanted: u32,
-    /// The field managers that have set that number, if none of ours owns it ([`crate::scaled_by_others`]).
+    /// The field managers that have set that number, if none of ours owns it ([`crate::observed::field_managers::scaled_by_others`]).
     pub scaled_by: Vec<String>,
     /// Pods that exist.
     pub replicas: u32,

@@ -1,11 +1,11 @@
-//! Nothing is begun while gateways leave: the first to be tried would be one of them, whose end takes its partitions from everybody until
-//! its session is over. In time, for what keeps them from leaving may be what is to be changed.
+//! A rollout does not begin while gateways drain. The first gateway to be replaced would be one of them, and no other gateway would read its
+//! partitions until its session is over. The wait has a limit, because the change may be what lets the gateways drain.
 //!
-//! The minute is counted from when the rollout began to wait, which stands in the status: that more gateways are told to leave meanwhile,
-//! or that the spec is edited once more, begins no other one.
+//! The limit counts from the start of the wait, which the status has. If more gateways are asked to drain meanwhile, or the spec changes
+//! again, the wait does not start anew.
 
 use super::{Memory, Step, Template, Turn, judgement::seconds_between};
-use crate::WorkloadSeen;
+use crate::observed::WorkloadSeen;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{DrainState, RolloutStatus};
 
@@ -21,7 +21,7 @@ impl Turn<'_> {
         !is_given && leaves && waited_seconds < LEAVING_SECONDS_MAX
     }
 
-    /// Everything is as it is, but for gateways that leave.
+    /// Nothing changes, except that gateways drain.
     pub(super) fn stay(&self, workload: &WorkloadSeen, written: &RolloutStatus) -> Step {
         Step {
             next: RolloutStatus { held_since: Some(self.held_since(written)), ..written.clone() },

@@ -1,7 +1,6 @@
 //! Whether a gateway of the newest revision is healthy: by its pod's status, and by its own counters compared with those of the others.
 
-use crate::WorkloadSeen;
-use crate::observed::GatewaySeen;
+use crate::observed::{GatewaySeen, WorkloadSeen};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@
 //! others that are not. Until one gateway is ready with the newest revision, the controller works alone. Pure.
 
 use super::{Unavailable, stuck::is_known};
-use crate::{WorkloadSeen, observed::GatewaySeen};
+use crate::observed::{GatewaySeen, WorkloadSeen};
 use sluice_crds::{RolloutState, RolloutStatus};
 
 /// The pods to delete now, in this order; `None` while the controller works alone. `is_draining` tells that gateways were asked to leave: no

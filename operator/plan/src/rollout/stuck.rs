@@ -1,7 +1,10 @@
 //! Pods stuck on an obsolete revision, neither the newest nor the one before, which the StatefulSet controller does not replace, or not
 //! before others are ready (kubernetes#67250). The operator deletes such a pod, and it comes back with a current revision.
 
-use crate::{WorkloadSeen, observed::GatewaySeen, rollout::judgement::seconds_between};
+use crate::{
+    observed::{GatewaySeen, WorkloadSeen},
+    rollout::judgement::seconds_between,
+};
 use k8s_openapi::jiff::Timestamp;
 use sluice_crds::RolloutStatus;
 

@@ -1,6 +1,7 @@
 //! Why there is lag. More gateways help against `ComputeLimited`, a little against `MemoryLimited`, and never against the others.
 
-use super::{policy::Policy, window::Rates};
+use super::window::Rates;
+use crate::pipeline::policy::Policy;
 use serde::{Deserialize, Serialize};
 
 /// Waiting for ClickHouse above this share for a minute, of the workers' time or of the gateways: it is what limits.

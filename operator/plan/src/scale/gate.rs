@@ -1,9 +1,7 @@
 //! Whether samples are good for a decision. Missing metrics never remove a gateway.
 
-use super::{
-    sample::{Moment, Samples},
-    state::State,
-};
+use super::{sample::Samples, state::State};
+use crate::ground::moment::Moment;
 use serde::{Deserialize, Serialize};
 
 /// A sample counts for so many seconds: three polls.

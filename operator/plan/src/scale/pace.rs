@@ -1,13 +1,12 @@
 //! When to change the number: gateways are added when a need lasts, and removed when a surplus has lasted for much longer.
 
 use super::{
-    asked::{self, Asked},
     numbers,
-    policy::Policy,
-    sample::Moment,
+    rescale::{self, Asked},
     state::State,
     steps, trial,
 };
+use crate::{ground::moment::Moment, pipeline::policy::Policy};
 
 /// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
 const QUIET_SECONDS: f64 = 30.0;
@@ -88,7 +87,7 @@ pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
         state.asked = None;
     } else {
         let (from, to, processed) = (wish.current, replicas, numbers::written(wish.processed));
-        asked::ask(state, Asked { from, to, processed, by_memory });
+        rescale::ask(state, Asked { from, to, processed, by_memory });
     }
     let kept_back = kept_back.filter(|_| replicas != wanted);
     Move { replicas, held_by: held_by.or(kept_back), by_budget: kept_back == Some(USED_UP), by_memory }
@@ -181,7 +180,7 @@ mod tests {
 
     /// The workload has what was decided.
     fn carried_out(second: u64, desired: u32, state: &mut State) {
-        asked::see(Moment(second * 1_000), desired, state);
+        rescale::see(Moment(second * 1_000), desired, state);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! moments that every decision moves are not written. The loss is small: windows begin again after a restart, so an operator that has
 //! just started removes gateways later, never sooner.
 
-use super::{memory::MemoryModel, sample::Moment, state::State};
+use super::{memory::MemoryModel, state::State};
+use crate::ground::moment::Moment;
 use serde_json::Value;
 use sluice_crds::Remembered;
 

@@ -3,11 +3,8 @@
 //! Job: the facts that a scaling decision is made from. Place in the flow: the operator reads them, `window` compares them.
 //! Counters are as the gateways export them and only ever compared; a counter that went back is a pod that began anew.
 
-use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use crate::ground::moment::Moment;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Samples that are kept: eight minutes of one every 15 s, of which the longest window needs three. At 1,000 partitions
 /// of 40 bytes they are 1.3 MB.
@@ -16,24 +13,6 @@ pub const SAMPLES_MAX: usize = 32;
 /// A sample that is older than the one before by more seconds is of a clock that went back, which may take hours to come as far
 /// again: what it saw until then would hold as the newest for as long. Chosen: answers of Kafka that are used again are ten seconds old.
 const BACK_SECONDS_MAX: f64 = 30.0;
-
-/// A moment, in milliseconds since the Unix epoch. Nothing here has a clock: moments are arguments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Moment(pub u64);
-
-impl Moment {
-    /// Seconds since an earlier moment; 0 when the clock went back.
-    pub fn seconds_since(self, earlier: Self) -> f64 {
-        Duration::from_millis(self.0.saturating_sub(earlier.0)).as_secs_f64()
-    }
-
-    /// The moment so many seconds later.
-    #[must_use]
-    pub fn plus_seconds(self, seconds: u32) -> Self {
-        Self(self.0.saturating_add(u64::from(seconds) * 1_000))
-    }
-}
 
 /// Everything that a decision is made from.
 #[derive(Debug, Clone, Default, PartialEq)]

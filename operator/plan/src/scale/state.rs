@@ -3,7 +3,8 @@
 //!
 //! What was learned holds as long as the pods' template; windows hold only as long as decisions follow one another.
 
-use super::{asked::Asked, capacity, cause::Cause, memory::MemoryModel, numbers, sample::Moment};
+use super::{capacity, cause::Cause, memory::MemoryModel, numbers, rescale::Asked};
+use crate::ground::moment::Moment;
 use serde::{Deserialize, Serialize};
 
 /// Moments of rescales that are remembered. Chosen: no policy needs more in an hour.

@@ -1,6 +1,6 @@
 //! Numbers of gateways that are worth having: between two of them, more gateways have no fewer partitions each.
 
-use super::policy::{Alignment, Bounds};
+use crate::pipeline::policy::{Alignment, Bounds};
 
 /// The steps within the bounds, ascending, at least one. A bound that is no step is one nevertheless: the user wants it.
 ///

@@ -4,11 +4,10 @@ use super::{
     capacity::CAPACITY_MIN,
     cause::HOT,
     memory::MemoryModel,
-    numbers,
-    policy::Policy,
-    steps,
+    numbers, steps,
     window::{PartitionRates, Rates},
 };
+use crate::pipeline::policy::Policy;
 
 /// For the sake of one hot partition, at most so many times the gateways that the mean takes: beyond, each of them buys
 /// the partition less than a twentieth of a gateway.
@@ -141,13 +140,10 @@ pub fn memory_limit_mib(policy: &Policy, limit_bytes: u64, share: f64, is_killed
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            policy::{Alignment, Bounds},
-            steps::steps as useful,
-            window::PartitionRates,
-        },
+        super::{steps::steps as useful, window::PartitionRates},
         *,
     };
+    use crate::pipeline::policy::{Alignment, Bounds};
 
     fn replicas(arrivals: &[f64], lag: f64) -> u32 {
         let arrival = arrivals.iter().sum();

@@ -6,10 +6,10 @@
 
 use super::{
     pace::CAUGHT_UP_SECONDS,
-    sample::Moment,
     state::{State, Trial},
     window::{LONG_SECONDS, Rates},
 };
+use crate::ground::moment::Moment;
 
 /// An addition that brings less than this share of the promised throughput did not help.
 const EFFECT_MIN: f64 = 0.3;

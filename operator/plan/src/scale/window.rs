@@ -7,10 +7,10 @@
 use super::{
     capacity::FULL,
     numbers,
-    policy::{InitialOffset, Policy},
     sample::{History, PartitionSample, PodSample, Sample},
-    standing,
+    stuck_partitions,
 };
+use crate::pipeline::policy::{InitialOffset, Policy};
 
 /// Arrivals are averaged over so many seconds: a minute's noise does not add a gateway.
 pub const LONG_SECONDS: u32 = 180;
@@ -113,7 +113,7 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     let arrivals = arrivals(history, last)?;
     let minute =
         history.before(SHORT_SECONDS).filter(|before| last.at.seconds_since(before.at) >= SHORT_SECONDS_MIN);
-    let stuck = standing::stuck(policy, history);
+    let stuck = stuck_partitions::stuck(policy, history);
     let mut rates = Rates::default();
     for ((seen, arrival), stuck) in last.partitions.iter().zip(arrivals).zip(stuck) {
         let seen = (*seen)?;
@@ -258,7 +258,8 @@ fn mean(pods: impl Iterator<Item = PodRates>, share: impl Fn(&PodRates) -> f64) 
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample::Moment, *};
+    use super::*;
+    use crate::ground::moment::Moment;
 
     fn partition(log_start: u64, end: u64, committed: Option<u64>) -> PartitionSample {
         PartitionSample { log_start, end, committed, position: None }

@@ -1,8 +1,14 @@
 //! The gateways' workload as a sample: from the `StatefulSet` and the status of its pods.
 
-use super::sample::{Moment, WorkloadSample};
-use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::MemorySeen};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use super::sample::WorkloadSample;
+use crate::{
+    ground::{
+        moment::Moment,
+        pods::{conditions, has_condition, is_ready, ordinal},
+    },
+    observed::{MemorySeen, WorkloadSeen},
+};
+use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
 
 impl WorkloadSample {
@@ -30,28 +36,6 @@ impl WorkloadSample {
     }
 }
 
-/// The number at the end of a pod's name.
-pub fn ordinal(pod: &Pod) -> Option<u32> {
-    number_of(pod.metadata.name.as_deref()?)
-}
-
-/// The number at the end of a name.
-pub(crate) fn number_of(name: &str) -> Option<u32> {
-    name.rsplit_once('-')?.1.parse().ok()
-}
-
-/// Whether a pod is ready and is to stay so.
-pub fn is_ready(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_none() && has_condition(pod, "Ready", "True", None)
-}
-
-/// Whether the gateway of a pod runs and is not told to end: what runs may hold something.
-pub fn is_running(pod: &Pod) -> bool {
-    let runs =
-        |container: &ContainerStatus| container.state.as_ref().is_some_and(|state| state.running.is_some());
-    pod.metadata.deletion_timestamp.is_none() && gateway(pod).is_some_and(runs)
-}
-
 fn is_unschedulable(pod: &Pod) -> bool {
     has_condition(pod, "PodScheduled", "False", Some("Unschedulable"))
 }
@@ -68,20 +52,6 @@ fn unready_since(pod: &Pod) -> Option<(u32, Moment)> {
     Some((ordinal(pod)?, u64::try_from(since).ok().map(Moment)?))
 }
 
-fn has_condition(pod: &Pod, kind: &str, status: &str, reason: Option<&str>) -> bool {
-    conditions(pod, kind, status).any(|condition| reason.is_none() || condition.reason.as_deref() == reason)
-}
-
-fn conditions<'a>(pod: &'a Pod, kind: &'a str, status: &'a str) -> impl Iterator<Item = &'a PodCondition> {
-    let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    all.filter(move |condition| condition.type_ == kind && condition.status == status)
-}
-
-fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    containers.iter().find(|container| container.name == GATEWAY_CONTAINER)
-}
-
 /// When the gateway was killed for its memory, if that is how it ended last.
 fn killed_at(pod: &Pod) -> Option<Moment> {
     let at = MemorySeen::of(pod).killed_at?;
@@ -91,6 +61,7 @@ fn killed_at(pod: &Pod) -> Option<Moment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::pods::is_running;
     use serde_json::{Value, json};
 
     fn pod(name: &str, ready: &str, state: &Value, last_state: &Value) -> Pod {

@@ -5,7 +5,7 @@
 
 use super::verdict::Verdict;
 use crate::{
-    Observed,
+    facts::Observed,
     observed::{MessagesSeen, Share, Unreadable},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

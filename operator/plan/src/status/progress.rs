@@ -4,9 +4,12 @@
 //! until a person changes something.
 
 use crate::{
-    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, gateway_config,
-    lifecycle, objects,
-    observed::UNREAD_SECONDS,
+    drain::lifecycle,
+    facts::Observed,
+    objects,
+    observed::{Hindrance, PodSeen, SchemaSeen, TopicSeen, UNREAD_SECONDS},
+    pipeline::{Intent, gateway_config},
+    planned::{Plan, Planned, Waiting},
     status::{
         messages,
         verdict::{self, Verdict},

@@ -1,7 +1,7 @@
 //! The status of a pipeline that is being deleted, while its finalizer holds it.
 
 use super::{counted, scaling, verdict::Verdict};
-use crate::Observed;
+use crate::facts::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
     DeletionPolicy, TracePipeline, TracePipelineStatus,

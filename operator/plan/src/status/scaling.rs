@@ -2,8 +2,8 @@
 //! pipeline causes no writes.
 
 use crate::{
-    ScalingSeen,
-    scale::{Decision, Figures, drain},
+    facts::ScalingSeen,
+    scale::{Decision, Figures},
 };
 use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus, TracePipelineStatus};
 
@@ -46,7 +46,7 @@ pub(super) fn with_drain(said: Option<ScalingStatus>, drain: Option<&DrainStatus
 fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) -> ScalingStatus {
     let figures = decision.figures.as_ref();
     let figure = |of: fn(&Figures) -> f64| figures.map(|figures| rounded(of(figures)));
-    let rescaled = decision.next.rescales.last().map(|at| drain::time(*at));
+    let rescaled = decision.next.rescales.last().map(|at| at.time());
     ScalingStatus {
         recommended_replicas: Some(decision.recommended),
         cause: Some(decision.cause.word().to_owned()),
@@ -83,7 +83,10 @@ fn rounded(number: f64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::{Cause, Moment, State, Watched};
+    use crate::{
+        ground::moment::Moment,
+        scale::{Cause, State, Watched},
+    };
 
     fn decision() -> Decision {
         let figures = Figures { arrival_rate: 12_345.0, lag_seconds: 3.4, ..Figures::default() };

@@ -5,7 +5,7 @@
 
 use super::{messages::said_before, rounded, verdict::Verdict};
 use crate::{
-    Observed,
+    facts::Observed,
     observed::{OPEN_SECONDS_MAX, OpenTransaction},
 };
 use sluice_crds::{

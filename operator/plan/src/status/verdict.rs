@@ -1,11 +1,11 @@
 //! A condition's status, reason and message; and the conditions of source, sink, schema and scaling.
 
 use crate::{
-    Intent, Observed, SchemaSeen, TopicSeen,
-    observed::is_said_by_the_job,
+    facts::Observed,
+    identity::secrets::mounted,
+    observed::{SchemaSeen, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
+    pipeline::Intent,
     scale::{Hold, Limit},
-    secrets::mounted,
-    sink::SinkSeen,
     status::{messages, scaling::joined, transactions},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

@@ -5,13 +5,17 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, PodSeen, StorageClassSeen, lifecycle,
+    drain::lifecycle,
+    facts::Observed,
+    observed::{ClaimSeen, DrainJobSeen, DrainJobState, PodSeen, StorageClassSeen},
+    pipeline::Intent,
+    planned::Plan,
     volumes::{
         GrowthState,
         growth::is_small,
         orphans::{is_refused, left},
-        reach::{self, OutOfReach},
         replacement::{is_to_be_replaced, needs_class, outdated},
+        zone_loss::{self, OutOfReach},
     },
 };
 use sluice_crds::{Commit, OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
@@ -170,7 +174,7 @@ pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
 /// Gateways that the nodes which reach their volumes do not take: such as those of a zone or a machine that is gone. Kubernetes waits for
 /// ever; what to do depends on what is on the volume.
 pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
-    let mut kept = reach::out_of_reach(observed);
+    let mut kept = zone_loss::out_of_reach(observed);
     let OutOfReach { pod, claim } = kept.next()?;
     let others = match kept.count() {
         0 => String::new(),
@@ -204,7 +208,7 @@ fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim
         ),
     };
     let refusal = observed.volumes.not_replaced.as_ref();
-    match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), reach::due(pipeline, observed, pod)) {
+    match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), zone_loss::due(pipeline, observed, pod)) {
         (OnZoneLoss::Wait, _) => by_hand,
         (OnZoneLoss::Recreate, Ok(_)) if refusal.is_some() => format!(
             "The operator cannot recreate it (queue.onZoneLoss), because the API server refuses to delete its claim: {}. {by_hand}",
@@ -301,7 +305,7 @@ fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<Strin
         ));
     }
     let fixed = small()
-        .filter(|claim| claim.requested < crate::quantity::bytes(size))
+        .filter(|claim| claim.requested < crate::ground::quantity::bytes(size))
         .filter_map(|claim| claim.storage_class.as_ref())
         .find(|class| seen.expandable.get(*class) == Some(&false))?;
     Some(format!("the storage class {fixed} does not let queue volumes grow to {size}: {helps}"))

@@ -10,7 +10,10 @@
 //! Pods are not restarted by any of it: their template is the same, and file systems grow while they are mounted.
 
 use super::replacement;
-use crate::{ClaimSeen, StorageClassSeen, VolumesSeen, quantity};
+use crate::{
+    ground::quantity,
+    observed::{ClaimSeen, StorageClassSeen, VolumesSeen},
+};
 use sluice_crds::Queue;
 
 /// How far volumes are on their way to the size of the spec, and what is next.

@@ -7,21 +7,21 @@
 //!     `-- its gateway is wanted again: the Job ends first, then the gateway may start
 //! ```
 //!
-//! They are left by every gateway that is scaled away, also by `kubectl scale` of the StatefulSet and with a node that is lost, since any
-//! volume may be the only copy of something: that a gateway said it was empty is no proof about what it wrote after that, and a Job that
-//! finds nothing takes a second.
+//! Every gateway that is scaled in leaves its volume, also after `kubectl scale` of the StatefulSet or the loss of a node: any volume may
+//! hold the only copy of rows. A gateway that answered that it is empty may have written to the volume afterwards, and a Job that finds
+//! nothing takes a second.
 //!
-//! A Job proves something about the time after it began only while no gateway could use the volume, which is so while the StatefulSet's
-//! number of replicas was not set again: [`crate::observed::TemplateSeen::version`]. A rollout meanwhile changes nothing.
+//! What a Job finds holds only while no gateway can use the volume. That is so until the StatefulSet's `replicas` are set again:
+//! [`crate::observed::TemplateSeen::version`] tells. A rollout changes nothing about it.
 
-use crate::{ClaimSeen, DrainJobSeen, DrainJobState, VolumesSeen, observed::TemplateSeen};
+use crate::observed::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 use std::time::Duration;
 
 /// Jobs that drain at the same time: each takes the memory of a gateway. Chosen.
 const DRAINS_MAX: usize = 8;
 
 /// A Job that failed is run again after so long: what it needs are servers, which come back by themselves. Chosen, twice the time
-/// of the schema Job, since nobody waits for it.
+/// of the schema Job, since no gateway waits for it.
 pub const DRAIN_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// A gateway whose volume a Job uses waits at most so long for the Job's end: a pod has its grace period of half a minute, and a
@@ -61,7 +61,7 @@ pub struct Drain {
 
 /// Decides. `current` and `wanted` are the replicas that the StatefulSet has and that it is about to get.
 pub fn orphans(current: u32, wanted: u32, deletes_drained: bool, seen: &VolumesSeen) -> Orphans {
-    // Without a StatefulSet nobody knows who uses what.
+    // Without a StatefulSet it is unknown which volumes are in use.
     let Some(template) = seen.template.as_ref().filter(|template| !template.is_going) else {
         return Orphans::default();
     };

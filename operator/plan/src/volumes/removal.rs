@@ -1,31 +1,35 @@
-//! What becomes of the queue volumes of a pipeline that is deleted. Nobody is left who would drain one later, so that only those go of
-//! which it is known that nothing is on them; the others stay, and are named to whoever deleted it.
+//! The queue volumes of a pipeline that is deleted. No operator drains them later. So only volumes that are known to be empty are deleted;
+//! an event names the others.
 //!
 //! | what is known of a volume | `whenDeleted: Delete` | `Retain` |
 //! | --- | --- | --- |
-//! | its gateway said that it is empty, and commits after the insert | goes | stays |
-//! | nothing, or its gateway may commit what is not inserted yet | stays | stays |
-//! | no gateway uses it (`orphans` deletes it while there is a pipeline) | stays | stays |
-//! | the claim never had a volume ([`unbound`]) | goes | goes |
+//! | its gateway answered that it is empty, and commits after the insert | deleted | stays |
+//! | nothing, or its gateway may commit before the insert | stays | stays |
+//! | no gateway uses it (`orphans` deletes it while the pipeline exists) | stays | stays |
+//! | the claim never had a volume ([`unbound`]) | deleted | deleted |
 //!
-//! What a gateway reads after it has said that it is empty, since somebody starts it once more before it is taken away, was in Kafka a
-//! moment ago and is not committed before it is inserted. Where it is, the answer alone proves nothing ([`super::replacement`]).
+//! A gateway may be restarted after it answered, and read again before its pod is deleted. If it commits after the insert, that is no loss:
+//! Kafka still has these messages, and their offsets are not committed. If it commits before the insert, the answer proves nothing
+//! ([`super::replacement`]).
 
-use crate::{ClaimSeen, Observed, VolumesSeen};
+use crate::{
+    facts::Observed,
+    observed::{ClaimSeen, VolumesSeen},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
 use sluice_gateway_config::{Commit as CommitOfGateway, parse};
 
-/// What the gateways of a pipeline that is deleted have shown.
+/// What is known of the gateways of a pipeline that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// Those that are empty: [`crate::scale::drain::empty`].
+    /// Ordinals of empty gateways: [`crate::drain::empty`].
     pub empty: &'a [u32],
-    /// Whether all of them, and whoever is started in their place, commit after the insert.
+    /// Whether all gateways commit after the insert, also those that are restarted.
     pub commits_after_insert: bool,
 }
 
-/// Whether gateways with this config commit after the insert; not those with one that cannot be read.
+/// Whether gateways with this config commit after the insert; `false` for a config that cannot be parsed.
 pub fn commits_after_insert(config: &ConfigMap) -> bool {
     let says_so = |text: &String| matches!(parse::commit(text), Ok(CommitOfGateway::AfterInsert));
     config.data.as_ref().is_some_and(|data| !data.is_empty() && data.values().all(says_so))
@@ -46,17 +50,17 @@ pub fn thrown_away<'a>(
     known.filter(|_| goes && shown.commits_after_insert).collect()
 }
 
-/// Claims that never had a volume, by what keeps them from being deleted for good.
+/// Claims that never had a volume, by whether Kubernetes would make them again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unbound<'a> {
-    /// A StatefulSet makes one again as long as it has, or is to have, a pod that waits for it; a pod that is left keeps it.
+    /// The StatefulSet has, or is about to have, a pod that uses one of them: it would make a deleted claim again.
     MadeAgain(Vec<&'a ClaimSeen>),
-    /// Nobody asks for one.
+    /// No pod uses them.
     Left(Vec<&'a ClaimSeen>),
 }
 
-/// The claims of a pipeline that is deleted that hold nothing, since they never had a volume, whatever the spec wants kept. As the copies
-/// have them: they are to be looked at once more.
+/// The claims that never had a volume. They hold nothing, whatever `whenDeleted` is. `observed` comes from the operator's cache: the caller
+/// reads each claim from the API server before it deletes it.
 pub fn unbound(observed: &Observed) -> Unbound<'_> {
     let never = |claim: &&ClaimSeen| !claim.is_bound && claim.capacity.is_none() && !claim.is_going;
     let claims: Vec<&ClaimSeen> = observed.volumes.claims.iter().filter(never).collect();
@@ -65,7 +69,7 @@ pub fn unbound(observed: &Observed) -> Unbound<'_> {
     if claims.iter().any(is_asked_for) { Unbound::MadeAgain(claims) } else { Unbound::Left(claims) }
 }
 
-/// What is said of claims that never had a volume and could not be deleted; nothing when there is none.
+/// The sentence about claims that never had a volume and that the API server refused to delete; empty without such a claim.
 pub fn never_bound_words(left: &[String]) -> String {
     if left.is_empty() {
         return String::new();
@@ -77,9 +81,9 @@ pub fn never_bound_words(left: &[String]) -> String {
     )
 }
 
-/// The fields of the StatefulSet's `persistentVolumeClaimRetentionPolicy` that are to become `Retain` before any gateway is taken away:
-/// one that an operator before has made throws claims away, and it is not written anew for a pipeline that rests, goes, or cannot be
-/// planned.
+/// The fields of the StatefulSet's `persistentVolumeClaimRetentionPolicy` that must become `Retain` before a gateway is removed. A
+/// StatefulSet of an older operator may have `Delete` there. The operator does not apply the StatefulSet while the pipeline is suspended,
+/// deleted, or has no plan, so that this field needs a request of its own.
 pub fn to_be_retained(pipeline: &TracePipeline, seen: &VolumesSeen) -> Vec<&'static str> {
     let template = seen.template.as_ref().filter(|template| !template.is_going && template.size.is_some());
     let Some(template) = template.filter(|_| pipeline.spec.queue.mode == QueueMode::Spill) else {
@@ -93,7 +97,7 @@ pub fn to_be_retained(pipeline: &TracePipeline, seen: &VolumesSeen) -> Vec<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TemplateSeen, WorkloadSeen};
+    use crate::observed::{TemplateSeen, WorkloadSeen};
     use serde_json::{Value, json};
 
     fn pipeline(spec: &Value) -> TracePipeline {

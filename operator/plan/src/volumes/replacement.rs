@@ -1,47 +1,52 @@
-//! How a volume is replaced that cannot become as it is wanted: it is larger than `queue.size`, or of another storage class.
+//! Replaces the queue volume of a gateway by one of another size or storage class. A volume that is larger than `queue.size`, or of
+//! another class, cannot be changed; only a new claim helps.
 //!
 //! ```text
-//!  next --> Draining --> empty: held, told to end --> ended, and nothing else ran: claim deleted --> let go, with a new claim
-//!             |  ^                                `-> something else ran in it, or nobody knows ---> let go, with its claim
+//!  next --> Draining --> empty: pod held and deleted --> ended, and no other container ran: claim deleted, pod released
+//!             |  ^                                  `--> another container ran, or it is unknown: pod released, claim stays
 //!             |  `--------- after the same time --------.
-//!             `--> too late: Waiting (it takes part again) --> Resuming --> (none)
+//!             `--> too late: Waiting (it reads again) --> Resuming --> (none)
 //! ```
 //!
-//! The StatefulSet makes claims as they are wanted by then ([`super::growth`]). One gateway at a time, the highest first, only while
-//! nothing else is under way and all are ready. The state stands in the status, and a gateway is asked for something only when the
-//! status says so already; what was asked for is asked again of whatever answers by its name.
+//! The StatefulSet makes the new claim ([`super::growth`]). One gateway at a time is replaced, the highest ordinal first, and only while
+//! all are ready and nothing else is under way. The status has the state. The status names a request before a gateway gets it, and the
+//! operator repeats it to any pod that answers by that name.
 //!
-//! No claim is deleted that may hold something. With `AfterEnqueue` what is on it is the only copy, and a gateway that is started
-//! again between its answer and its end takes messages and puts blocks there. So the answer alone is no proof. The pod gets a
-//! finalizer with the container that ran when it was asked ([`Emptied`]), and only then is told to end. Its name is taken for as long
-//! as it is held, so that no other pod comes to use the claim; when the kubelet has finished with the pod and its last container is
-//! that very one, nothing else has run since, that one was told to drain after it was started, and it said that it was empty, of a
-//! volume that it had opened: the claim is deleted, and the pod is let go of. When another one has run, or nobody knows, the pod is let
-//! go of with its claim as it is, and all begins anew. All that this needs stands in the pod and in the status ([`fate`]): whoever
-//! starts after a crash, at whatever step, goes on from there, also when the spec has changed.
+//! A claim that may hold rows is never deleted. With `AfterEnqueue` the volume may hold the only copy. A gateway that restarts after it
+//! answered that it is empty reads messages and writes blocks to the volume. So the answer is not enough, and the operator proves more:
 //!
-//! A claim counts as too large by what it asks for, not by what it has: provisioners round up, and would do so again. Pure: no clock
-//! and no client.
+//! 1. It adds a finalizer to the pod, and with it the id of the container that answered ([`Emptied`]). Then it deletes the pod. The
+//!    finalizer keeps the pod, and no other pod of this name can use the claim.
+//! 2. When the kubelet has finished with the pod, the operator compares the container that ended last with that id. If they are equal, no
+//!    other container ran since the answer: the operator deletes the claim and removes the finalizer.
+//! 3. If another container ran, or the last one is unknown, the operator removes the finalizer and keeps the claim. The replacement
+//!    starts again.
+//!
+//! Pod and status hold all that this needs ([`fate`]). So an operator that crashed continues at any step, also after the spec has
+//! changed.
+//!
+//! A claim is too large if it requests too much; its capacity does not count, because provisioners round up, and would round up again.
+//! Pure: no clock and no client.
 
 use super::growth::{Growth, GrowthState};
 use crate::{
-    ClaimSeen, Emptied, HolderSeen, Observed, StorageClassSeen, VolumesSeen, quantity,
-    scale::{
-        Moment,
-        drain::{Answer, Request, Terms, in_words, moment, time},
-    },
+    drain::{Answer, Request, in_words},
+    facts::Observed,
+    ground::{moment::Moment, quantity},
+    observed::{ClaimSeen, Emptied, HolderSeen, StorageClassSeen, VolumesSeen},
+    pipeline::drain_terms::Terms,
 };
 use sluice_crds::{DrainState, Queue, QueueMode, ReplacementStatus};
 use std::time::Duration;
 
-/// A pod that was told to end and is not seen to have ended so long after its time was over is let go of with its claim: its node is
-/// lost, most likely, and the pod would stay for ever. Chosen, as long as a Job's end is waited for.
+/// If a held pod has not ended this long after its grace period, the operator removes its finalizer and keeps its claim: the node is
+/// probably lost, and the pod would stay for ever. Chosen: a Job has the same time to end.
 const ENDS_LATE: Duration = Duration::from_mins(2);
 
-/// How a reason begins.
+/// Beginning of a reason in the status.
 const EMPTY: &str = "it is empty";
 
-/// Whether a claim can become as it is wanted only by being made anew. Without a class in the spec any will do.
+/// Whether only a new claim gets the size and class of the spec. If the spec names no class, any class is right.
 pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
     let is_other_class =
         queue.storage_class_name.is_some() && claim.storage_class != queue.storage_class_name;
@@ -49,20 +54,19 @@ pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
     queue.mode == QueueMode::Spill && !claim.is_going && (is_other_class || is_larger)
 }
 
-/// The claims that are to be replaced, of those that a gateway uses. Others are replaced when a gateway comes that takes them, if one
-/// ever does.
+/// The claims to be replaced that a gateway uses. Other claims are replaced once a gateway uses them.
 pub(crate) fn outdated<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = &'a ClaimSeen> {
     seen.claims.iter().filter(|claim| claim.has_gateway && is_to_be_replaced(claim, queue))
 }
 
-/// Whether the storage class of the spec is to be looked for, before anything is done that needs it.
+/// Whether the operator must look for the storage class of the spec: a new claim will need it.
 pub fn needs_class(queue: &Queue, seen: &VolumesSeen) -> bool {
     let template = seen.template.as_ref();
     let is_new = template.is_some_and(|template| template.storage_class != queue.storage_class_name);
     is_new || outdated(queue, seen).next().is_some()
 }
 
-/// The gateway whose volume is to be replaced next, when all of them are well and the StatefulSet makes claims as they are wanted.
+/// The gateway whose volume is replaced next; `None` unless all gateways are ready and the StatefulSet makes claims by the spec.
 pub(crate) fn next(queue: &Queue, observed: &Observed, growth: &Growth) -> Option<u32> {
     let (workload, seen) = (observed.workload.as_ref()?, &observed.volumes);
     let is_possible =
@@ -74,8 +78,8 @@ pub(crate) fn next(queue: &Queue, observed: &Observed, growth: &Growth) -> Optio
     ordinals.filter(|ordinal| *ordinal < workload.wanted).max().filter(|_| is_possible && is_well)
 }
 
-/// Claims that never had a volume and never will, as they are: such as those of a storage class that was named by mistake. Nothing is
-/// on them, their gateways never ran, and Kubernetes makes them again as they are wanted. By name and uid.
+/// Claims to be replaced that never had a volume, for instance of a storage class that was named by mistake: by name and uid. They are
+/// empty, because their gateways never ran, and Kubernetes makes them again by the spec.
 pub fn never_bound<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_ready = seen.template.as_ref().is_some_and(|template| {
         let is_size = template.size.as_deref().and_then(quantity::bytes) == quantity::bytes(&queue.size);
@@ -86,7 +90,7 @@ pub fn never_bound<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator
     never.map(|claim| (claim.name.as_str(), claim.uid.as_str()))
 }
 
-/// What is asked now, and of which gateway; follows from what is written alone.
+/// The request that the gateway gets now, by the state in the status alone.
 pub fn request(written: Option<&ReplacementStatus>) -> Option<(Request, u32)> {
     let written = written?;
     let request = match written.state {
@@ -96,37 +100,36 @@ pub fn request(written: Option<&ReplacementStatus>) -> Option<(Request, u32)> {
     Some((request, written.gateway))
 }
 
-/// All that a step is decided from.
+/// The facts for a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen<'a> {
     /// The spec's queue.
     pub queue: &'a Queue,
-    /// Claims and pods, read before the gateway was asked.
+    /// Claims and pods, read before the gateway answered.
     pub volumes: &'a VolumesSeen,
-    /// What the gateway answered to what [`request`] asked for.
+    /// The answer of the gateway to [`request`].
     pub answer: Answer,
-    /// Whether nothing else wants something of the gateways: another number, a rest, or an edit that has no plan.
+    /// `false` while the number of gateways changes, the pipeline is to be suspended, or the spec has no plan.
     pub may_go_on: bool,
-    /// The gateway that is to be next, of the plan.
+    /// The gateway that the plan replaces next.
     pub next: Option<u32>,
 }
 
-/// What to do now, and what to write into the status.
+/// What the operator does now, and what it writes into the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The state from now on; `None` when no volume is replaced.
+    /// The next state; `None` when no volume is replaced.
     pub next: Option<ReplacementStatus>,
-    /// The pod to hold and to tell to end.
+    /// The pod that gets the finalizer and is then deleted.
     pub take: Option<Take>,
 }
 
-/// An empty gateway.
+/// The pod of an empty gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
     pub pod: String,
-    /// The very pod.
     pub pod_uid: String,
-    /// What is written on it.
+    /// The annotation that it gets.
     pub emptied: Emptied,
 }
 
@@ -146,7 +149,7 @@ fn begin(now: Moment, seen: &Seen<'_>) -> Step {
     let next = seen.next.filter(|_| seen.may_go_on).map(|gateway| ReplacementStatus {
         state: DrainState::Draining,
         gateway,
-        since: time(now),
+        since: now.time(),
         reason: "its drain is about to begin".to_owned(),
     });
     Step { next, take: None }
@@ -157,8 +160,8 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         |reason: String| Step { next: Some(ReplacementStatus { reason, ..written.clone() }), take: None };
     let holder = seen.volumes.holders.iter().find(|holder| holder.ordinal == written.gateway);
     let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
-    // It was told to end, by us or by somebody else, and cannot be told otherwise any more. Held, its end is waited for; then all that
-    // is to be done stands in its pod and its claim, and whoever comes by its name takes part.
+    // The pod has a deletion timestamp, from the operator or from another client, and that cannot be undone. If the pod is held, the
+    // operator waits for its end. Afterwards `fate` decides by pod and claim alone, and the next pod of this name reads again.
     let leaving = holder.and_then(|holder| Some((holder.late_for?, holder.emptied.is_some())));
     if leaving.is_some_and(|(late, is_held)| is_held && late < ENDS_LATE) {
         return stay(format!("{EMPTY}, and its pod is ending"));
@@ -169,7 +172,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     let Some(claim) = claim.filter(|claim| is_to_be_replaced(claim, seen.queue) && seen.may_go_on) else {
         return changed(written, DrainState::Resuming, now, "it reads again".to_owned());
     };
-    let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let late = now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     let is_empty = seen.answer == Answer::Done;
     let take = holder.filter(|_| is_empty).and_then(|holder| take(written, holder, claim));
     let held = match (seen.answer, &take) {
@@ -185,7 +188,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         (Answer::Unknown, _) => "its version cannot drain".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
     };
-    // Also of one that is empty: what cannot be carried out must not keep it from taking part for ever.
+    // Also if it is empty: a pod that the API server refuses to hold or delete must read again.
     if late {
         let reason = format!("not ended after {} s: {held}", terms.timeout_seconds);
         return changed(written, DrainState::Waiting, now, reason);
@@ -202,11 +205,11 @@ fn take(written: &ReplacementStatus, holder: &HolderSeen, claim: &ClaimSeen) -> 
     Some(Take { pod: holder.name.clone(), pod_uid: holder.uid.clone(), emptied })
 }
 
-/// Nothing else is begun before the gateway takes part again: it is asked for as long as it is silent, and, once that is for long, until
-/// something else is wanted of the gateways. One that does not run will, when it is started.
+/// Waits until the gateway reads again, and repeats the request while it does not answer. After the timeout, the operator stops waiting as
+/// soon as something else is to change. A gateway that does not run reads when it starts.
 fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
     let is_over = written.state == DrainState::Resuming
-        && now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+        && now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     match seen.answer {
         _ if is_over && !seen.may_go_on => Step::default(),
         Answer::Done | Answer::Damaged | Answer::Gone | Answer::Away | Answer::Unknown => Step::default(),
@@ -217,7 +220,7 @@ fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
 }
 
 fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
-    let is_over = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let is_over = now.seconds_since(Moment::of(&written.since)) >= f64::from(terms.timeout_seconds);
     let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
     if is_over || !seen.may_go_on || !claim.is_some_and(|claim| is_to_be_replaced(claim, seen.queue)) {
         return resuming(now, terms, written, seen);
@@ -226,26 +229,23 @@ fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'
 }
 
 fn changed(written: &ReplacementStatus, state: DrainState, now: Moment, reason: String) -> Step {
-    let since = if written.state == state { written.since.clone() } else { time(now) };
+    let since = if written.state == state { written.since.clone() } else { now.time() };
     Step { next: Some(ReplacementStatus { state, since, reason, ..written.clone() }), take: None }
 }
 
-/// What becomes of a pod.
+/// What the operator does with a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate<'a> {
-    /// It is not held, or is waited for.
+    /// Nothing: it is not held, or has not ended yet.
     Wait,
-    /// It has ended, and nothing was put on its volume: its claim is deleted, by this uid, and then it is let go of.
-    Replace {
-        /// The very claim.
-        claim_uid: &'a str,
-    },
-    /// It is let go of, and its claim stays.
+    /// It has ended, and nothing was written to its volume: the operator deletes the claim with this uid, then removes the finalizer.
+    Replace { claim_uid: &'a str },
+    /// The operator removes the finalizer, and the claim stays.
     LetGo,
 }
 
-/// Decides on a pod from what stands in it, and in the status: a request to hold it may arrive long after it was sent, when the gateway
-/// was told to take part again. What it says then is of a time that is over.
+/// Decides by the pod and the status. The API server may carry out a request to hold a pod long after the operator sent it, when the
+/// gateway reads again. Then the time of the drain in the annotation differs from that in the status, and the annotation proves nothing.
 pub fn fate<'a>(holder: &'a HolderSeen, written: Option<&ReplacementStatus>) -> Fate<'a> {
     let Some(emptied) = &holder.emptied else { return Fate::Wait };
     let is_of_now = written.is_some_and(|written| {
@@ -254,7 +254,7 @@ pub fn fate<'a>(holder: &'a HolderSeen, written: Option<&ReplacementStatus>) -> 
             && written.since.0.to_string() == emptied.since
     });
     let Some(late) = holder.late_for else {
-        // Held and not told to end: the operator was cut off in between. It is asked again, and then told, or is to take part.
+        // Held and not deleted: the operator crashed in between. It drains the gateway again and deletes the pod, or lets it read.
         return if is_of_now { Fate::Wait } else { Fate::LetGo };
     };
     match holder.ended.as_deref() {

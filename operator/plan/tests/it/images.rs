@@ -7,7 +7,7 @@ use sluice_crds::{
     RolloutState, RolloutStatus, SchemaManagement, TracePipeline, TracePipelineStatus, UpgradeStrategy,
 };
 use sluice_plan::{
-    Defaults, Observed, Plan, Planned, WorkloadSeen, build, plan, rollout, schema_job_name, status,
+    Defaults, Observed, Plan, Planned, WorkloadSeen, build, objects, plan, schema_job_name, status,
 };
 
 const OLD: &str = "sluice-gateway:0.1.0";
@@ -92,7 +92,7 @@ fn a_pipeline_of_an_operator_that_did_not_write_its_image_down_keeps_the_one_tha
         pipeline.status = written;
         let (after, _, said) = reconciled(&pipeline, &facts, &upgraded());
         assert_eq!(images(&said), [Some(OLD), Some(OLD), Some(NEW)], "{:?}", pipeline.status);
-        assert_eq!(rollout::revision(&after), rollout::revision(&before));
+        assert_eq!(objects::revision(&after), objects::revision(&before));
     }
     // None is ready, and they were: nodes are away, or the pipeline rests.
     let (_, away) = running(&json!({"replicas": 0, "readyReplicas": 0}), &[]);

@@ -9,13 +9,13 @@ use sluice_crds::{
     SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
 };
 use sluice_plan::{
-    Intent, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
-    lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms, there},
-    plan, removing,
-    scale::{
-        Moment,
-        drain::{Answer, Seen, Terms, request, step},
+    Intent, Moment, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
+    drain::{
+        Answer, Seen, Terms,
+        lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms, there},
+        request, step,
     },
+    plan, removing,
 };
 
 /// The moment at which pipelines of these tests are deleted, in seconds.

@@ -6,17 +6,17 @@ mod argocd;
 mod fields;
 mod flows;
 mod golden;
+mod group_owner;
 mod images;
 mod life;
 mod mutated;
-mod news;
+mod one_time_events;
 mod plans;
 mod pod_template;
 mod reasons;
 mod resize;
 mod restarts;
 mod revisions;
-mod rival;
 mod rollout;
 mod scale;
 mod secrets;
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
-    TopicSeen, VolumesSeen, plan, sink::SinkSeen,
+    TopicSeen, VolumesSeen, observed::inserts::SinkSeen, plan,
 };
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use crate::{defaults, observed, planned, with};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Parts, build, drain_job, plan, rollout, volumes};
+use sluice_plan::{Parts, build, drain_job, objects, plan, volumes};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -134,7 +134,7 @@ fn an_empty_template_is_none() {
 #[test]
 fn each_part_of_it_is_another_revision_but_no_other_object_but_jobs() {
     let plain = with("/spec/gateway/podTemplate", Value::Null);
-    let revision = |pipeline: &TracePipeline| rollout::revision(&planned(pipeline, &observed(pipeline, 12)));
+    let revision = |pipeline: &TracePipeline| objects::revision(&planned(pipeline, &observed(pipeline, 12)));
     let template = serde_json::to_value(everything().spec.gateway.pod_template).unwrap();
     for (field, value) in template.as_object().unwrap() {
         let pipeline = pipeline(&json!({ field: value }));

@@ -6,9 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_crds::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState as State, TracePipelineSpec};
 use sluice_plan::{
-    GatewaySeen, MemorySeen, Wait,
-    resize::{Answer, Ask, Step, TIMES_MAX, answered, step, words},
-    scale::Moment,
+    GatewaySeen, MemorySeen, Moment, Wait,
+    size::resize::{Answer, Ask, Step, TIMES_MAX, answered, step, words},
 };
 
 const MIB: u64 = 1 << 20;

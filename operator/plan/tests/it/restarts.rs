@@ -4,7 +4,7 @@ use crate::{observed, planned, sample, with};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
-use sluice_plan::{Observed, ProvedSeen, WorkloadSeen, rollout};
+use sluice_plan::{Observed, ProvedSeen, WorkloadSeen, objects};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Partitions of the topics: more than 24 gateways with four each.
@@ -106,7 +106,7 @@ const CHANGES: [(&str, &str); 87] = [
 ];
 
 fn revision(pipeline: &TracePipeline) -> String {
-    rollout::revision(&planned(pipeline, &observed(pipeline, PARTITIONS)))
+    objects::revision(&planned(pipeline, &observed(pipeline, PARTITIONS)))
 }
 
 /// Fields of the full sample that a change of this one cannot stand beside.
@@ -231,7 +231,7 @@ fn planned_beside(pipeline: &TracePipeline, partitions: u32, revisions: [Option<
         TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() }
     });
     let seen = Observed { workload, ..observed(&pipeline, partitions) };
-    rollout::revision(&planned(&pipeline, &seen))
+    objects::revision(&planned(&pipeline, &seen))
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn more_partitions_replace_gateways_only_of_a_topic_that_had_few() {
     {
         for replicas in [0, 1, 4] {
             let mut pipeline = with("/spec/replicas", json!(replicas));
-            let live = rollout::revision(&planned(&pipeline, &observed(&pipeline, before)));
+            let live = objects::revision(&planned(&pipeline, &observed(&pipeline, before)));
             let found = planned_beside(&pipeline, now, [Some(&live), None, None]);
             assert_eq!(found == live, kept, "{before} {now} {replicas}");
             // An edit that replaces them anyway brings what is planned.
@@ -249,7 +249,7 @@ fn more_partitions_replace_gateways_only_of_a_topic_that_had_few() {
             let edited = planned_beside(&pipeline, now, [Some(&live), None, None]);
             assert_eq!(
                 edited,
-                rollout::revision(&planned(&pipeline, &observed(&pipeline, now))),
+                objects::revision(&planned(&pipeline, &observed(&pipeline, now))),
                 "{before} {now}"
             );
         }
@@ -259,11 +259,11 @@ fn more_partitions_replace_gateways_only_of_a_topic_that_had_few() {
 #[test]
 fn an_edit_that_is_taken_back_finds_the_revision_that_was_there_before() {
     let pipeline = with("/spec/replicas", json!(2));
-    let before = rollout::revision(&planned(&pipeline, &observed(&pipeline, 16)));
+    let before = objects::revision(&planned(&pipeline, &observed(&pipeline, 16)));
     let failed = {
         let mut edited = pipeline.clone();
         edited.spec.gateway.workers = Some(2);
-        rollout::revision(&planned(&edited, &observed(&edited, 32)))
+        objects::revision(&planned(&edited, &observed(&edited, 32)))
     };
     // Rolled back; while the canary is tried; with nothing but the StatefulSet; while that is made anew.
     for known in [

@@ -2,7 +2,7 @@
 
 use crate::{defaults, observed, planned, sample};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, plan, rollout};
+use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, objects, plan};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
 const LATER: [&str; 11] = [
@@ -58,7 +58,7 @@ fn the_revision_of_every_field_is_that_of_every_operator_that_knows_them() {
     }
     for (name, expected) in REVISIONS_AT_FIRST {
         let pipeline = sample(name);
-        let found = rollout::revision(&planned(&pipeline, &observed(&pipeline, 12)));
+        let found = objects::revision(&planned(&pipeline, &observed(&pipeline, 12)));
         assert_eq!(found, expected, "{name}: see the test above");
     }
 }
@@ -67,7 +67,7 @@ fn the_revision_of_every_field_is_that_of_every_operator_that_knows_them() {
 fn revision_of_running(pipeline: &TracePipeline, live: &str) -> String {
     let workload = WorkloadSeen { revision: Some(live.into()), ..WorkloadSeen::default() };
     let seen = Observed { workload: Some(workload), ..observed(pipeline, 12) };
-    rollout::revision(&planned(pipeline, &seen))
+    objects::revision(&planned(pipeline, &seen))
 }
 
 #[test]

@@ -8,6 +8,6 @@ mod lost;
 mod room;
 mod rules;
 mod specs;
-mod standing;
+mod stuck_partitions;
 mod trials;
 mod words;

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build, observed::UnreadSeen, plan, rollout, sink::SinkSeen, status,
+    WorkloadSeen, build, objects,
+    observed::{UnreadSeen, inserts::SinkSeen},
+    plan, status,
 };
 
 pub fn now(second: u8) -> Time {
@@ -51,7 +53,7 @@ pub fn running(status: &Value, pods: &[Pod]) -> (TracePipeline, Observed) {
         "currentRevision": "a", "updateRevision": "a"});
     merged.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
     workload.status = Some(serde_json::from_value(merged).unwrap());
-    let revision = Some(rollout::revision(&plan));
+    let revision = Some(objects::revision(&plan));
     let workload = Some(WorkloadSeen { revision, ..WorkloadSeen::of(&workload, pods) });
     (pipeline, Observed { workload, lag: Some(Lag { messages: 1_234 }), ..facts })
 }

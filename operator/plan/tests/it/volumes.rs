@@ -16,8 +16,8 @@ use std::time::Duration;
 
 mod model;
 mod only_copies;
-mod reach;
 mod replacement;
+mod zone_loss;
 
 const GIB: u64 = 1 << 30;
 

@@ -11,7 +11,8 @@ use serde_json::json;
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     GatewaySeen, Observed, WorkloadSeen, build,
-    rollout::{Memory, Seen, Step, Template, Terms, configs_of, plan_hash, revision, spec_hash, step},
+    objects::{configs_of, plan_hash, revision},
+    rollout::{Memory, Seen, Step, Template, Terms, spec_hash, step},
 };
 
 fn now() -> Timestamp {

@@ -1,8 +1,10 @@
 //! A pipeline over time, as a decision sees it: every 15 s one sample, and the decision that follows from it.
 
-use sluice_plan::scale::{
-    Decision, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State, WorkloadSample,
-    decide,
+use sluice_plan::{
+    Moment,
+    scale::{
+        Decision, Mode, PartitionSample, PodSample, Policy, Sample, Samples, State, WorkloadSample, decide,
+    },
 };
 
 pub const POLL_SECONDS: u64 = 15;

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sluice_crds::{DrainStatus, OnTimeout};
-use sluice_plan::scale::{
+use sluice_plan::{
     Moment,
     drain::{Answer, Request, Seen, Step, Terms, request, step},
 };

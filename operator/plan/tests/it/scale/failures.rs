@@ -1,9 +1,12 @@
 //! What others react to wrongly, one test for each line that a pure function can decide.
 
 use super::course::Course;
-use sluice_plan::scale::{
-    Cause, Hold, InitialOffset, Limit, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples,
-    State, decide,
+use sluice_plan::{
+    Moment,
+    scale::{
+        Cause, Hold, InitialOffset, Limit, Mode, PartitionSample, PodSample, Policy, Sample, Samples, State,
+        decide,
+    },
 };
 
 /// Eight minutes of little work for eight gateways: two minutes later seven or so would be taken away.

@@ -2,7 +2,10 @@
 
 use super::course::Course;
 use proptest::{collection::vec, prelude::*};
-use sluice_plan::scale::{Alignment, Bounds, Mode, Moment, Policy, State, decide};
+use sluice_plan::{
+    Moment,
+    scale::{Alignment, Bounds, Mode, Policy, State, decide},
+};
 
 /// One poll: messages a second for each partition, what the sink takes, and what is damaged.
 #[derive(Debug, Clone)]

@@ -3,7 +3,10 @@
 
 use super::course::Course;
 use proptest::{collection::vec, prelude::*};
-use sluice_plan::scale::{Cause, Decision, Limit, Moment, Schedule};
+use sluice_plan::{
+    Moment,
+    scale::{Cause, Decision, Limit, Schedule},
+};
 
 /// What a reason says while the budget holds a change back.
 const USED_UP: &str = "the rescales of the last hour are used up";

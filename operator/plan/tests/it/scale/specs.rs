@@ -4,8 +4,8 @@ use crate::{observed, planned, sample, with};
 use serde_json::{Value, json};
 use sluice_crds::{DrainState, DrainStatus, TracePipeline};
 use sluice_plan::{
-    Observed, ScalingSeen, WorkloadSeen,
-    scale::{Decision, Mode, Moment, Policy, Samples, State, decide},
+    Moment, Observed, ScalingSeen, WorkloadSeen,
+    scale::{Decision, Mode, Policy, Samples, State, decide},
 };
 
 const PARTITIONS: u32 = 96;

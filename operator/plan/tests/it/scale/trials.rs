@@ -2,7 +2,10 @@
 
 use super::course::Course;
 use proptest::prelude::*;
-use sluice_plan::scale::{Cause, Decision, Limit, Moment};
+use sluice_plan::{
+    Moment,
+    scale::{Cause, Decision, Limit},
+};
 
 /// Kafka hands out at most so many messages a second, to however many gateways.
 const QUOTA: u64 = 2_000;

@@ -2,7 +2,10 @@
 
 use super::course::{Course, POLL_SECONDS};
 use proptest::{collection::vec, prelude::*};
-use sluice_plan::scale::{Decision, History, Mode, Moment, Schedule};
+use sluice_plan::{
+    Moment,
+    scale::{Decision, History, Mode, Schedule},
+};
 
 /// Half past midnight, when the schedule of these courses begins; it ends at one.
 const BEGINS: Moment = Moment(1_800_000);

@@ -11,11 +11,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_crds::{DrainState, ReplacementStatus, TracePipeline};
 use sluice_plan::{
-    ClaimSeen, Emptied, HolderSeen, Observed, Planned, StorageClassSeen, TemplateSeen, VolumesSeen, plan,
-    scale::{
-        Moment,
-        drain::{Answer, Request, Terms},
-    },
+    ClaimSeen, Emptied, HolderSeen, Moment, Observed, Planned, StorageClassSeen, TemplateSeen, VolumesSeen,
+    drain::{Answer, Request, Terms},
+    plan,
     volumes::replacement::{Fate, Seen, fate, never_bound, request, step},
 };
 use std::time::Duration;

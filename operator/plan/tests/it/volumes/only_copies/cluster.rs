@@ -6,11 +6,8 @@ use crate::{planned, sample, statuses::running};
 use serde_json::json;
 use sluice_crds::{Commit, DeletionPolicy, DrainStatus, ScalingMode, SuspensionStatus, TracePipeline};
 use sluice_plan::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Observed, TemplateSeen, VolumesSeen, WorkloadSeen,
-    scale::{
-        Moment,
-        drain::{Answer, Request},
-    },
+    ClaimSeen, DrainJobSeen, DrainJobState, Moment, Observed, TemplateSeen, VolumesSeen, WorkloadSeen,
+    drain::{Answer, Request},
     volumes::orphans::DRAIN_RETRY_AFTER,
 };
 use std::collections::BTreeMap;

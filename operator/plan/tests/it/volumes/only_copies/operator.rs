@@ -8,13 +8,13 @@ use crate::planned;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{DeletionPolicy, FINALIZER, Retention, TracePipelineStatus};
 use sluice_plan::{
-    DrainJobSeen, DrainJobState, Intent, Observed, Plan, build,
-    lifecycle::{Removal, removal, suspension, terms},
-    rollout,
-    scale::{
-        Moment,
-        drain::{Request, Seen, Step, empty, request, step},
+    DrainJobSeen, DrainJobState, Intent, Moment, Observed, Plan, build,
+    drain::{
+        Request, Seen, Step, empty,
+        lifecycle::{Removal, removal, suspension, terms},
+        request, step,
     },
+    objects,
     volumes::{
         orphans,
         removal::{Shown, thrown_away, to_be_retained},
@@ -148,7 +148,7 @@ impl Cluster {
         let is_kept = |word: &Option<String>| word.as_deref() == Some("Retain");
         let live = Live {
             commits_enqueued: plan.config_yaml().contains("AfterEnqueue"),
-            revision: rollout::revision(plan),
+            revision: objects::revision(plan),
             keeps_scaled: is_kept(&policy.when_scaled),
             keeps_deleted: is_kept(&policy.when_deleted),
             ..self.live.clone()

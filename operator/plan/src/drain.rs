@@ -1,0 +1,448 @@
+//! How gateways are removed: the operator asks them to drain, waits until they hold nothing, and only then lowers `replicas`.
+//!
+//! ```text
+//!            fewer are wanted                     all are empty, or the timeout is over and they are forced
+//!  (none) -------------------> Draining ------------------------------------> fewer replicas --> (none)
+//!    ^                            |  \ the timeout is over
+//!    |   all read again           |   `-----> Waiting (they read again) -------+ after the same time,
+//!    +---------------- Resuming <-+ more are wanted                            | or when another number is wanted
+//!                         ^----------------------------------------------------+
+//! ```
+//!
+//! The pipeline's status has the state. The status names a request before a gateway gets it. So an operator that
+//! crashed finds, at any step, every gateway that may have been asked to drain. All requests may be repeated. Pure: no clock and no
+//! client.
+
+pub mod lifecycle;
+pub mod membership;
+pub mod undrain;
+
+pub use crate::pipeline::drain_terms::Terms;
+
+use crate::ground::moment::Moment;
+use sluice_crds::{DrainState, DrainStatus, OnTimeout};
+use std::{collections::BTreeMap, ops::Range};
+
+/// Gateways that answered a request to drain with [`Answer::Done`]: they hold nothing and can read all of their volumes. The same answer to
+/// a request to resume does not show that.
+pub fn empty(written: Option<&DrainStatus>, answers: &BTreeMap<u32, Answer>) -> Vec<u32> {
+    let is_asked = matches!(request(written), Some((Request::Drain, _)));
+    let done = answers.iter().filter(|(_, answer)| is_asked && **answer == Answer::Done);
+    done.map(|(ordinal, _)| *ordinal).collect()
+}
+
+/// A request to gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Leave the consumer group, insert what is held.
+    Drain,
+    /// Join the consumer group again.
+    Resume,
+}
+
+/// The answer of one gateway, or why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Its pod does not exist or does not run, and the consumer group does not count it as a member.
+    Gone,
+    /// Its pod ended or was created less than a session ago: the group may still count it as a member ([`membership`]), and no other
+    /// gateway reads its partitions. Once it runs, it gets the request and leaves the group at once.
+    Away,
+    /// An older gateway, which does not know the request. It leaves the group when its pod is deleted.
+    Unknown,
+    /// It has carried out the request. A drained gateway has no blocks and nothing uncommitted.
+    Done,
+    /// It is drained, and its queue volume must stay: something on it cannot be read, or the gateway is too old to say.
+    Damaged,
+    /// It drains and still holds blocks, or uncommitted messages.
+    Holds {
+        /// Blocks that are not inserted.
+        blocks: u64,
+    },
+    /// It did not answer in time.
+    Silent,
+}
+
+impl Answer {
+    fn lets_go(self) -> bool {
+        matches!(self, Self::Gone | Self::Unknown | Self::Done | Self::Damaged)
+    }
+}
+
+/// The facts for a step; answers by ordinal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Replicas of the StatefulSet.
+    pub current: u32,
+    /// Replicas that the plan wants.
+    pub wanted: u32,
+    /// Ordinals of pods that run.
+    pub running: Vec<u32>,
+    /// Ordinals of pods that do not run and may still be members of the group.
+    pub away: Vec<u32>,
+    /// Answers to [`request`].
+    pub answers: BTreeMap<u32, Answer>,
+}
+
+/// What the operator does now, and what it writes into the status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Replicas to set.
+    pub replicas: u32,
+    /// The next state; `None` when no gateway drains.
+    pub next: Option<DrainStatus>,
+}
+
+/// The request that is sent now, and the gateways that get it, by the state in the status alone.
+pub fn request(written: Option<&DrainStatus>) -> Option<(Request, Range<u32>)> {
+    let written = written?;
+    let request = match written.state {
+        DrainState::Draining => Request::Drain,
+        DrainState::Resuming | DrainState::Waiting => Request::Resume,
+    };
+    Some((request, written.target..written.from))
+}
+
+/// The next step.
+pub fn step(now: Moment, terms: Terms, written: Option<&DrainStatus>, seen: &Seen) -> Step {
+    match written {
+        None => begin(now, seen),
+        Some(drain) => match drain.state {
+            DrainState::Draining if seen.current <= drain.target => leaving(now, drain, seen),
+            DrainState::Draining => draining(now, terms, drain, seen),
+            DrainState::Resuming => resuming(now, terms, drain, seen),
+            DrainState::Waiting => waiting(now, terms, drain, seen),
+        },
+    }
+}
+
+fn begin(now: Moment, seen: &Seen) -> Step {
+    let leaving = seen.wanted..seen.current;
+    if !seen.running.iter().chain(&seen.away).any(|ordinal| leaving.contains(ordinal)) {
+        return Step { replicas: seen.wanted, next: None };
+    }
+    let drain = DrainStatus {
+        state: DrainState::Draining,
+        target: seen.wanted,
+        from: seen.current,
+        since: now.time(),
+        reason: format!("the drain of {} gateways is about to begin", leaving.len()),
+    };
+    Step { replicas: seen.current, next: Some(drain) }
+}
+
+/// `replicas` is lowered, and pods still end. If more gateways are wanted meanwhile, some of the drained ones stay and resume.
+fn leaving(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
+    let is_there = seen.running.iter().any(|ordinal| (drain.target..drain.from).contains(ordinal));
+    if !is_there {
+        return begin(now, seen);
+    }
+    if seen.wanted > drain.target {
+        let next = changed(drain, DrainState::Resuming, now, "more gateways are wanted".into());
+        return Step { replicas: seen.wanted, next: Some(next) };
+    }
+    Step { replicas: seen.current, next: Some(drain.clone()) }
+}
+
+fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
+    let stay = |drain| Step { replicas: seen.current.max(seen.wanted), next: Some(drain) };
+    if seen.wanted > drain.target {
+        return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
+    }
+    if seen.wanted < drain.target || seen.current > drain.from {
+        // The additional gateways get the request once the status has this, and have the whole timeout. `current` is larger than `from` if
+        // gateways were added and the operator crashed before it wrote that.
+        return stay(DrainStatus {
+            target: seen.wanted,
+            from: seen.current.max(drain.from),
+            since: now.time(),
+            ..drain.clone()
+        });
+    }
+    let late = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
+    let (leaving, held) = (drain.target..drain.from, held(drain, seen));
+    // A gateway that did not run during the whole timeout never got the request, whether or not the group still counts it.
+    let none_runs = held.iter().all(|(_, answer)| *answer == Answer::Away);
+    // With `Job` their volumes stay, and Jobs drain them.
+    let goes_all_the_same =
+        late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
+    if held.is_empty() || goes_all_the_same {
+        let reason = gone(&held, seen, leaving, terms.on_timeout);
+        return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
+    }
+    if late {
+        let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
+        return stay(changed(drain, DrainState::Waiting, now, reason));
+    }
+    let reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
+    stay(DrainStatus { reason, ..drain.clone() })
+}
+
+/// Waits until every gateway that was asked to drain reads again; before that, `replicas` is not lowered. If some do not answer until the
+/// timeout, and fewer gateways are wanted, they are asked to drain once more.
+fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
+    let replicas = seen.current.max(seen.wanted);
+    let held = held(drain, seen);
+    if held.is_empty() {
+        // The next step, after the status has this, compares the numbers again.
+        return Step { replicas, next: None };
+    }
+    let since = now.seconds_since(Moment::of(&drain.since));
+    let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
+    // Only if none of the drained gateways is to stay: one that does not answer would stay drained.
+    if is_late && seen.wanted <= drain.target && seen.wanted < seen.current {
+        let reason =
+            format!("asked again to drain; not back after {} s: {}", terms.timeout_seconds, named(&held));
+        let again = changed(drain, DrainState::Draining, now, reason);
+        let from = seen.current.max(drain.from);
+        return Step { replicas, next: Some(DrainStatus { target: seen.wanted, from, ..again }) };
+    }
+    Step { replicas, next: Some(changed(drain, DrainState::Resuming, now, drain.reason.clone())) }
+}
+
+fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
+    let over = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
+    if over || seen.wanted != drain.target {
+        return resuming(now, terms, drain, seen);
+    }
+    Step { replicas: seen.current, next: Some(drain.clone()) }
+}
+
+/// Gateways that have not carried out the request, with their answers.
+fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
+    let asked = (drain.target..drain.from)
+        .map(|ordinal| (ordinal, seen.answers.get(&ordinal).copied().unwrap_or(Answer::Silent)));
+    asked.filter(|(_, answer)| !answer.lets_go()).collect()
+}
+
+fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) -> DrainStatus {
+    let since = if drain.state == state { drain.since.clone() } else { now.time() };
+    DrainStatus { state, since, reason, ..drain.clone() }
+}
+
+fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: OnTimeout) -> String {
+    if !held.is_empty() && on_timeout == OnTimeout::Job {
+        return format!("removed before they were empty, and their volumes stay: {}", named(held));
+    }
+    if !held.is_empty() {
+        return format!("removed before they were empty: {}", named(held));
+    }
+    let unknown = leaving.filter(|ordinal| seen.answers.get(ordinal) == Some(&Answer::Unknown)).count();
+    if unknown > 0 {
+        format!("{unknown} are of a version that cannot drain, and insert what they hold when their pods end")
+    } else {
+        "all are empty".to_owned()
+    }
+}
+
+/// A number of blocks, by its first digit: gateways answer every few seconds, and each changed text is a write of the status.
+pub(crate) fn in_words(blocks: u64) -> String {
+    let unit = 10_u64.pow(blocks.checked_ilog10().unwrap_or(0));
+    let least = blocks / unit * unit;
+    if unit == 1 { format!("{blocks} blocks") } else { format!("{least} blocks or more") }
+}
+
+/// Gateways that a reason names; it counts the others.
+const NAMED_MAX: usize = 3;
+
+fn named(held: &[(u32, Answer)]) -> String {
+    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
+        Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
+        Answer::Away => {
+            format!("gateway {ordinal} does not run, and the consumer group may still wait for it")
+        }
+        _ => format!("gateway {ordinal} does not answer"),
+    });
+    let mut words: Vec<String> = words.collect();
+    if held.len() > NAMED_MAX {
+        words.push(format!("and {} more", held.len() - NAMED_MAX));
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_told_by_their_first_digit() {
+        for (blocks, expected) in
+            [(0, "0 blocks"), (9, "9 blocks"), (10, "10 blocks or more"), (1_999, "1000 blocks or more")]
+        {
+            assert_eq!(in_words(blocks), expected);
+        }
+    }
+
+    const TERMS: Terms = Terms { timeout_seconds: 60, on_timeout: OnTimeout::Abort };
+
+    fn seen(current: u32, wanted: u32, answers: &[(u32, Answer)]) -> Seen {
+        Seen {
+            current,
+            wanted,
+            running: (0..current).collect(),
+            away: Vec::new(),
+            answers: answers.iter().copied().collect(),
+        }
+    }
+
+    fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
+        DrainStatus { state, target, from, since: Moment(0).time(), reason: String::new() }
+    }
+
+    #[test]
+    fn gateways_leave_once_all_of_them_are_empty() {
+        let begun = step(Moment(0), TERMS, None, &seen(4, 2, &[]));
+        assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 2..4))));
+        let holds = Answer::Holds { blocks: 7 };
+        for (answers, replicas) in [
+            (vec![], 4),
+            (vec![(2, Answer::Done)], 4),
+            (vec![(2, Answer::Done), (3, holds)], 4),
+            (vec![(2, Answer::Done), (3, Answer::Silent)], 4),
+            (vec![(2, Answer::Done), (3, Answer::Done)], 2),
+            (vec![(2, Answer::Gone), (3, Answer::Unknown)], 2),
+        ] {
+            let done = step(Moment(59_000), TERMS, begun.next.as_ref(), &seen(4, 2, &answers));
+            assert_eq!(done.replicas, replicas, "{answers:?}");
+            assert!(done.next.is_some(), "what was begun is written until it is seen to be over");
+        }
+        assert_eq!(
+            step(Moment(0), TERMS, begun.next.as_ref(), &seen(2, 2, &[])),
+            Step { replicas: 2, next: None }
+        );
+    }
+
+    #[test]
+    fn an_older_gateway_is_taken_away_and_that_is_said() {
+        let begun = drain(DrainState::Draining, 1, 2);
+        let done = step(Moment(0), TERMS, Some(&begun), &seen(2, 1, &[(1, Answer::Unknown)]));
+        assert!(done.next.unwrap().reason.starts_with("1 are of a version that cannot drain"));
+    }
+
+    #[test]
+    fn empty_is_who_said_so_when_it_was_told_to_leave() {
+        let answers =
+            [(0, Answer::Done), (1, Answer::Gone), (2, Answer::Damaged), (3, Answer::Unknown)].into();
+        assert_eq!(empty(Some(&drain(DrainState::Draining, 0, 4)), &answers), [0]);
+        for written in [None, Some(drain(DrainState::Waiting, 0, 4)), Some(drain(DrainState::Resuming, 0, 4))]
+        {
+            assert!(empty(written.as_ref(), &answers).is_empty(), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn without_pods_nobody_is_waited_for() {
+        let none = Seen { running: vec![0], ..seen(3, 1, &[]) };
+        assert_eq!(step(Moment(0), TERMS, None, &none), Step { replicas: 1, next: None });
+    }
+
+    #[test]
+    fn one_that_the_group_still_waits_for_has_not_left() {
+        let ends = Seen { running: vec![0, 1], away: vec![3], ..seen(4, 2, &[]) };
+        let begun = step(Moment(0), TERMS, None, &ends);
+        assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 2..4))));
+        let away = Seen { answers: [(2, Answer::Gone), (3, Answer::Away)].into(), ..ends };
+        let waited = step(Moment(0), TERMS, begun.next.as_ref(), &away);
+        assert_eq!(waited.replicas, 4);
+        let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
+        let reason = late.next.unwrap().reason;
+        let expected = "removed before they were empty: gateway 3 does not run, and the consumer group may still wait for it";
+        assert_eq!((late.replicas, reason.as_str()), (2, expected), "a pod may be made and end for ever");
+        let mut one_runs = away.clone();
+        one_runs.answers.insert(2, Answer::Silent);
+        assert_eq!(step(Moment(60_000), TERMS, waited.next.as_ref(), &one_runs).replicas, 4);
+        let stays = Seen { away: vec![1], ..away };
+        assert_eq!(step(Moment(0), TERMS, None, &stays), Step { replicas: 2, next: None });
+    }
+
+    #[test]
+    fn a_need_ends_it_and_is_met_at_once() {
+        for (wanted, replicas) in [(3, 4), (4, 4), (6, 6)] {
+            let done = step(
+                Moment(0),
+                TERMS,
+                Some(&drain(DrainState::Draining, 2, 4)),
+                &seen(4, wanted, &[(2, Answer::Done), (3, Answer::Done)]),
+            );
+            assert_eq!(done.replicas, replicas);
+            assert_eq!(request(done.next.as_ref()), Some((Request::Resume, 2..4)));
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_stays_or_is_forced() {
+        let (begun, late) = (drain(DrainState::Draining, 2, 4), seen(4, 2, &[(2, Answer::Done)]));
+        let aborted = step(Moment(60_000), TERMS, Some(&begun), &late);
+        let waiting = aborted.next.unwrap();
+        assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
+        assert_eq!(waiting.reason, "not empty after 60 s: gateway 3 does not answer");
+        for (on_timeout, said) in [(OnTimeout::Force, ""), (OnTimeout::Job, ", and their volumes stay")] {
+            let forced = Terms { on_timeout, ..TERMS };
+            assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
+            let gone = step(Moment(60_000), forced, Some(&begun), &late);
+            let reason = format!("removed before they were empty{said}: gateway 3 does not answer");
+            assert_eq!((gone.replicas, gone.next.unwrap().reason), (2, reason));
+        }
+        // It is tried again after the same time, once all take part.
+        let taking_part = seen(4, 2, &[(2, Answer::Done), (3, Answer::Done)]);
+        let still = step(Moment(119_000), TERMS, Some(&waiting), &taking_part);
+        assert_eq!(still.next.as_ref(), Some(&waiting));
+        assert_eq!(
+            step(Moment(120_000), TERMS, Some(&waiting), &taking_part),
+            Step { replicas: 4, next: None }
+        );
+    }
+
+    #[test]
+    fn who_does_not_say_that_it_is_back_holds_up_nobody_for_ever() {
+        let resuming = drain(DrainState::Resuming, 2, 4);
+        let silent = |wanted| seen(4, wanted, &[(3, Answer::Done)]);
+        // If any of the drained gateways is to stay, the request to resume is repeated without a limit.
+        for (seconds, wanted) in
+            [0, 59, 60, 9_999].into_iter().flat_map(|seconds| [(seconds, 3), (seconds, 4)])
+        {
+            let still = step(Moment(seconds * 1_000), TERMS, Some(&resuming), &silent(wanted));
+            assert_eq!(still.next.as_ref(), Some(&resuming), "{seconds} {wanted}");
+        }
+        let in_time = step(Moment(59_000), TERMS, Some(&resuming), &silent(1));
+        assert_eq!((in_time.replicas, in_time.next.as_ref()), (4, Some(&resuming)));
+        let again = step(Moment(60_000), TERMS, Some(&resuming), &silent(1));
+        let next = again.next.unwrap();
+        assert_eq!((again.replicas, request(Some(&next))), (4, Some((Request::Drain, 1..4))));
+        assert_eq!(next.since, Moment(60_000).time());
+        assert_eq!(next.reason, "asked again to drain; not back after 60 s: gateway 2 does not answer");
+        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
+        assert_eq!(step(Moment(120_000), forced, Some(&next), &silent(1)).replicas, 1);
+        // One that has just begun to wait for that has its time, however long it stood before.
+        let waiting = drain(DrainState::Waiting, 2, 4);
+        let begun = step(Moment(60_000), TERMS, Some(&waiting), &silent(1)).next.unwrap();
+        assert_eq!((begun.state, begun.since), (DrainState::Resuming, Moment(60_000).time()));
+    }
+
+    #[test]
+    fn who_is_told_later_has_as_long() {
+        let begun = drain(DrainState::Draining, 2, 4);
+        let more = step(Moment(59_000), TERMS, Some(&begun), &seen(4, 0, &[])).next.unwrap();
+        assert_eq!((more.target, more.from, more.since.clone()), (0, 4, Moment(59_000).time()));
+        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
+        assert_eq!(step(Moment(118_000), forced, Some(&more), &seen(4, 0, &[])).replicas, 4);
+        assert_eq!(step(Moment(119_000), forced, Some(&more), &seen(4, 0, &[])).replicas, 0);
+    }
+
+    #[test]
+    fn gateways_that_were_added_without_a_word_are_told_to_leave_too() {
+        let all = [(1, Answer::Done)];
+        let done = step(Moment(0), TERMS, Some(&drain(DrainState::Draining, 1, 2)), &seen(5, 1, &all));
+        assert_eq!((done.replicas, request(done.next.as_ref())), (5, Some((Request::Drain, 1..5))));
+    }
+
+    #[test]
+    fn a_number_that_rises_while_they_leave_keeps_nobody_drained() {
+        let begun = drain(DrainState::Draining, 2, 4);
+        let still_there = Seen { running: vec![0, 1, 2, 3], ..seen(2, 4, &[]) };
+        let kept = step(Moment(0), TERMS, Some(&begun), &still_there);
+        assert_eq!((kept.replicas, request(kept.next.as_ref())), (4, Some((Request::Resume, 2..4))));
+        let gone = Seen { running: vec![0, 1], ..still_there };
+        assert_eq!(step(Moment(0), TERMS, Some(&begun), &gone), Step { replicas: 4, next: None });
+    }
+}

@@ -1,0 +1,81 @@
+//! Everything that a plan is made from beside the spec: what was observed, and what scaling has decided.
+
+use crate::{
+    observed::{
+        Hindrance, MessagesSeen, OpenTransaction, Partitions, SchemaSeen, Secrets, StorageClassSeen,
+        UnreadSeen, VolumesSeen, WorkloadSeen, inserts::SinkSeen,
+    },
+    scale::{Decision, Watched},
+};
+use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
+use std::collections::BTreeMap;
+
+/// All facts about one pipeline, read at about the same time.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
+pub struct Observed {
+    /// Topics and partitions, as Kafka answers.
+    pub partitions: Partitions,
+    /// The Secrets that the spec names.
+    pub secrets: Secrets,
+    /// The schema Job that [`crate::plan::schema_job_name`] names.
+    pub schema: SchemaSeen,
+    /// What it names; `None` where it names none.
+    pub schema_job: Option<String>,
+    /// The StatefulSet and its pods; `None` when there is no StatefulSet.
+    pub workload: Option<WorkloadSeen>,
+    /// How far the gateways are behind; `None` when it could not be found out.
+    pub lag: Option<Lag>,
+    /// Whether Kafka has committed offsets of the consumer group; `false` as well when it could not be found out.
+    pub has_committed: bool,
+    /// Whether of every partition Kafka has all that is not committed; `false` as well when it could not be found out.
+    pub has_uncommitted: bool,
+    /// What all gateways promise; `None` when they were not asked, or one did not say.
+    pub delivery: Option<DeliveryStatus>,
+    /// What waits on their volumes, not rounded; `None` when none said it.
+    pub queue: Option<QueueStatus>,
+    /// Whether each of those that are ready by now has said, since it was started, that nothing waits there.
+    pub has_empty_queue: bool,
+    /// Messages that Kafka deleted before they were read, as each gateway has counted since its start, by ordinal. Only gateways that
+    /// have reported it.
+    pub messages_lost: BTreeMap<u32, i64>,
+    /// What gateways have counted lately of the messages that they took from Kafka; `None` when none said it.
+    pub messages: Option<MessagesSeen>,
+    /// Open transactions that keep gateways from reading partitions; `None` when it could not be found out.
+    pub open_transactions: Option<Vec<OpenTransaction>>,
+    /// Partitions that no gateway reads; `None` while all are read, and if it is unknown.
+    pub unread: Option<UnreadSeen>,
+    /// Whether the gateways' inserts succeed.
+    pub sink: SinkSeen,
+    /// What scaling came to.
+    pub scaling: ScalingSeen,
+    /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::rival`]).
+    pub rival: Option<String>,
+    /// Whether others that have not started want the same consumer group, so that a start is said first ([`crate::pipeline::group_owner::asks_first`]).
+    pub asks_for_group: bool,
+    /// The storage class of the queue volumes.
+    pub storage_class: StorageClassSeen,
+    /// The queue volumes.
+    pub volumes: VolumesSeen,
+    /// How far gateways are on their way to the newest revision; `None` when it was not observed, and the status still holds.
+    pub rollout: Option<RolloutStatus>,
+    /// Gateways that get more memory in place; `None` when it was not observed, and the status still holds for pods that exist.
+    pub memory_resizes: Option<Vec<MemoryResize>>,
+    /// What kept the plan from being carried out; `None` while nothing does, or while the obstacle may pass without a person.
+    pub hindrance: Option<Hindrance>,
+    /// Why Kubernetes does not create pods of the StatefulSet, in its words; `None` when there is no such event, or it was not read.
+    pub pods_refused: Option<String>,
+}
+
+/// What scaling came to, before anything is planned.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScalingSeen {
+    /// The decision; `None` where the spec wants none, and before enough was seen for one: then the number stays.
+    pub decision: Option<Decision>,
+    /// What the metrics show in every mode; `None` before there are enough samples, and while the pipeline is suspended.
+    pub watched: Option<Watched>,
+    /// Gateways on their way out.
+    pub drain: Option<DrainStatus>,
+    /// The message when another client has set the number of gateways ([`crate::status::contested`]); `None` when none has.
+    pub contested: Option<String>,
+}

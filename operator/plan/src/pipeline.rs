@@ -1,0 +1,80 @@
+//! The spec of a pipeline: what it is to do, its terms, its config, and who owns its consumer group.
+
+pub mod drain_terms;
+pub mod gateway_config;
+pub mod group_owner;
+mod intent;
+pub mod pod_template;
+pub mod policy;
+mod policy_parsing;
+pub mod resources;
+pub mod rollout_terms;
+
+pub use intent::Intent;
+
+use pod_template::check_labels;
+use policy::Policy;
+use resources::Sized;
+use sluice_crds::{PodMonitoring, TracePipelineSpec};
+use sluice_gateway_config::{ByteSize, Duration, Format, InsertFormat, Violations};
+
+/// The spec of a pipeline, parsed once for a plan. Having one proves that its quantities, durations and terms can be read.
+pub(crate) struct Pipeline<'a> {
+    pub spec: &'a TracePipelineSpec,
+    pub resources: Sized,
+    pub grace: Duration,
+    pub record_batch_bytes_max: ByteSize,
+    pub format: Format,
+    pub insert_concurrency: u32,
+    pub insert_format: InsertFormat,
+    pub workers: u32,
+    pub policy: Policy,
+    /// How long a drain may take.
+    pub drain: drain_terms::Terms,
+    /// `None` without a `PodMonitor`.
+    pub pod_monitoring: Option<PodMonitoring>,
+}
+
+impl<'a> Pipeline<'a> {
+    /// Reads the spec, or lists all that cannot be read in it.
+    pub fn of(spec: &'a TracePipelineSpec) -> Result<Self, Violations> {
+        let mut found = Violations::default();
+        let resources = resources::read(&spec.gateway.resources, &mut found);
+        let grace = gateway_config::grace_period(spec, &mut found);
+        let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
+        let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
+        let drain = drain_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
+        // Checked here, because the step of a rollout, which reads them again, reports no violations.
+        rollout_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
+        let pod_monitoring = pod_monitoring(spec, &mut found);
+        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(drain)) =
+            (resources, grace, batch, policy, drain)
+        else {
+            return Err(found);
+        };
+        let workers = spec.gateway.workers.unwrap_or(resources.cores);
+        let format = gateway_config::format(spec);
+        let insert_concurrency = gateway_config::insert_concurrency(spec);
+        let insert_format = gateway_config::insert_format(spec);
+        found.or(Self {
+            spec,
+            resources,
+            grace,
+            record_batch_bytes_max,
+            format,
+            insert_concurrency,
+            insert_format,
+            workers,
+            policy,
+            drain,
+            pod_monitoring,
+        })
+    }
+}
+
+/// How a `PodMonitor` is to read the gateways' metrics; `None` where none is asked for.
+fn pod_monitoring(spec: &TracePipelineSpec, found: &mut Violations) -> Option<PodMonitoring> {
+    let asked = spec.observability.clone().unwrap_or_default().pod_monitor;
+    check_labels(&asked.labels, "spec.observability.podMonitor.labels", found);
+    Some(asked).filter(|asked| asked.enabled)
+}

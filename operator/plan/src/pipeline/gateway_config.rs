@@ -1,0 +1,355 @@
+//! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
+
+use crate::{
+    ground::quantity,
+    names::{Names, secret_file},
+};
+use sluice_crds::{
+    Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
+    OnMissing, PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
+};
+use sluice_gateway_config as contract;
+use sluice_gateway_config::{
+    ByteSize, CONTRACT_VERSION, Duration, GatewayConfig, Violations, deduplication::window_blocks,
+};
+use std::collections::BTreeMap;
+
+/// Seconds of the termination grace period that are not the gateway's: for the signal to arrive, for connections to be
+/// closed and for the process to end before it is killed.
+const LEAVE_SECONDS: u64 = 10;
+
+/// The shortest and the longest termination grace period, as the definition has them: what is left of it is at least 5 s to the gateway.
+const GRACE: (Duration, Duration) = (Duration::secs(15), Duration::secs(3_600));
+
+/// Where the bound of the queue stands.
+const QUEUE_MAX_BYTES: &str = "spec.queue.maxBytes";
+
+/// What the spec alone does not say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    /// Worker threads.
+    pub workers: u32,
+    /// Partitions read at the same time.
+    pub partitions_active_max: u32,
+    /// The memory limit.
+    pub memory: ByteSize,
+}
+
+/// The config of a pipeline's gateways, not yet checked; or what in the spec cannot be read.
+pub(crate) fn build(
+    names: &Names,
+    spec: &TracePipelineSpec,
+    share: Share,
+) -> Result<GatewayConfig, Violations> {
+    let mut found = Violations::default();
+    let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
+    let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
+    let queue = queue(spec, &mut found);
+    let config = GatewayConfig {
+        contract_version: CONTRACT_VERSION,
+        pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
+        source: contract::Source { kafka: kafka(names, spec, batch, share) },
+        sink: contract::Sink { clickhouse: clickhouse(spec) },
+        delivery: contract::Delivery {
+            commit: commit(spec),
+            dead_letter: contract::DeadLetter {
+                topic: spec.delivery.dead_letter.topic.clone(),
+                on_missing: on_missing(spec),
+            },
+        },
+        queue,
+        workers: share.workers,
+        memory: contract::Memory { limit: share.memory },
+        admin: contract::Admin::default(),
+        shutdown: contract::Shutdown {
+            deadline: Duration::millis(grace.as_millis().saturating_sub(LEAVE_SECONDS * 1_000)),
+        },
+        log: contract::Log { level: log_level(spec).into(), ..contract::Log::default() },
+    };
+    found.or(config)
+}
+
+/// Reads the termination grace period.
+pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> Option<Duration> {
+    let (text, at) = (&spec.gateway.termination_grace_period, "spec.gateway.terminationGracePeriod");
+    let grace = text.parse::<Duration>().map_err(|e| found.add(at, e.to_string())).ok()?;
+    let (shortest, longest) = GRACE;
+    let is_possible = (shortest..=longest).contains(&grace);
+    found.add_if(!is_possible, at, || format!("{grace} is not between {shortest} and {longest}"));
+    Some(grace).filter(|_| is_possible)
+}
+
+/// Reads the largest record batch.
+pub(crate) fn record_batch_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
+    let text = &spec.source.kafka.record_batch_bytes_max;
+    text.parse().map_err(|e| found.add("spec.source.kafka.recordBatchBytesMax", format!("{e}"))).ok()
+}
+
+/// The queue. Without a volume there is nothing to bound.
+fn queue(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Queue {
+    let mode = queue_mode(spec);
+    let wanted = spec.queue.max_bytes.as_ref().filter(|_| mode == contract::QueueMode::Spill);
+    let max_bytes = wanted.and_then(|text| {
+        text.parse::<ByteSize>().map_err(|e| found.add(QUEUE_MAX_BYTES, e.to_string())).ok()
+    });
+    let room = quantity::bytes(&spec.queue.size).map(|volume| contract::Queue::default().bytes_max(volume));
+    if let Some((bytes, room)) = max_bytes.zip(room) {
+        found.add_if(bytes.get() > room, QUEUE_MAX_BYTES, || {
+            let size = &spec.queue.size;
+            format!("{bytes} is more than 95 % of {size}: the file system needs 5 % of the volume; set at most {}Mi", room >> 20)
+        });
+    }
+    contract::Queue { mode, max_bytes, ..contract::Queue::default() }
+}
+
+/// Violations of the config, said of the fields of the spec that they come from.
+pub(crate) fn of_spec(violations: &Violations) -> Violations {
+    let mut found = Violations::default();
+    for violation in violations {
+        found.add(spec_path(&violation.path), violation.message.clone());
+    }
+    found
+}
+
+fn spec_path(path: &str) -> String {
+    match path {
+        "memory.limit" => "spec.gateway.resources.memory".into(),
+        "workers" => "spec.gateway.workers".into(),
+        "shutdown.deadline" => "spec.gateway.terminationGracePeriod".into(),
+        "log.level" => "spec.gateway.logLevel".into(),
+        "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
+        _ => format!("spec.{path}"),
+    }
+}
+
+fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share) -> contract::Kafka {
+    let kafka = &spec.source.kafka;
+    // Topics are a set: another order of the same ones must not restart gateways.
+    let mut topics = kafka.topics.clone();
+    topics.sort();
+    contract::Kafka {
+        bootstrap_servers: kafka.bootstrap_servers.clone(),
+        tls: tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate),
+        sasl: kafka.sasl.as_ref().map(|sasl| contract::Sasl {
+            mechanism: match sasl.mechanism {
+                SaslMechanism::Plain => contract::SaslMechanism::Plain,
+                SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
+                SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
+            },
+            username_file: secret_file(SecretUse::KafkaUser, USERNAME_KEY),
+            password_file: secret_file(SecretUse::KafkaUser, PASSWORD_KEY),
+        }),
+        topics,
+        consumer_group: consumer_group(names, spec),
+        group_protocol: match kafka.group_protocol {
+            GroupProtocol::Classic => contract::GroupProtocol::Classic,
+            GroupProtocol::Consumer => contract::GroupProtocol::Consumer,
+        },
+        initial_offset: match kafka.initial_offset {
+            InitialOffset::Earliest => contract::InitialOffset::Earliest,
+            InitialOffset::Latest => contract::InitialOffset::Latest,
+        },
+        format: format(spec),
+        partitions_active_max: share.partitions_active_max,
+        record_batch_bytes_max: batch,
+        properties: kafka.properties.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
+    }
+}
+
+/// How the messages are encoded.
+pub(crate) fn format(spec: &TracePipelineSpec) -> contract::Format {
+    match spec.source.kafka.format {
+        Format::OtlpProto => contract::Format::OtlpProto,
+        Format::OtlpJson => contract::Format::OtlpJson,
+    }
+}
+
+/// The consumer group: what the spec says, else one that belongs to this pipeline alone.
+pub(crate) fn consumer_group(names: &Names, spec: &TracePipelineSpec) -> String {
+    match spec.source.kafka.consumer_group.as_str() {
+        "" => names.consumer_group(),
+        group => group.to_owned(),
+    }
+}
+
+fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
+    let clickhouse = &spec.sink.clickhouse;
+    contract::ClickHouse {
+        endpoints: clickhouse.endpoints.clone(),
+        shards: clickhouse.shards.iter().map(|shard| shard.endpoints.clone()).collect(),
+        tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
+        database: clickhouse.database.clone(),
+        table: clickhouse.table.clone(),
+        credentials: clickhouse.credentials.as_ref().map(|_| contract::Credentials {
+            username_file: secret_file(SecretUse::ClickHouseUser, USERNAME_KEY),
+            password_file: secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY),
+        }),
+        schema: contract::Schema {
+            management: management(clickhouse.schema.management),
+            // How the table is made is the schema Job's business: an edit of it must not restart gateways. A quorum is a setting of INSERTs.
+            durability: match durability(spec) {
+                contract::Durability::Quorum => contract::Durability::Quorum,
+                contract::Durability::Process | contract::Durability::Fsync => contract::Durability::Process,
+            },
+            ..contract::Schema::default()
+        },
+        insert: contract::Insert {
+            format: insert_format(spec),
+            settings: settings(spec),
+            ..contract::Insert::default()
+        },
+    }
+}
+
+/// How blocks go over the wire.
+pub(crate) fn insert_format(spec: &TracePipelineSpec) -> contract::InsertFormat {
+    match spec.sink.clickhouse.insert.format.unwrap_or_default() {
+        InsertFormat::RowBinary => contract::InsertFormat::RowBinary,
+        InsertFormat::Native => contract::InsertFormat::Native,
+    }
+}
+
+/// Inserts at the same time from one gateway, to all shards together.
+pub(crate) fn insert_concurrency(spec: &TracePipelineSpec) -> u32 {
+    let shards = u32::try_from(spec.sink.clickhouse.shards.len().max(1)).unwrap_or(u32::MAX);
+    contract::Insert::default().concurrency.saturating_mul(shards)
+}
+
+fn settings(spec: &TracePipelineSpec) -> BTreeMap<String, String> {
+    let settings = spec.sink.clickhouse.insert.settings.iter();
+    settings.map(|(name, value)| (name.clone(), value.0.clone())).collect()
+}
+
+/// How the table is made; `partitions` decide for how long it remembers tokens.
+pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Violations) -> contract::Schema {
+    let schema = &spec.sink.clickhouse.schema;
+    let ttl = schema.ttl.as_deref().and_then(|text| {
+        text.parse().map_err(|e| found.add("spec.sink.clickhouse.schema.ttl", format!("{e}"))).ok()
+    });
+    let paths = |paths: &BTreeMap<String, PathType>| {
+        paths.iter().map(|(path, of)| (path.clone(), of.0.clone())).collect()
+    };
+    let columns = schema.columns.iter().map(|column| contract::ExtraColumn {
+        name: column.name.clone(),
+        r#type: column.type_name.clone(),
+        default: column.default.clone(),
+    });
+    contract::Schema {
+        management: management(schema.management),
+        layout: schema.layout.map(layout),
+        engine: schema.engine.map(engine),
+        cluster: schema.cluster.clone(),
+        ttl,
+        order_by: schema.order_by.clone(),
+        max_dynamic_paths: schema.max_dynamic_paths,
+        typed_paths: contract::TypedPaths {
+            resource: paths(&schema.typed_paths.resource),
+            span: paths(&schema.typed_paths.span),
+        },
+        columns: columns.collect(),
+        views: contract::Views {
+            operations: schema.views.contains(&View::Operations),
+            trace_times: schema.views.contains(&View::TraceTimes),
+        },
+        deduplication_window: Some(window_blocks(partitions, contract::Insert::default().max_interval)),
+        durability: durability(spec),
+    }
+}
+
+/// What rows are to survive.
+fn durability(spec: &TracePipelineSpec) -> contract::Durability {
+    match spec.sink.clickhouse.schema.durability.unwrap_or_default() {
+        Durability::Process => contract::Durability::Process,
+        Durability::Fsync => contract::Durability::Fsync,
+        Durability::Quorum => contract::Durability::Quorum,
+    }
+}
+
+fn management(management: SchemaManagement) -> contract::SchemaManagement {
+    match management {
+        SchemaManagement::None => contract::SchemaManagement::None,
+        SchemaManagement::Validate => contract::SchemaManagement::Validate,
+        SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
+        SchemaManagement::Evolve => contract::SchemaManagement::Evolve,
+    }
+}
+
+fn layout(layout: Layout) -> contract::Layout {
+    match layout {
+        Layout::Json => contract::Layout::Json,
+        Layout::Map => contract::Layout::Map,
+        Layout::Nested => contract::Layout::Nested,
+    }
+}
+
+fn engine(engine: Engine) -> contract::Engine {
+    match engine {
+        Engine::MergeTree => contract::Engine::MergeTree,
+        Engine::ReplicatedMergeTree => contract::Engine::ReplicatedMergeTree,
+        Engine::Null => contract::Engine::Null,
+    }
+}
+
+/// The files of what is named; those of the certificate are one Secret's.
+fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Option<contract::Tls> {
+    let tls = tls?;
+    let of_client = |key| tls.client_certificate_secret_ref.as_ref().map(|_| secret_file(certificate, key));
+    Some(contract::Tls {
+        ca_file: tls.ca_secret_ref.as_ref().map(|_| secret_file(authorities, CA_KEY)),
+        certificate_file: of_client(CERTIFICATE_KEY),
+        key_file: of_client(PRIVATE_KEY_KEY),
+    })
+}
+
+fn commit(spec: &TracePipelineSpec) -> contract::Commit {
+    match spec.delivery.commit {
+        Commit::AfterInsert => contract::Commit::AfterInsert,
+        Commit::AfterEnqueue => contract::Commit::AfterEnqueue,
+    }
+}
+
+fn on_missing(spec: &TracePipelineSpec) -> contract::OnMissing {
+    match spec.delivery.dead_letter.on_missing {
+        OnMissing::Stop => contract::OnMissing::Stop,
+        OnMissing::Skip => contract::OnMissing::Skip,
+    }
+}
+
+fn queue_mode(spec: &TracePipelineSpec) -> contract::QueueMode {
+    match spec.queue.mode {
+        QueueMode::Spill => contract::QueueMode::Spill,
+        QueueMode::Disabled => contract::QueueMode::Disabled,
+    }
+}
+
+fn log_level(spec: &TracePipelineSpec) -> &'static str {
+    match spec.gateway.log_level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_are_said_of_the_spec() {
+        for (path, expected) in [
+            ("memory.limit", "spec.gateway.resources.memory"),
+            ("workers", "spec.gateway.workers"),
+            ("shutdown.deadline", "spec.gateway.terminationGracePeriod"),
+            ("source.kafka.topics", "spec.source.kafka.topics"),
+            ("sink.clickhouse.table", "spec.sink.clickhouse.table"),
+            ("pipeline.name", "metadata.name"),
+        ] {
+            let mut violations = Violations::default();
+            violations.add(path, "m");
+            assert_eq!(of_spec(&violations).to_string(), format!("{expected}: m"));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What the spec adds to pods, checked and divided: what every pod of the pipeline gets, and what only gateways get.
+//!
+//! The CRD has bounds and enums. What it cannot express (the syntax of keys, which operator takes values) is checked here. So the
+//! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
+
+use crate::names::{GATEWAY, Names};
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, LocalObjectReference, NodeAffinity, NodeSelectorRequirement, PodAffinityTerm, PodSpec,
+        Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use sluice_crds::{Gateway, LabelValue, PodTemplate};
+use sluice_gateway_config::Violations;
+use std::collections::BTreeMap;
+
+/// Prefixes of labels and annotations that the operator sets.
+const OURS: [&str; 2] = ["app.kubernetes.io/", "sluice.dev/"];
+
+/// Labels that controllers of Kubernetes set, and prefixes of such: a Job with another value is refused, a gateway reads its zone there.
+const OF_KUBERNETES: [&str; 7] = [
+    "apps.kubernetes.io/",
+    "batch.kubernetes.io/",
+    "statefulset.kubernetes.io/",
+    "topology.kubernetes.io/",
+    "controller-revision-hash",
+    "controller-uid",
+    "job-name",
+];
+
+/// Characters of the prefix of a key: it is a domain.
+const PREFIX_CHARS_MAX: usize = 253;
+/// Characters of a key without its prefix, and of a label's value.
+const NAME_CHARS_MAX: usize = 63;
+
+/// What is added to pods; by default nothing, which leaves a pod as it would be without.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Added {
+    /// Labels of every pod.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of every pod.
+    pub annotations: BTreeMap<String, String>,
+    node_selector: BTreeMap<String, String>,
+    tolerations: Vec<Toleration>,
+    affinity: Option<Affinity>,
+    spread: Vec<TopologySpreadConstraint>,
+    priority_class: Option<String>,
+    runtime_class: Option<String>,
+    image_pull_secrets: Vec<String>,
+}
+
+impl Added {
+    /// Reads what the spec says, or adds what is wrong with it.
+    pub fn of(gateway: &Gateway, names: &Names, found: &mut Violations) -> Self {
+        let image_pull_secrets =
+            gateway.image_pull_secrets.iter().map(|secret| secret.name.clone()).collect();
+        let Some(template) = &gateway.pod_template else {
+            return Self { image_pull_secrets, ..Self::default() };
+        };
+        check(template, found);
+        let texts = |labels: &BTreeMap<String, LabelValue>| {
+            labels.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+        };
+        let annotations = template.annotations.iter();
+        let spread = template.topology_spread_constraints.iter();
+        Self {
+            labels: texts(&template.labels),
+            annotations: annotations.map(|(key, value)| (key.clone(), value.0.clone())).collect(),
+            node_selector: texts(&template.node_selector),
+            tolerations: template.tolerations.iter().cloned().map(without_nothing).collect(),
+            affinity: template.affinity.clone(),
+            spread: spread.map(|constraint| of_gateways(constraint, names)).collect(),
+            priority_class: template.priority_class_name.clone(),
+            runtime_class: template.runtime_class_name.clone(),
+            image_pull_secrets,
+        }
+    }
+
+    /// A pod of a Job, with what every pod gets. What places gateways among each other is not for it: they wait for it, and it may
+    /// find no node that is far enough from all of them.
+    pub fn place(&self, pod: PodSpec) -> PodSpec {
+        let of_nodes = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone());
+        let secrets = self.image_pull_secrets.iter();
+        let secrets = secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>();
+        PodSpec {
+            node_selector: some(self.node_selector.clone(), BTreeMap::is_empty),
+            tolerations: some(self.tolerations.clone(), Vec::is_empty),
+            affinity: of_nodes
+                .map(|of_nodes| Affinity { node_affinity: Some(of_nodes), ..Affinity::default() }),
+            priority_class_name: self.priority_class.clone(),
+            runtime_class_name: self.runtime_class.clone(),
+            image_pull_secrets: some(secrets, Vec::is_empty),
+            ..pod
+        }
+    }
+
+    /// A gateway's pod: with that, and with its place among the other gateways.
+    pub fn place_gateway(&self, pod: PodSpec) -> PodSpec {
+        PodSpec {
+            affinity: self.affinity.clone(),
+            topology_spread_constraints: some(self.spread.clone(), Vec::is_empty),
+            ..self.place(pod)
+        }
+    }
+}
+
+/// Nothing is left out, as it was before there was a field for it: else every gateway would be replaced.
+fn some<T>(value: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {
+    (!is_empty(&value)).then_some(value)
+}
+
+/// Without a selector a constraint counts no pod at all, which nobody means.
+fn of_gateways(constraint: &TopologySpreadConstraint, names: &Names) -> TopologySpreadConstraint {
+    let ours = || LabelSelector { match_labels: Some(names.selector(GATEWAY)), ..LabelSelector::default() };
+    TopologySpreadConstraint {
+        label_selector: Some(constraint.label_selector.clone().unwrap_or_else(ours)),
+        ..constraint.clone()
+    }
+}
+
+/// Empty texts are left out: the API server does, and what it stored would never be what is wanted.
+fn without_nothing(toleration: Toleration) -> Toleration {
+    let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let Toleration { key, operator, value, effect, toleration_seconds } = toleration;
+    let (key, operator, value, effect) = (said(key), said(operator), said(value), said(effect));
+    Toleration { key, operator, value, effect, toleration_seconds }
+}
+
+fn check(template: &PodTemplate, found: &mut Violations) {
+    let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
+    check_labels(&template.labels, &at("labels"), found);
+    check_keys(template.annotations.keys(), &at("annotations"), found);
+    for key in template.labels.keys() {
+        let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
+        found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {
+            format!("{key:?} cannot be set here, because Kubernetes sets it")
+        });
+    }
+    for key in template.node_selector.keys().filter(|key| !is_key(key)) {
+        found.add(at("nodeSelector"), not_key(key));
+    }
+    check_values(&template.node_selector, &at("nodeSelector"), found);
+    if let Some(affinity) = &template.affinity {
+        check_affinity(affinity, &at("affinity"), found);
+    }
+    for toleration in template.tolerations.iter().cloned().map(without_nothing) {
+        let (key, value) = (toleration.key.as_ref(), toleration.value.as_ref());
+        if let Some(key) = key.filter(|key| !is_key(key)) {
+            found.add(at("tolerations"), not_key(key));
+        }
+        found.add_if(value.is_some_and(|value| !is_name(value)), &at("tolerations"), || {
+            format!(
+                "{:?} is not a valid value of a taint: it has the syntax of a label value",
+                value.map_or("", String::as_str)
+            )
+        });
+    }
+    for constraint in &template.topology_spread_constraints {
+        check_selector(
+            constraint.label_selector.as_ref(),
+            &at("topologySpreadConstraints.labelSelector"),
+            found,
+        );
+    }
+}
+
+/// Labels as Kubernetes takes them, and none that the operator sets.
+pub(crate) fn check_labels(labels: &BTreeMap<String, LabelValue>, at: &str, found: &mut Violations) {
+    check_keys(labels.keys(), at, found);
+    check_values(labels, at, found);
+}
+
+/// Annotations are spelt as labels are.
+fn check_keys<'a>(keys: impl Iterator<Item = &'a String>, at: &str, found: &mut Violations) {
+    for key in keys {
+        found.add_if(!is_key(key), at, || not_key(key));
+        let of_ours = OURS.iter().find(|prefix| key.starts_with(**prefix));
+        if let Some(prefix) = of_ours {
+            found.add(at, format!("{key:?} cannot be set here, because the operator sets every key that begins with {prefix}"));
+        }
+    }
+}
+
+fn check_values(labels: &BTreeMap<String, LabelValue>, at: &str, found: &mut Violations) {
+    for (key, LabelValue(value)) in labels {
+        found.add_if(!value.is_empty() && !is_name(value), at, || {
+            format!("{value:?} of {key:?} is not the value of a label: at most {NAME_CHARS_MAX} of a-z, A-Z, 0-9, '-', '_' and '.', \
+                     of which the first and the last are letters or digits")
+        });
+    }
+}
+
+fn check_affinity(affinity: &Affinity, at: &str, found: &mut Violations) {
+    if let Some(of_nodes) = &affinity.node_affinity {
+        check_node_affinity(of_nodes, &format!("{at}.nodeAffinity"), found);
+    }
+    if let Some(near) = &affinity.pod_affinity {
+        let required = near.required_during_scheduling_ignored_during_execution.as_deref();
+        let preferred = near.preferred_during_scheduling_ignored_during_execution.as_deref();
+        check_terms(required, preferred, &format!("{at}.podAffinity"), found);
+    }
+    if let Some(far) = &affinity.pod_anti_affinity {
+        let required = far.required_during_scheduling_ignored_during_execution.as_deref();
+        let preferred = far.preferred_during_scheduling_ignored_during_execution.as_deref();
+        check_terms(required, preferred, &format!("{at}.podAntiAffinity"), found);
+    }
+}
+
+fn check_node_affinity(affinity: &NodeAffinity, at: &str, found: &mut Violations) {
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    let is_empty = required.is_some_and(|required| required.node_selector_terms.is_empty());
+    found.add_if(is_empty, at, || "nodeSelectorTerms must name at least one term".to_owned());
+    let preferred = affinity.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+    let terms = required.iter().flat_map(|required| &required.node_selector_terms);
+    for term in terms.chain(preferred.map(|weighed| &weighed.preference)) {
+        let of_fields = term.match_fields.iter().flatten();
+        for NodeSelectorRequirement { key, operator, values } in
+            term.match_expressions.iter().flatten().chain(of_fields)
+        {
+            check_requirement(key, operator, values.as_deref().unwrap_or_default(), at, found);
+        }
+    }
+}
+
+fn check_terms(
+    required: Option<&[PodAffinityTerm]>,
+    preferred: Option<&[WeightedPodAffinityTerm]>,
+    at: &str,
+    found: &mut Violations,
+) {
+    let preferred = preferred.into_iter().flatten().map(|weighed| &weighed.pod_affinity_term);
+    for term in required.into_iter().flatten().chain(preferred) {
+        check_selector(term.label_selector.as_ref(), at, found);
+        check_selector(term.namespace_selector.as_ref(), at, found);
+    }
+}
+
+fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
+    let Some(selector) = selector else { return };
+    for (key, value) in selector.match_labels.iter().flatten() {
+        let is_label = is_key(key) && (value.is_empty() || is_name(value));
+        found.add_if(!is_label, at, || format!("{key}={value} is not a label"));
+    }
+    for requirement in selector.match_expressions.iter().flatten() {
+        let values = requirement.values.as_deref().unwrap_or_default();
+        check_requirement(&requirement.key, &requirement.operator, values, at, found);
+    }
+}
+
+/// A requirement of a selector, of labels or of nodes.
+fn check_requirement(key: &str, operator: &str, values: &[String], at: &str, found: &mut Violations) {
+    found.add_if(!is_key(key), at, || not_key(key));
+    let (does, needs) = match operator {
+        "In" | "NotIn" => (!values.is_empty(), "at least one value"),
+        "Exists" | "DoesNotExist" => (values.is_empty(), "no values"),
+        "Gt" | "Lt" => (matches!(values, [one] if one.parse::<i64>().is_ok()), "one value, a whole number"),
+        _ => (false, "to be In, NotIn, Exists or DoesNotExist"),
+    };
+    found.add_if(!does, at, || format!("the operator {operator} of {key:?} needs {needs}"));
+}
+
+fn not_key(key: &str) -> String {
+    format!(
+        "{key:?} is not a key: at most {NAME_CHARS_MAX} of a-z, A-Z, 0-9, '-', '_' and '.', with a domain and '/' in front of it if any"
+    )
+}
+
+fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_domain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let ends = |c: char| c.is_ascii_alphanumeric();
+    (1..=NAME_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(legal)
+        && text.starts_with(ends)
+        && text.ends_with(ends)
+}
+
+fn is_domain(text: &str) -> bool {
+    let is_part = |part: &str| {
+        is_name(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    text.len() <= PREFIX_CHARS_MAX && text.split('.').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spelt_as_kubernetes_wants_them() {
+        for key in ["team", "example.com/team", "a", "A_b.C-1", "sidecar.istio.io/inject"] {
+            assert!(is_key(key), "{key}");
+        }
+        let (long, long_prefix) = ("a".repeat(64), format!("{}/a", "a.".repeat(127)));
+        for key in ["", "/a", "a/", "a/b/c", "-a", "a-", "Example.com/team", "a b", "ä", &long, &long_prefix]
+        {
+            assert!(!is_key(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn tolerations_are_spelt_as_taints_and_have_no_empty_texts() {
+        let text = |text: &str| Some(text.to_owned());
+        let toleration = Toleration {
+            key: text("a b"),
+            operator: text("Exists"),
+            value: text(""),
+            effect: text(""),
+            ..Toleration::default()
+        };
+        let template = PodTemplate { tolerations: vec![toleration.clone()], ..PodTemplate::default() };
+        let mut found = Violations::default();
+        check(&template, &mut found);
+        assert!(found.to_string().contains("spec.gateway.podTemplate.tolerations"), "{found}");
+        let Toleration { value, effect, operator, .. } = without_nothing(toleration);
+        assert_eq!((value, effect, operator), (None, None, text("Exists")));
+    }
+
+    #[test]
+    fn each_operator_has_the_values_that_it_needs() {
+        let is_taken = |operator: &str, values: &[&str]| {
+            let mut found = Violations::default();
+            let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
+            check_requirement("a", operator, &values, "at", &mut found);
+            found.is_empty()
+        };
+        for (operator, values, taken) in [
+            ("In", &["a"][..], true),
+            ("In", &[], false),
+            ("NotIn", &["a", "b"], true),
+            ("NotIn", &[], false),
+            ("Exists", &[], true),
+            ("Exists", &["a"], false),
+            ("DoesNotExist", &[], true),
+            ("DoesNotExist", &["a"], false),
+            ("Gt", &["4"], true),
+            ("Gt", &["many"], false),
+            ("Lt", &["4", "5"], false),
+            ("Near", &[], false),
+        ] {
+            assert_eq!(is_taken(operator, values), taken, "{operator} {values:?}");
+        }
+    }
+}
