@@ -1,4 +1,4 @@
-//! What several folders share, and what names none of them.
+//! What several folders share. It names none of them.
 
 pub mod hash;
 pub mod moment;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct Defaults {
     /// The gateway image of pipelines that name none and have not begun with another one.
     pub gateway_image: String,
-    /// The operator's version. Only the status has it, so a new operator with the same image changes no pod.
+    /// The operator's version. It stands only in the status, so a new operator with the same image changes no pod.
     pub operator_version: String,
     /// Who may tell gateways to drain; `None` for an operator that runs in no pod, or does not know the labels of its own.
     pub operator_pods: Option<OperatorPods>,

@@ -77,8 +77,8 @@ pub const QUEUE_CLAIM: &str = "queue";
 pub const ADMIN_PORT_NAME: &str = "admin";
 /// The admin port: `/metrics`, `/livez`, `/readyz`. The contract's default.
 pub const ADMIN_PORT: i32 = 9090;
-/// The port at which a gateway takes `/drain` and `/resume` from other pods: one above [`ADMIN_PORT`], as the contract has it. The pod
-/// template does not say it, which says what is of use to people alone: pods would be replaced for it.
+/// The port at which a gateway takes `/drain` and `/resume` from other pods: one above [`ADMIN_PORT`], as the contract says. The pod
+/// template does not name it: it would only inform people, and adding it would replace all pods.
 pub const CONTROL_PORT: i32 = 9091;
 /// Label that Kubernetes puts on each namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";

@@ -142,7 +142,7 @@ impl<'a> Turn<'a> {
         };
         let memory = match &workload.proved {
             Some(_) => Memory::Kept,
-            // Somebody took the memory away; what runs is what it was.
+            // Another client removed the annotation with the proved template; the running template is that one.
             None if self.live(workload) != Some(self.seen.revision) => Memory::Live,
             None => return None,
         };
@@ -190,7 +190,7 @@ impl<'a> Turn<'a> {
         workload.revision.as_deref().or(planned.then_some(self.seen.revision))
     }
 
-    /// The StatefulSet is to get the planned revision, or got it and nobody wrote that down.
+    /// The StatefulSet gets the planned revision now, or has got it and the status does not say so.
     fn begin(&self, workload: &WorkloadSeen) -> Step {
         let is_given = self.live(workload) == Some(self.seen.revision);
         if is_given && (is_everywhere(workload) || self.is_lost_at_rest(workload)) {
@@ -377,7 +377,7 @@ impl<'a> Turn<'a> {
         Step { partition: workload.partition, ..self.planned(workload, next, Memory::Kept) }
     }
 
-    /// Everything has it. What was remembered is needed no more.
+    /// All gateways have the planned revision. The proved template is not needed any more.
     fn complete(&self, workload: &WorkloadSeen) -> Step {
         let about_it = self.written.filter(|written| {
             written.state == RolloutState::Complete && written.revision == self.seen.revision
@@ -447,7 +447,7 @@ fn phase_words(state: RolloutState) -> &'static str {
     }
 }
 
-/// Whether all gateways had the revision, so that nothing is remembered any more, and nobody wrote that down.
+/// Whether all gateways had the revision, so that the proved template is gone, and the status does not say so.
 fn gave_up_the_way_back(workload: &WorkloadSeen, written: &RolloutStatus) -> bool {
     workload.proved.is_none() && workload.partition == 0 && written.proved.is_some()
 }

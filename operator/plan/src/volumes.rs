@@ -63,10 +63,9 @@ impl Volume {
 }
 
 impl VolumeRetention {
-    /// A volume may be the only copy of rows whatever `delivery.commit` says: with `AfterInsert` it is once `ClickHouse` has been away
-    /// for longer than Kafka keeps messages. So it stays until it is known to be empty, and the operator deletes it. Kubernetes, which
-    /// knows nothing of what is on it, may do so for those alone who want everything gone at once and whose gateways commit after the
-    /// insert.
+    /// A volume may hold the only copy of rows with any `delivery.commit`: with `AfterInsert`, after `ClickHouse` was away for longer than
+    /// Kafka keeps messages. So the operator deletes a volume once it is known to be empty. Kubernetes does not know what is on a volume,
+    /// and may delete it only with `deletionPolicy: Immediate` and gateways that commit after the insert.
     pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> Self {
         let policy = spec.queue.retention_policy;
         let goes_unasked = spec.deletion_policy == DeletionPolicy::Immediate

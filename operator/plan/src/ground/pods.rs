@@ -1,4 +1,4 @@
-//! What a pod says of itself, as far as several decisions ask: which gateway it is, whether it is ready, whether it runs.
+//! Facts about a pod that several decisions need: which gateway it is, whether it is ready, whether it runs.
 
 use crate::names::GATEWAY_CONTAINER;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};

@@ -31,7 +31,7 @@ pub struct GatewaySeen {
     pub ready_since: Option<Timestamp>,
     /// Since when it is not ready; `None` while it is.
     pub unready_since: Option<Timestamp>,
-    /// Whether it is told to end.
+    /// Whether it has a deletion timestamp.
     pub is_leaving: bool,
     /// How often its container ended.
     pub ends: u32,
@@ -76,7 +76,7 @@ impl GatewaySeen {
     }
 }
 
-/// A pod that is told to end is not ready from the end of its grace period on, whatever its condition says.
+/// A deleted pod is not ready from the end of its grace period on, whatever its condition says.
 fn unready_since(pod: &Pod, ready: Option<&PodCondition>) -> Option<Timestamp> {
     let metadata = &pod.metadata;
     let since = match ready {

@@ -1,4 +1,4 @@
-//! A gateway's pod, as far as the volume that it has may be replaced: which process runs in it, and how it ended.
+//! A gateway's pod, as the replacement of its volume needs it: which container runs in it, and how it ended.
 
 use crate::{
     ground::pods::ordinal,
@@ -35,14 +35,14 @@ pub struct HolderSeen {
     pub emptied: Option<Emptied>,
 }
 
-/// What is written on a pod whose gateway was seen empty after it was told to drain.
+/// The annotation of a held pod, whose gateway answered a request to drain with "empty".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Emptied {
-    /// The process that said so.
+    /// The container that answered.
     pub container: String,
     /// The claim that it has, by its uid.
     pub claim_uid: String,
-    /// When the drain was requested, as the status has it: a later request has another time.
+    /// When the drain was requested, by the status. A later request has another time.
     pub since: String,
 }
 

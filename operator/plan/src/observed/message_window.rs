@@ -1,8 +1,7 @@
-//! What a gateway has counted lately, from what it has counted since it was started. Pure; one owner: whoever asks the gateways.
+//! What a gateway has counted lately, from its counters since its start. Pure; its owner is the code that reads the gateways.
 //!
-//! A window reaches back to a look at least [`WINDOW_MS`] and at most twice that ago, as long as messages come: it does not move on while
-//! nothing comes, so that what was said of the last messages goes on being said. It begins with the first look at a gateway, or, where one
-//! was seen to be started again, with its start.
+//! While messages come, a window begins at a look that is between one and two times [`WINDOW_MS`] ago. While none come it does not move, so
+//! that a condition about the last messages stays. The first window begins with the first look at a gateway; after a restart, with its start.
 
 use crate::{ground::moment::Moment, observed::MessagesSeen};
 

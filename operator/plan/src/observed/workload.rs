@@ -180,7 +180,7 @@ impl WorkloadSeen {
         }
     }
 
-    /// Takes down how many gateways stay unready, as of now.
+    /// Records how many gateways stay unready, as of `now`.
     pub fn count_unready(&mut self, now: Timestamp) {
         let stays = |since: Timestamp| now.as_second() - since.as_second() >= STAYS_UNREADY_SECONDS;
         let staying = self.gateways.iter().filter(|gateway| gateway.unready_since.is_some_and(stays)).count();

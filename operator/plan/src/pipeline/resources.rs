@@ -36,7 +36,8 @@ pub(crate) fn read(resources: &Resources, found: &mut Violations) -> Option<Size
     })
 }
 
-/// CPU that is reserved for the pod of a Job. Chosen: one asks a few questions and waits, the other sends what is on a volume as it is.
+/// CPU that is reserved for the pod of a Job. Chosen: the schema Job sends a few queries, and the drain Job sends
+/// blocks that are ready on the volume.
 pub(crate) const JOB_CPU_REQUEST: &str = "50m";
 
 /// CPU that a Job's pod may use at the most: as much as a gateway, if that is limited. A namespace whose quota is on limits takes no pod

@@ -1,5 +1,5 @@
-//! Outdated gateways that are replaced beside the one that the StatefulSet controller replaces at a time, where a pipeline lets more of
-//! them be away. Kubernetes itself can do that behind a feature gate alone (`MaxUnavailableStatefulSet`).
+//! Replaces more than one outdated gateway at a time, if `rollout.maxUnavailable` allows it. The StatefulSet controller replaces one; it
+//! replaces more only with the feature gate `MaxUnavailableStatefulSet`.
 //!
 //! ```text
 //!  ordinal    0     1     2     3     4     5     6         with maxUnavailable 4, of seven gateways
@@ -8,13 +8,14 @@
 //!                    ^     ^     ^     |                    6 is ready: the controller takes 4, three more are deleted
 //! ```
 //!
-//! Job: which pods to delete now. Each comes back with the newest revision, on the same volume and as the same member of its group, as
-//! any that the controller deletes. Only outdated pods are deleted, so that each deletion is one fewer to come, and the controller goes on
-//! whatever is done here: it ends, whoever is cut off where.
+//! Job: chooses the pods to delete now. Each comes back with the newest revision, the same volume and the same group membership, like a
+//! pod that the controller deletes. Only outdated pods are deleted, and the controller continues in any case. So the rollout ends, also if
+//! the operator crashes at any step.
 //!
-//! Limits: gateways that are replaced and not ready again are never more than may be away, the controller's among them. A gateway that is
-//! ready is deleted only while fewer than that are away for whatever reason; one that is not ready protects nobody, and need not wait for
-//! others that are not. Until one gateway is ready with the newest revision, the controller works alone. Pure.
+//! Limits: the gateways that were deleted and are not ready again, including the controller's, never exceed `maxUnavailable`. A ready
+//! gateway is deleted only while fewer than `maxUnavailable` gateways are away for any reason. An unready one does not wait for other
+//! unready ones, because its deletion makes no other gateway unready. Until one gateway is ready with the newest revision, the
+//! controller works alone. Pure.
 
 use super::{Unavailable, stuck::is_known};
 use crate::observed::{GatewaySeen, WorkloadSeen};

@@ -110,8 +110,8 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
     }
 }
 
-/// That claims were deleted which gateways have, by somebody else: Kubernetes keeps each until its pod has ended, which on a node that is gone is
-/// never. `None` where there is none.
+/// The message about claims in use that another client deleted. Kubernetes keeps each until its pod has ended; on a lost node that never
+/// happens. `None` without such a claim.
 fn deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let volumes = &observed.volumes;
     let is_replaced = |claim: &ClaimSeen| {

@@ -44,7 +44,7 @@ pub enum GrowthState {
     Later,
     /// This storage class does not let them.
     NotExpandable(String),
-    /// There is no such storage class; what there is stays as it is.
+    /// The storage class does not exist; nothing changes.
     ClassMissing(String),
 }
 
@@ -82,7 +82,7 @@ impl Growth {
         Self { wanted: wanted.clone(), template: template.0, template_class: template.1, state }
     }
 
-    /// Whether the StatefulSet is to be left as it is: it is on its way out, or about to be.
+    /// Whether the StatefulSet must not be applied: it is being deleted, or is about to be.
     pub(crate) fn holds_workload(&self) -> bool {
         matches!(self.state, GrowthState::Recreate | GrowthState::Recreating)
     }
@@ -103,7 +103,7 @@ fn is_to_ask(claim: &ClaimSeen, queue: &Queue) -> bool {
     !claim.is_going && claim.is_bound && is_smaller && !replacement::is_to_be_replaced(claim, queue)
 }
 
-/// Whether a volume is smaller than the spec asks for. One that is not made yet is made as large as it is asked for.
+/// Whether a volume, or its claim, is smaller than the spec wants. A claim without a volume gets one of the size that it requests.
 pub(crate) fn is_small(claim: &ClaimSeen, wanted: &str) -> bool {
     let wanted = quantity::bytes(wanted);
     claim.requested < wanted || claim.capacity.is_some_and(|bytes| Some(bytes) < wanted)
