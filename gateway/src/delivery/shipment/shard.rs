@@ -9,15 +9,16 @@ use crate::{
         bisect::Quota,
         breaker::{Answer, Endpoints, Pass, Wait},
         query_ids::QueryIds,
-        shipment::halts::Halts,
+        shipment::halts::Cause,
         task::Delivery,
         tries::Replica,
     },
     ground::clock::Clock,
     table::sink::Sink,
-    volume::{ready_block::BlockWithFrames, spool::Spool},
+    volume::spool::Spool,
 };
 use sluice_clickhouse::client::InsertClient;
+use sluice_kafka::Throttle;
 use std::{
     hash::RandomState,
     sync::{
@@ -46,7 +47,7 @@ pub struct Shard {
     /// Whether any block was refused because of its rows. The log has one line when this starts.
     pub(super) refusing: AtomicBool,
     /// The causes for which blocks wait until someone acts.
-    pub(super) halts: Halts,
+    pub(super) halts: Mutex<Throttle<Cause>>,
     /// Notified when an insert succeeds after others failed.
     pub(super) recovered: Notify,
     /// A permit for each block of the process that may be sent in parts.
@@ -78,7 +79,7 @@ impl Shard {
             returned: Notify::new(),
             failing: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
-            halts: Halts::default(),
+            halts: Mutex::default(),
             recovered: Notify::new(),
             in_parts,
             pool,
@@ -88,13 +89,11 @@ impl Shard {
         }
     }
 
-    /// Counts blocks that are dropped because another owner reads their messages.
-    pub fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
-        for sealed in blocks {
-            tracing::debug!(partition = %sealed.block.id, "a block is dropped: its partition has another owner");
-            self.delivery.metrics.blocks_in_flight.dec();
-            sealed.abandon(self.spool(), is_leaving);
-        }
+    /// Counts a block that is dropped because another owner reads its messages.
+    pub fn abandon(&self, block: Block) {
+        tracing::debug!(partition = %block.id, "a block is dropped: its partition has another owner");
+        self.delivery.metrics.blocks_in_flight.dec();
+        block.account.abandon();
     }
 
     /// Counts a block that no worker of this process has sealed.

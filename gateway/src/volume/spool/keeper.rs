@@ -1,16 +1,17 @@
 //! The spool thread's loop: handles requests in turns, the smallest first.
 
 use super::{
-    Ended, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
+    Ended, Leaving, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
     parts_file::PartsFile,
 };
 use crate::volume::{
-    block_frames::{BlockFrames, Leaving},
+    block_table::Arrival,
     only_copy::{Finding, Logs, RowLocation},
 };
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use sluice_clickhouse::column::TableColumns;
+use sluice_kafka::Throttle;
 use sluice_ranges::PartitionId;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Held, Lost, Queue, ReadError};
 use std::{
@@ -24,28 +25,6 @@ use tokio::sync::oneshot;
 /// with the machine costs one retry under a known token.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often the log says that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
-const SAY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// A block on its way.
-struct Spill {
-    frames: Arc<BlockFrames>,
-    leaving: Leaving,
-}
-
-/// When the log last said that there is no room.
-#[derive(Default)]
-struct FullSaid(Option<Instant>);
-
-impl FullSaid {
-    /// Whether it is to be logged now; if so, records it as logged.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.0.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
-        self.0 = if is_due { Some(now) } else { self.0 };
-        is_due
-    }
-}
-
 /// The owner of the queue and state of the thread.
 pub(super) struct Keeper {
     queue: Queue<Directory>,
@@ -55,13 +34,15 @@ pub(super) struct Keeper {
     columns: ColumnFiles,
     /// Columns that blocks are encoded for and that are not recorded yet.
     unwritten: Option<(u64, Arc<TableColumns>)>,
-    spills: VecDeque<Spill>,
+    /// Blocks on their way.
+    spills: VecDeque<(Leaving, Arrival)>,
     /// Callers that wait for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
     /// Callers that wait for room for a note.
     noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
-    full: FullSaid,
+    /// The line that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
+    full: Throttle,
     /// Whether something was appended or ended since the volume's use was last reported.
     has_changed: bool,
     /// The caller that waits for the end.
@@ -85,7 +66,7 @@ impl Keeper {
             marked: Vec::new(),
             noting: Vec::new(),
             last_tick: Instant::now(),
-            full: FullSaid::default(),
+            full: Throttle::default(),
             has_changed: false,
             closing: None,
         };
@@ -131,7 +112,7 @@ impl Keeper {
 
     fn take(&mut self, request: Request) -> Result<(), Fatal> {
         match request {
-            Request::Spill { frames, leaving } => self.spills.push_back(Spill { frames, leaving }),
+            Request::Spill { leaving, arrival } => self.spills.push_back((leaving, arrival)),
             Request::Mark { id, now_ms, done } => {
                 self.queue.mark_sent(id, now_ms)?;
                 self.marked.push((id, done));
@@ -271,6 +252,7 @@ impl Keeper {
         let bytes = self.queue.body_bytes(id).unwrap_or(0);
         match ended {
             Ended::Orphaned => return self.orphan(id),
+            Ended::Left => return Ok(()),
             // The caller has counted it.
             Ended::Damaged => drop(self.set_aside(id)?),
             Ended::Settled | Ended::Dropped => {}
@@ -312,27 +294,23 @@ impl Keeper {
         Ok(lost)
     }
 
-    /// Appends one block, or, if appends are synced, all waiting blocks with one sync; and reports to their frames.
+    /// Appends one block, or, if appends are synced, all waiting blocks with one sync; and reports each.
     fn append_next(&mut self) -> Result<(), Fatal> {
         let syncs = self.shared.syncs;
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
         let mut appended = Vec::with_capacity(count);
-        for _ in 0..count {
-            if let Some(Spill { frames, leaving }) = self.spills.pop_front() {
-                let bytes = leaving.body.len();
-                appended.push((frames, self.append(leaving)?, bytes));
-            }
+        for (leaving, arrival) in self.spills.drain(..count).collect::<Vec<_>>() {
+            appended.push((arrival, self.append(leaving)?));
         }
         if syncs {
-            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
+            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id)| *id).collect();
             // Before their offsets can be committed: a record that is found torn was then never relied on.
             self.queue.keep_blocks(&ids)?;
         }
-        for (frames, id, bytes) in appended {
-            if let (Some(ended), Some(id)) = (frames.end_spill(id, syncs), id) {
+        for (arrival, id) in appended {
+            if let (Some(ended), Some(id)) = (arrival.arrive(id, syncs), id) {
                 self.end_block(id, ended)?;
             }
-            self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.spills.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
@@ -384,7 +362,7 @@ impl Keeper {
     fn refuse(&mut self, why: &dyn std::error::Error) {
         self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
         self.shared.is_full.store(true, Ordering::Relaxed);
-        if self.full.is_due(Instant::now()) {
+        if self.full.is_due((), Instant::now()) {
             tracing::warn!(%why, "the queue volume takes no more blocks; reading waits for inserts");
         }
     }
@@ -414,16 +392,4 @@ impl Keeper {
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_volume_that_stays_full_says_so_now_and_then() {
-        let (mut full, start) = (FullSaid::default(), Instant::now());
-        let said = (0..3_600).filter(|tick| full.is_due(start + *tick * TICK)).collect::<Vec<u32>>();
-        assert_eq!(said, [0, 600, 1_200, 1_800, 2_400, 3_000]);
-    }
 }
