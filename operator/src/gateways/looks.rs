@@ -8,8 +8,8 @@
 //!                                                                                looked at again
 //! ```
 //!
-//! One look a pipeline at a time. Numbers of each gateway are kept, some hundred bytes and a few dozen for each partition; their texts are
-//! not.
+//! One look a pipeline at a time. Numbers of each gateway are kept, some hundred bytes and
+//! a few dozen for each partition; their answers are not.
 
 use super::{Absence, Error, GATEWAYS_MAX, GATEWAYS_MAX_OF_ALL, Gateway, WAIT};
 use crate::{cache::Pipeline, memory::Key, sample::report::Report, scaling};
@@ -28,6 +28,7 @@ use tokio::{
     sync::{Semaphore, broadcast},
     time::timeout,
 };
+use tracing::warn;
 
 /// What gateways said counts as new for so many milliseconds: reconciles come in bursts while pods roll, and a canary is looked at every
 /// five seconds.
@@ -181,6 +182,7 @@ impl Looks {
         known.is_asking = false;
         known.was_slow = begun.elapsed() >= self.wait;
         if let Ok(said) = answers {
+            warn_of_strange(&key, &said);
             known.last = Some(Arc::new(Look { at, said }));
         }
         if std::mem::take(&mut known.is_late) {
@@ -193,6 +195,16 @@ impl Looks {
         // Whatever the thread that held it died of: at worst gateways are asked once more.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One line a look: each of a thousand gateways may have the same reason. One that is merely silent is seen in the status.
+fn warn_of_strange(key: &Key, said: &[Said]) {
+    let mut strange =
+        said.iter().filter_map(|said| said.report.as_ref().err()).filter(|error| error.is_strange());
+    let Some(error) = strange.next() else { return };
+    let gateways = strange.count().saturating_add(1);
+    let Key { namespace, name } = key;
+    warn!(%namespace, pipeline = %name, gateways, %error, "the answers of gateways cannot be used");
 }
 
 /// Asks gateways in the order of their numbers, and gives their answers in that order.
