@@ -8,7 +8,7 @@
 //! | [`caller`] | which callers may send commands |
 //! | [`pod_uid`] | the UID of the pod that this process runs in |
 //! | [`health`] | the state of all parts, as the server reads it |
-//! | [`remaining`] | what must be finished before this gateway can be removed |
+//! | [`state`] | all that the operator wants to know, as one document |
 
 pub mod server;
 
@@ -16,3 +16,4 @@ pub mod caller;
 pub mod pod_uid;
 
 pub mod health;
+mod state;

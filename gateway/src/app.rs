@@ -39,7 +39,7 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
-use sluice_gateway_config::{CheckedConfig, GatewayConfig, budget::row_buffers};
+use sluice_gateway_config::{CheckedConfig, GatewayConfig, PodIdentity, budget::row_buffers};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     TopicMadeAnew, dead_letter::DeadLetters,
@@ -97,7 +97,8 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
     let listeners = io.block_on(server::bind(checked.listen(), checked.control()))?;
     let listen = listeners.listen();
-    io.spawn(server::serve(listeners, metrics.clone(), status.clone(), pod_uid::own()));
+    let pod = PodIdentity { name: identity(config).instance_id, uid: pod_uid::own() };
+    io.spawn(server::serve(listeners, metrics.clone(), status.clone(), pod));
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {

@@ -2,18 +2,18 @@
 //! [`ANSWER_BYTES_MAX`].
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::{
     Method, Request, StatusCode,
     client::conn::http1,
     header::{HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use sluice_gateway_config::pod_uid::POD_UID_HEADER;
+use sluice_gateway_config::{STATE_BYTES_MAX, pod_uid::POD_UID_HEADER};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Largest answer in bytes: two lines of 100 bytes for each of 10,000 partitions, and the rest.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Largest answer in bytes. The metrics of a gateway without `/state` have two lines of 100 bytes for each of 10,000 partitions, and the rest.
+const ANSWER_BYTES_MAX: usize = STATE_BYTES_MAX;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +21,12 @@ pub enum Error {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[source] hyper::Error),
-    /// The answer was cut off, or is too large.
+    /// The answer was cut off.
     #[error("the answer cannot be read: {0}")]
     Unread(String),
+    /// The rest of it is not read.
+    #[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
+    TooLarge,
 }
 
 /// Sends a request and reads the whole answer. `pod_uid` names the pod, for connections to an address that another pod may have meanwhile.
@@ -46,7 +49,10 @@ pub async fn exchange(
         let response = sender.send_request(request).await.map_err(Error::Broken)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| Error::Unread(error.to_string()))?;
+        let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => Error::TooLarge,
+            None => Error::Unread(error.to_string()),
+        })?;
         Ok((status, body.to_bytes()))
     };
     // The connection ends with the exchange, also after an error.

@@ -10,10 +10,16 @@
 //! A request has [`REQUEST_SECONDS`]. At most [`GATEWAYS_MAX`] gateways of one pipeline, and [`GATEWAYS_MAX_OF_ALL`] of all, are asked at the
 //! same time, by each of the two. A connection is made for each request: one every 15 s is not worth keeping.
 //!
-//! What is read is at the admin port. A gateway says there at which port it takes commands; an older one takes them at the same.
+//! What is read is `/state` at the admin port, all of it in one answer of at most [`STATE_BYTES_MAX`]. A gateway says there at which port it
+//! takes commands; an older one takes them at the same. One that has no `/state` is read by [`without_state`].
+//!
+//! An answer that is too large, is not whole, is in another format, or is another pod's is no answer.
+//!
+//! [`STATE_BYTES_MAX`]: sluice_gateway_config::STATE_BYTES_MAX
 
 pub mod commands;
 pub mod looks;
+pub mod without_state;
 
 use crate::{
     exchange::{self, exchange},
@@ -22,7 +28,7 @@ use crate::{
 use bytes::Bytes;
 use hyper::{Method, StatusCode, header::HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
-use sluice_gateway_config::Remaining;
+use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH, StateError};
 use sluice_plan::{
     drain::{self, Answer, undrain::Says},
     names::{ADMIN_PORT, GATEWAY_CONTAINER},
@@ -33,6 +39,7 @@ use std::{
     time::Duration,
 };
 use tokio::{net::TcpStream, time::timeout};
+use tracing::debug;
 
 /// Longest request in seconds: what a scrape waits for a busy node. Chosen.
 const REQUEST_SECONDS: u64 = 2;
@@ -48,6 +55,9 @@ pub const WAIT: Duration = Duration::from_millis(250);
 /// Characters that are kept of why a gateway is not ready: they go into the status, beside those of others.
 const ABSENCE_CHARS_MAX: usize = 500;
 
+/// Characters that are kept of the name of a pod that was not meant: as many as a name has.
+const POD_NAME_CHARS_MAX: usize = 253;
+
 /// A gateway that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Gateway {
@@ -56,6 +66,8 @@ pub struct Gateway {
     /// Whether it is ready and is to stay.
     pub is_ready: bool,
     address: SocketAddr,
+    /// The name of its pod.
+    name: String,
     /// The UID of its pod: by the time that it is asked, the address may be another one's.
     uid: HeaderValue,
     /// The process that runs in it, by the id of its container: what another one has said is not said by this one.
@@ -88,6 +100,23 @@ pub enum Error {
     /// It answers that it cannot.
     #[error("{address} answers {path} with status {status}")]
     Refused { address: SocketAddr, path: &'static str, status: StatusCode },
+    /// It answers something else.
+    #[error("the answer of {address} to {path} {source}")]
+    Unreadable { address: SocketAddr, path: &'static str, source: StateError },
+    /// The address is another pod's by now.
+    #[error("{address} answers {path} as the pod {found}, not as {meant}")]
+    OtherPod { address: SocketAddr, path: &'static str, found: String, meant: String },
+}
+
+impl Error {
+    /// Whether something answers there, and not as a gateway of a version that this operator knows.
+    pub fn is_strange(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Timeout { .. } | Self::Refused { .. } => false,
+            Self::Ask { source, .. } => matches!(source, exchange::Error::TooLarge),
+            Self::Unreadable { .. } | Self::OtherPod { .. } => true,
+        }
+    }
 }
 
 impl Gateway {
@@ -99,6 +128,7 @@ impl Gateway {
             ordinal: pods::ordinal(pod)?,
             is_ready: pods::is_ready(pod),
             address: SocketAddr::new(address, port),
+            name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.as_deref()?.parse().ok()?,
             container: container(pod),
         };
@@ -111,41 +141,66 @@ impl Gateway {
             == (other.ordinal, other.address, &other.uid, &other.container)
     }
 
-    /// All that it says. One that is ready is not asked why it is not. Of one that is not ready, what it says of that comes first: its
-    /// metrics may hang with its disk.
+    /// All that it says.
     async fn look(&self) -> (Absence, Says, Result<Report, Error>) {
-        if self.is_ready {
-            return (Absence::None, Says::Silent, self.report().await);
+        match self.state().await {
+            Ok(Some(state)) => {
+                let says = says(&state.remaining);
+                (self.absence(&state.readiness, says), says, Ok(Report::of(&state.sample)))
+            }
+            Ok(None) => without_state::look(self).await,
+            Err(error) => (Absence::Silent, Says::Silent, Err(error)),
         }
-        let readiness = match self.readiness().await {
-            Ok(readiness) => readiness,
-            Err(error) => return (Absence::Silent, Says::Silent, Err(error)),
-        };
-        let says = self.says().await;
-        let absence = readiness.filter(|_| says != Says::Drains).map_or(Absence::None, Absence::Because);
-        (absence, says, self.report().await)
     }
 
-    /// What it says of itself at `/metrics`.
-    async fn report(&self) -> Result<Report, Error> {
-        let path = "/metrics";
-        let (status, body) = self.ask(Method::GET, path).await?;
-        if status != StatusCode::OK {
-            return Err(Error::Refused { address: self.address, path, status });
+    /// Why it takes no part. One whose pod is ready does, and one that drains was asked to leave.
+    fn absence(&self, readiness: &Readiness, says: Says) -> Absence {
+        if self.is_ready || readiness.ready || says == Says::Drains {
+            return Absence::None;
         }
-        Ok(Report::read(&String::from_utf8_lossy(&body)))
-    }
-
-    /// Why it takes no part; `None` when it does.
-    async fn readiness(&self) -> Result<Option<String>, Error> {
-        let path = "/readyz";
-        let (status, body) = self.ask(Method::GET, path).await?;
-        if status == StatusCode::MISDIRECTED_REQUEST {
-            return Err(Error::Refused { address: self.address, path, status });
-        }
-        let words = String::from_utf8_lossy(&body);
+        let words = readiness.reasons.join("; ");
         let words: String = words.trim().chars().take(ABSENCE_CHARS_MAX).collect();
-        Ok(Some(words).filter(|words| status == StatusCode::SERVICE_UNAVAILABLE && !words.is_empty()))
+        if words.is_empty() { Absence::None } else { Absence::Because(words) }
+    }
+
+    /// What it answers at `/state`; `None` for one that has none.
+    async fn state(&self) -> Result<Option<GatewayState>, Error> {
+        match self.ask(Method::GET, STATE_PATH).await? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (StatusCode::OK, body) => {
+                let state =
+                    GatewayState::read(&body).map_err(|source| self.unreadable(STATE_PATH, source))?;
+                self.prove(&state.pod)?;
+                Ok(Some(state))
+            }
+            (status, _) => Err(self.refused(STATE_PATH, status)),
+        }
+    }
+
+    /// Refuses the answer of another pod. A gateway that does not know its name or UID may be any.
+    fn prove(&self, pod: &PodIdentity) -> Result<(), Error> {
+        let is_other_name = pod.name.as_ref().is_some_and(|name| *name != self.name);
+        let is_other_uid = pod.uid.as_ref().is_some_and(|uid| uid.as_bytes() != self.uid.as_bytes());
+        if !is_other_name && !is_other_uid {
+            return Ok(());
+        }
+        let words = |name: Option<&str>, uid: Option<&str>| {
+            let word = |word: Option<&str>| -> String {
+                word.unwrap_or("unknown").chars().take(POD_NAME_CHARS_MAX).collect()
+            };
+            format!("{} with UID {}", word(name), word(uid))
+        };
+        let found = words(pod.name.as_deref(), pod.uid.as_deref());
+        let meant = words(Some(&self.name), self.uid.to_str().ok());
+        Err(Error::OtherPod { address: self.address, path: STATE_PATH, found, meant })
+    }
+
+    /// What it must finish before it can be removed; `None` for one that cannot be drained.
+    async fn remaining(&self) -> Result<Option<Remaining>, Error> {
+        match self.state().await? {
+            Some(state) => Ok(Some(state.remaining)),
+            None => without_state::remaining(self).await,
+        }
     }
 
     /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
@@ -154,12 +209,16 @@ impl Gateway {
             drain::Request::Drain => "/drain",
             drain::Request::Resume => "/resume",
         };
-        let commands = match self.commands().await {
+        let commands = match self.remaining().await {
             // One that takes part needs not be told so, nor the port at which it could be told be within reach.
-            Ok(Some((_, Says::TakesPart))) if request == drain::Request::Resume => return Answer::Done,
-            Ok(Some((commands, _))) => commands,
+            Ok(Some(remaining))
+                if request == drain::Request::Resume && says(&remaining) == Says::TakesPart =>
+            {
+                return Answer::Done;
+            }
+            Ok(Some(remaining)) => self.at(remaining.control),
             Ok(None) => return Answer::Unknown,
-            Err(_) => return Answer::Silent,
+            Err(error) => return self.silence(&error),
         };
         match (request, commands.ask(Method::POST, path).await) {
             (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
@@ -169,16 +228,7 @@ impl Gateway {
         }
     }
 
-    /// The same gateway where it takes commands, and whether it takes part; `None` for one that knows none.
-    async fn commands(&self) -> Result<Option<(Self, Says)>, Error> {
-        let path = "/drainz";
-        match self.ask(Method::GET, path).await? {
-            (StatusCode::NOT_FOUND, _) => Ok(None),
-            (status, body) if status.is_success() => Ok(Some((self.at(control(&body)), says(&body)))),
-            (status, _) => Err(Error::Refused { address: self.address, path, status }),
-        }
-    }
-
+    /// The same gateway where it takes commands.
     fn at(&self, port: Option<u16>) -> Self {
         let port = port.unwrap_or(self.address.port());
         Self { address: SocketAddr::new(self.address.ip(), port), ..self.clone() }
@@ -186,18 +236,37 @@ impl Gateway {
 
     /// Whether it drains.
     pub async fn says(&self) -> Says {
-        match self.ask(Method::GET, "/drainz").await {
-            Ok((status, body)) if status.is_success() => says(&body),
-            _ => Says::Silent,
+        self.said_of(self.remaining().await)
+    }
+
+    fn said_of(&self, remaining: Result<Option<Remaining>, Error>) -> Says {
+        match remaining {
+            Ok(remaining) => remaining.as_ref().map_or(Says::Silent, says),
+            Err(error) => {
+                self.silence(&error);
+                Says::Silent
+            }
         }
     }
 
     async fn held(&self) -> Answer {
-        match self.ask(Method::GET, "/drainz").await {
-            Ok((StatusCode::NOT_FOUND, _)) => Answer::Unknown,
-            Ok((status, body)) if status.is_success() => held(&body),
-            _ => Answer::Silent,
+        match self.remaining().await {
+            Ok(remaining) => remaining.as_ref().map_or(Answer::Unknown, held),
+            Err(error) => self.silence(&error),
         }
+    }
+
+    fn silence(&self, error: &Error) -> Answer {
+        debug!(pod = %self.name, %error, "a gateway does not say what it holds");
+        Answer::Silent
+    }
+
+    fn refused(&self, path: &'static str, status: StatusCode) -> Error {
+        Error::Refused { address: self.address, path, status }
+    }
+
+    fn unreadable(&self, path: &'static str, source: StateError) -> Error {
+        Error::Unreadable { address: self.address, path, source }
     }
 
     async fn ask(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
@@ -214,27 +283,21 @@ impl Gateway {
     }
 }
 
-fn held(body: &[u8]) -> Answer {
-    match serde_json::from_slice(body) {
+fn held(remaining: &Remaining) -> Answer {
+    match *remaining {
         // It was told to stay meanwhile: that it holds nothing now is no proof.
-        Ok(Remaining { draining: Some(false), blocks, .. }) => Answer::Holds { blocks },
-        Ok(Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. }) => Answer::Done,
-        Ok(Remaining { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
-        Ok(Remaining { blocks, .. }) => Answer::Holds { blocks },
-        Err(_) => Answer::Silent,
+        Remaining { draining: Some(false), blocks, .. } => Answer::Holds { blocks },
+        Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. } => Answer::Done,
+        Remaining { blocks: 0, uncommitted: 0, .. } => Answer::Damaged,
+        Remaining { blocks, .. } => Answer::Holds { blocks },
     }
 }
 
-fn control(body: &[u8]) -> Option<u16> {
-    serde_json::from_slice(body).ok().and_then(|held: Remaining| held.control)
-}
-
-fn says(body: &[u8]) -> Says {
-    match serde_json::from_slice(body) {
-        Ok(Remaining { draining: Some(true), .. }) => Says::Drains,
-        Ok(Remaining { draining: Some(false), .. }) => Says::TakesPart,
-        Ok(Remaining { draining: None, .. }) => Says::Nothing,
-        Err(_) => Says::Silent,
+fn says(remaining: &Remaining) -> Says {
+    match remaining.draining {
+        Some(true) => Says::Drains,
+        Some(false) => Says::TakesPart,
+        None => Says::Nothing,
     }
 }
 
@@ -248,29 +311,39 @@ fn container(pod: &Pod) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn remaining(text: &str) -> Remaining {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn gateway() -> Gateway {
+        Gateway {
+            ordinal: 1,
+            is_ready: false,
+            address: "10.0.0.1:9090".parse().unwrap(),
+            name: "prod-gateway-1".into(),
+            uid: HeaderValue::from_static("one"),
+            container: None,
+        }
+    }
+
     #[test]
     fn a_gateway_says_whether_it_drains_or_is_older_than_that() {
         for (body, expected) in [
             (r#"{"blocks":3,"bytes":9,"uncommitted":0,"damaged":false,"draining":true}"#, Says::Drains),
             (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#, Says::TakesPart),
             (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#, Says::Nothing),
-            ("ok", Says::Silent),
         ] {
-            assert_eq!(says(body.as_bytes()), expected, "{body}");
+            assert_eq!(says(&remaining(body)), expected, "{body}");
         }
     }
 
     #[test]
     fn a_gateway_takes_commands_where_it_says_and_an_older_one_where_it_says_so_little() {
-        let address = "10.0.0.1:9090".parse().unwrap();
-        let uid = HeaderValue::from_static("one");
-        let gateway = Gateway { ordinal: 1, is_ready: true, address, uid, container: None };
         for (body, expected) in [
             (r#"{"blocks":0,"bytes":0,"draining":false,"control":9091}"#, "10.0.0.1:9091"),
             (r#"{"blocks":0,"bytes":0}"#, "10.0.0.1:9090"),
-            ("ok", "10.0.0.1:9090"),
         ] {
-            let commands = gateway.at(control(body.as_bytes()));
+            let commands = gateway().at(remaining(body).control);
             assert_eq!((commands.address.to_string().as_str(), commands.ordinal), (expected, 1), "{body}");
         }
     }
@@ -288,11 +361,60 @@ mod tests {
                 r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#,
                 Answer::Holds { blocks: 0 },
             ),
-            (r#"{"bytes":9}"#, Answer::Silent),
-            ("ok", Answer::Silent),
         ] {
-            assert_eq!(held(body.as_bytes()), expected, "{body}");
+            assert_eq!(held(&remaining(body)), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn the_answer_of_another_pod_is_none() {
+        let pod = |name: Option<&str>, uid: Option<&str>| PodIdentity {
+            name: name.map(str::to_owned),
+            uid: uid.map(str::to_owned),
+        };
+        for own in
+            [pod(None, None), pod(Some("prod-gateway-1"), None), pod(Some("prod-gateway-1"), Some("one"))]
+        {
+            gateway().prove(&own).unwrap();
+        }
+        for (other, found) in [
+            (pod(Some("prod-gateway-1"), Some("two")), "prod-gateway-1 with UID two"),
+            (pod(Some("other-gateway-1"), None), "other-gateway-1 with UID unknown"),
+        ] {
+            assert_eq!(
+                gateway().prove(&other).unwrap_err().to_string(),
+                format!(
+                    "10.0.0.1:9090 answers /state as the pod {found}, not as prod-gateway-1 with UID one"
+                )
+            );
+        }
+        let long = gateway().prove(&pod(Some(&"x".repeat(1 << 20)), None)).unwrap_err().to_string();
+        assert!(long.len() < 1_000, "{} bytes", long.len());
+    }
+
+    #[test]
+    fn all_reasons_are_told_unless_the_gateway_was_asked_to_leave() {
+        let readiness = |ready: bool, reasons: &[&str]| Readiness {
+            ready,
+            reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        };
+        let both = Absence::Because("a stands still; b stands still".into());
+        for (said, says, expected) in [
+            (readiness(false, &["a stands still", "b stands still"]), Says::TakesPart, both),
+            (readiness(false, &["it was drained"]), Says::Drains, Absence::None),
+            (readiness(true, &[]), Says::TakesPart, Absence::None),
+            (readiness(false, &[]), Says::TakesPart, Absence::None),
+        ] {
+            assert_eq!(gateway().absence(&said, says), expected, "{said:?}");
+        }
+        let ready = Gateway { is_ready: true, ..gateway() };
+        assert_eq!(ready.absence(&readiness(false, &["it starts"]), Says::TakesPart), Absence::None);
+        let Absence::Because(words) =
+            gateway().absence(&readiness(false, &[&"x".repeat(9_000)]), Says::Silent)
+        else {
+            panic!("a reason is a reason")
+        };
+        assert_eq!(words.len(), ABSENCE_CHARS_MAX);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod pod_uid;
 mod remaining;
 pub mod schema;
 pub mod security;
+mod state;
 mod units;
 mod violation;
 
@@ -33,6 +34,10 @@ pub use gateway_config::{
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
+pub use state::{
+    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity,
+    QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, StateError, TopicState,
+};
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};
 

@@ -10,7 +10,7 @@
 //! can only be stopped by deleting its pod. A request with another pod's UID gets 421 for every path: the address belonged to that pod.
 
 use hyper::{HeaderMap, StatusCode};
-use sluice_gateway_config::pod_uid::POD_UID_HEADER;
+use sluice_gateway_config::{PodIdentity, pod_uid::POD_UID_HEADER};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where a request came from.
@@ -36,6 +36,7 @@ impl PeerRights {
 /// What a gateway knows about its pod.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
+    pub name: Option<String>,
     pub uid: Option<String>,
     /// The port at which other pods may send commands.
     pub control: Option<u16>,
@@ -46,6 +47,12 @@ impl Own {
     pub(super) fn misdirected(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         let is_other = headers.contains_key(POD_UID_HEADER) && !self.is_named(headers);
         is_other.then(|| (StatusCode::MISDIRECTED_REQUEST, "this is another pod\n".to_owned()))
+    }
+
+    /// What a caller is told of this pod: its UID only if the request names it, because it lets a caller send commands.
+    pub(super) fn told(&self, headers: &HeaderMap) -> PodIdentity {
+        let is_known = headers.contains_key(POD_UID_HEADER) && self.is_named(headers);
+        PodIdentity { name: self.name.clone(), uid: self.uid.clone().filter(|_| is_known) }
     }
 
     /// Whether a request names this pod. A gateway that does not know its UID accepts any name, and none.
@@ -106,7 +113,7 @@ mod tests {
 
     #[test]
     fn who_commands_from_elsewhere_names_the_pod() {
-        let own = Own { uid: Some("one".into()), control: Some(9_091) };
+        let own = Own { name: None, uid: Some("one".into()), control: Some(9_091) };
         let refused =
             |way, headers: &HeaderMap| own.refused("/drain", way, headers).map(|(status, _)| status.as_u16());
         for (way, headers, expected) in [
@@ -127,7 +134,7 @@ mod tests {
 
     #[test]
     fn who_means_another_pod_is_told_so_whatever_was_asked() {
-        let own = Own { uid: Some("one".into()), control: None };
+        let own = Own { uid: Some("one".into()), ..Own::default() };
         assert_eq!(own.misdirected(&naming("one")), None);
         assert_eq!(own.misdirected(&HeaderMap::new()), None);
         assert_eq!(own.misdirected(&naming("another")).unwrap().0, StatusCode::MISDIRECTED_REQUEST);

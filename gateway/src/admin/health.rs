@@ -7,7 +7,7 @@ use crate::{
     volume::spool::Spool,
 };
 use prometheus::IntCounter;
-use sluice_gateway_config::Remaining;
+use sluice_gateway_config::{GatewayState, Readiness, Remaining};
 use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
 use sluice_spool::{Space, Volume};
 use std::{
@@ -24,23 +24,23 @@ const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// any more. Chosen: 12 times as long as a member may take to give up its partitions in a rebalance, which all members wait for.
 const OUTSIDE_MAX: Duration = Duration::from_mins(2);
 
-/// Partitions that an answer names; the others are counted. The operator writes the same text into the pipeline's status.
+/// Partitions that an answer names; the others are counted, in one reason more. The operator writes the same text into the pipeline's status.
 const STUCK_NAMED_MAX: usize = 8;
 
 /// The state of the gateway that others may read.
 pub struct Status {
-    metrics: Arc<Metrics>,
-    pool: Arc<Pool>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) pool: Arc<Pool>,
     volume: Option<Volume>,
     /// Whether an earlier run may have left blocks on the volume. Determined at the start, because nothing is written before the queue is
     /// opened.
-    may_hold_blocks: bool,
-    account: RowAccount,
+    pub(super) may_hold_blocks: bool,
+    pub(super) account: RowAccount,
     /// Why rows cannot be written yet; `None` once they can.
     table_misfit: Mutex<Option<String>>,
-    consumer: OnceLock<Arc<ConsumerStats>>,
+    pub(super) consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
-    spool: OnceLock<Spool>,
+    pub(super) spool: OnceLock<Spool>,
     age_max: OnceLock<BlockAge>,
 }
 
@@ -54,18 +54,18 @@ impl Stuck {
         let stuck: Vec<Still> = still.into_iter().filter(|still| still.is_stuck).collect();
         (!stuck.is_empty()).then_some(Self(stuck))
     }
+
+    fn reasons(&self) -> Vec<String> {
+        let named = self.0.iter().take(STUCK_NAMED_MAX);
+        let named = named.map(|Still { id, reason, .. }| format!("partition {id} stands still: {reason}"));
+        let more = self.0.len().saturating_sub(STUCK_NAMED_MAX);
+        named.chain((more > 0).then(|| format!("and {more} more"))).collect()
+    }
 }
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, still) in self.0.iter().take(STUCK_NAMED_MAX).enumerate() {
-            let Still { id, reason, .. } = still;
-            write!(f, "{}partition {id} stands still: {reason}", if number > 0 { "; " } else { "" })?;
-        }
-        match self.0.len().saturating_sub(STUCK_NAMED_MAX) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
+        f.write_str(&self.reasons().join("; "))
     }
 }
 
@@ -113,6 +113,27 @@ impl Status {
     /// Records that the table is missing, does not fit, or could not be read.
     pub fn waits_for_table(&self, why: &str) {
         *self.table_misfit() = Some(format!("waits for the table: {why}"));
+    }
+
+    /// Why it takes no part in the group; empty while it does.
+    fn not_ready_reasons(&self) -> Vec<String> {
+        if self.drain.is_requested() {
+            return vec!["it was drained and reads nothing until POST /resume".to_owned()];
+        }
+        if let Some(why) = self.table_misfit().clone() {
+            return vec![why];
+        }
+        let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
+            return vec!["the consumer group has not assigned partitions yet".to_owned()];
+        };
+        if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
+            let seconds = OUTSIDE_MAX.as_secs();
+            return vec![format!(
+                "out of the consumer group for more than {seconds} s: nothing is read; check that the group's coordinator can be \
+                 reached and that the user has READ on the group"
+            )];
+        }
+        Stuck::of(stats.still()).as_ref().map_or_else(Vec::new, Stuck::reasons)
     }
 
     fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
@@ -249,7 +270,7 @@ fn seconds_since(ms: u64) -> f64 {
 }
 
 /// The resident set as the kernel reports it; `None` if it does not.
-fn resident_bytes() -> Option<i64> {
+pub(super) fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
@@ -266,24 +287,9 @@ impl Health for Status {
         }
     }
 
-    fn ready(&self) -> Result<(), String> {
-        if self.drain.is_requested() {
-            return Err("it was drained and reads nothing until POST /resume".to_owned());
-        }
-        if let Some(why) = self.table_misfit().clone() {
-            return Err(why);
-        }
-        let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
-            return Err("the consumer group has not assigned partitions yet".to_owned());
-        };
-        if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
-            let seconds = OUTSIDE_MAX.as_secs();
-            return Err(format!(
-                "out of the consumer group for more than {seconds} s: nothing is read; check that the group's coordinator can be \
-                 reached and that the user has READ on the group"
-            ));
-        }
-        Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
+    fn readiness(&self) -> Readiness {
+        let reasons = self.not_ready_reasons();
+        Readiness { ready: reasons.is_empty(), reasons }
     }
 
     fn drain(&self) {
@@ -317,6 +323,10 @@ impl Health for Status {
         }
     }
 
+    fn state(&self) -> GatewayState {
+        self.to_state()
+    }
+
     fn refresh(&self) {
         let metrics = &self.metrics;
         let bytes = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
@@ -330,7 +340,7 @@ impl Health for Status {
         if let Some(age_max) = self.age_max.get() {
             metrics.block_age_seconds_max.set(age_max.most_of_all(Instant::now()).as_secs_f64());
         }
-        metrics.ready.set(i64::from(self.ready().is_ok()));
+        metrics.ready.set(i64::from(self.not_ready_reasons().is_empty()));
         metrics.ledger_imbalance_rows.set(self.account.imbalance());
         metrics.rows_in_flight.set(i64::try_from(self.account.in_flight()).unwrap_or(i64::MAX));
         catch_up(&metrics.rows_abandoned, self.account.abandoned());

@@ -5,6 +5,7 @@
 //! | `POST /drain` | the gateway leaves the consumer group and inserts everything that it holds; the process stays up, not ready | 200, as `/drainz` |
 //! | `GET /drainz` | nothing | 200, [`Remaining`]: `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}` once nothing is left |
 //! | `POST /resume` | the gateway joins the group again, also in the middle of a drain | 200, as `/drainz` |
+//! | `GET /state` | nothing | 200, [`GatewayState`]: all of the above and what `/metrics` has for the operator, in one document |
 //!
 //! All of them may be repeated. A restarted process is not drained until it is asked again.
 //!
@@ -14,7 +15,8 @@
 //! from the pod's own address makes them look as if they came from within.
 //!
 //! The I/O thread that answers also runs the inserts. So slow work is done on a blocking thread, one scrape at a time: `/metrics` asks
-//! the disk and writes thousands of lines. A disk that hangs blocks only that thread, not inserts or probes.
+//! the disk and writes thousands of lines. A disk that hangs blocks only that thread, not inserts or probes. `/state` asks no disk and has a
+//! turn of its own, so it is answered beside a scrape that hangs.
 //!
 //! Liveness covers only this process: its poll thread runs. Readiness means that the group has assigned partitions and that the table
 //! fitted at the start. The gateway stays ready when ClickHouse is away, because a restart or a removed endpoint would not help.
@@ -31,7 +33,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sluice_gateway_config::Remaining;
+use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH};
 use std::{
     convert::Infallible,
     io::ErrorKind,
@@ -50,7 +52,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Prometheus' text format, which browsers show as plain text.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// The content type of `/drainz`, `/drain` and `/resume`.
+/// The content type of `/state`, `/drainz`, `/drain` and `/resume`.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// How long to wait when a connection cannot be accepted, most likely because there are no file descriptors left.
@@ -60,8 +62,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub trait Health: Send + Sync + 'static {
     /// Whether the process still does its work; the reason when it does not.
     fn live(&self) -> Result<(), String>;
-    /// Whether it takes part in the group; the reason when it does not.
-    fn ready(&self) -> Result<(), String>;
+    /// Whether it takes part in the group; the reasons when it does not.
+    fn readiness(&self) -> Readiness;
+    /// The same in one text.
+    fn ready(&self) -> Result<(), String> {
+        let Readiness { ready, reasons } = self.readiness();
+        if ready { Ok(()) } else { Err(reasons.join("; ")) }
+    }
     /// Updates the metrics that are read rather than counted. The only call here that may block.
     fn refresh(&self);
     /// Leaves the group and keeps the process running.
@@ -70,6 +77,8 @@ pub trait Health: Send + Sync + 'static {
     fn resume(&self);
     /// What is held and not committed.
     fn remaining(&self) -> Remaining;
+    /// All that is known, but for the pod. Must not block.
+    fn state(&self) -> GatewayState;
 }
 
 /// Why the admin server could not start.
@@ -146,20 +155,23 @@ struct Source<H> {
     own: Own,
     /// One scrape at a time.
     scrapes: Arc<Semaphore>,
+    /// One state at a time.
+    states: Arc<Semaphore>,
 }
 
 impl<H: Health> Source<H> {
     fn new(metrics: Arc<Metrics>, health: Arc<H>, own: Own) -> Arc<Self> {
-        Arc::new(Self { metrics, health, own, scrapes: Arc::new(Semaphore::new(1)) })
+        let turn = || Arc::new(Semaphore::new(1));
+        Arc::new(Self { metrics, health, own, scrapes: turn(), states: turn() })
     }
 }
 
-/// Serves forever, in the pod of this UID.
+/// Serves forever, in this pod.
 pub async fn serve(
     listeners: Listeners,
     metrics: Arc<Metrics>,
     health: Arc<impl Health>,
-    uid: Option<String>,
+    PodIdentity { name, uid }: PodIdentity,
 ) {
     let control = listeners.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
@@ -169,7 +181,7 @@ pub async fn serve(
             "the gateway cannot find its pod's UID: anyone who reaches the control port can drain it"
         );
     }
-    let source = Source::new(metrics, health, Own { uid, control });
+    let source = Source::new(metrics, health, Own { name, uid, control });
     let of_control = async {
         if let Some(listener) = listeners.control {
             accept(listener, PeerRights::Control, &source).await;
@@ -232,34 +244,66 @@ async fn answer<B>(
             told(own, health)
         }
         ("/drainz", true) => told(own, health),
-        ("/drain" | "/resume" | "/drainz", false) => not_allowed(&wanted),
+        (STATE_PATH, true) => state(source.clone(), own.told(headers)).await,
+        ("/drain" | "/resume" | "/drainz" | STATE_PATH, false) => not_allowed(&wanted),
         _ => response(
             StatusCode::NOT_FOUND,
-            format!("unknown path {path}; use /metrics, /livez, /readyz, /drainz, /drain or /resume\n"),
+            format!(
+                "unknown path {path}; use /metrics, /livez, /readyz, /state, /drainz, /drain or /resume\n"
+            ),
         ),
     }
 }
 
 async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
-    let turn = source.scrapes.clone().acquire_owned().await.expect("the semaphore is never closed");
-    let scraped = tokio::task::spawn_blocking(move || {
+    let turns = source.scrapes.clone();
+    aside(turns, move || {
         source.health.refresh();
-        let text = source.metrics.text();
-        // The caller may have gone, but the thread is still busy: the next scrape waits until here.
+        match source.metrics.text() {
+            Ok(text) => response(StatusCode::OK, text),
+            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    })
+    .await
+}
+
+/// The answer of `/state`, with what this pod may tell the caller of itself.
+async fn state(source: Arc<Source<impl Health>>, pod: PodIdentity) -> Response<Full<Bytes>> {
+    let turns = source.states.clone();
+    aside(turns, move || {
+        let state = source.health.state();
+        let remaining = Remaining { control: source.own.control, ..state.remaining };
+        match serde_json::to_string(&GatewayState { pod, remaining, ..state }) {
+            Ok(text) => json(text + "\n"),
+            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    })
+    .await
+}
+
+/// Makes an answer on a blocking thread, when its turn has come.
+async fn aside(
+    turns: Arc<Semaphore>,
+    make: impl FnOnce() -> Response<Full<Bytes>> + Send + 'static,
+) -> Response<Full<Bytes>> {
+    let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+    let made = tokio::task::spawn_blocking(move || {
+        let made = make();
+        // The caller may have gone, but the thread is still busy: the next one waits until here.
         drop(turn);
-        text
+        made
     });
-    match scraped.await {
-        Ok(Ok(text)) => response(StatusCode::OK, text),
-        Ok(Err(error)) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
+    made.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
 }
 
 /// The answer of `/drainz`: what remains, as JSON.
 fn told(own: &Own, health: &impl Health) -> Response<Full<Bytes>> {
     let remaining = Remaining { control: own.control, ..health.remaining() };
-    let mut response = response(StatusCode::OK, remaining.to_string() + "\n");
+    json(remaining.to_string() + "\n")
+}
+
+fn json(text: String) -> Response<Full<Bytes>> {
+    let mut response = response(StatusCode::OK, text);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
@@ -286,182 +330,5 @@ fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ground::metrics::reference::metrics;
-    use crossbeam_channel::{Receiver, bounded};
-    use http_body_util::BodyExt as _;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
-    };
-
-    /// A gateway that only records its commands.
-    #[derive(Default)]
-    struct Told(AtomicBool);
-
-    impl Health for Told {
-        fn live(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn ready(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn refresh(&self) {}
-        fn drain(&self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-        fn resume(&self) {
-            self.0.store(false, Ordering::Relaxed);
-        }
-        fn remaining(&self) -> Remaining {
-            Remaining { draining: Some(self.0.load(Ordering::Relaxed)), ..Remaining::default() }
-        }
-    }
-
-    async fn asked<H: Health>(way: PeerRights, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
-        let own = Own { uid: Some("one".into()), control: Some(9_091) };
-        answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone(), own)).await
-    }
-
-    async fn answered<H: Health>(
-        way: PeerRights,
-        (method, path): (&str, &str),
-        source: &Arc<Source<H>>,
-    ) -> (u16, String) {
-        let request = Request::builder().method(method).uri(path).body(()).unwrap();
-        let response = answer(&request, way, source).await;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8_lossy(&body).into_owned())
-    }
-
-    #[tokio::test]
-    async fn all_addresses_are_those_of_both_families() {
-        for all in ["0.0.0.0:0", "[::]:0"] {
-            let listeners = bind(all.parse().unwrap(), None).await.unwrap();
-            for address in ["127.0.0.1", "::1"] {
-                TcpStream::connect((address, listeners.listen().port())).await.unwrap();
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn without_ipv6_all_addresses_are_those_of_ipv4() {
-        // The errors of Linux: EAFNOSUPPORT, EADDRNOTAVAIL.
-        for code in [97, 99] {
-            let listener = or_at_ipv4(Err(std::io::Error::from_raw_os_error(code)), 0).await.unwrap();
-            let address = listener.local_addr().unwrap();
-            assert!(address.ip().is_unspecified() && address.is_ipv4(), "{address}");
-            TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).await.unwrap();
-        }
-        let taken = or_at_ipv4(Err(ErrorKind::AddrInUse.into()), 0).await.unwrap_err();
-        assert_eq!(taken.kind(), ErrorKind::AddrInUse, "another process has the port");
-    }
-
-    #[tokio::test]
-    async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_everywhere() {
-        let health = Arc::new(Told::default());
-        for (path, way) in
-            [("/drain", PeerRights::Admin), ("/resume", PeerRights::Admin), ("/drain", PeerRights::Control)]
-        {
-            let (status, words) = asked(way, "POST", path, &health).await;
-            assert_eq!(
-                status, 404,
-                "an operator that names no pod has it leave when it is told to end: {words}"
-            );
-            assert_eq!(asked(way, "GET", path, &health).await.0, 405);
-        }
-        assert!(!health.0.load(Ordering::Relaxed));
-        for path in ["/metrics", "/livez", "/readyz", "/drainz"] {
-            assert_eq!(asked(PeerRights::Admin, "GET", path, &health).await.0, 200, "{path}");
-        }
-        let (status, told) = asked(PeerRights::Within, "POST", "/drain", &health).await;
-        assert!(status == 200 && told.contains(r#""draining":true,"control":9091}"#), "{told}");
-        assert!(
-            asked(PeerRights::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#)
-        );
-    }
-
-    /// A gateway whose disk answers only after a signal of the test.
-    struct Hangs {
-        may_answer: Receiver<()>,
-        has_waited_in_vain: AtomicBool,
-    }
-
-    impl Health for Hangs {
-        fn live(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn ready(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn refresh(&self) {
-            if self.may_answer.recv_timeout(Duration::from_secs(10)).is_err() {
-                self.has_waited_in_vain.store(true, Ordering::Relaxed);
-            }
-        }
-        fn drain(&self) {}
-        fn resume(&self) {}
-        fn remaining(&self) -> Remaining {
-            Remaining::default()
-        }
-    }
-
-    #[tokio::test]
-    async fn a_scrape_that_hangs_holds_up_no_probe() {
-        let (answers, may_answer) = bounded(3);
-        let health = Arc::new(Hangs { may_answer, has_waited_in_vain: AtomicBool::new(false) });
-        let source = Source::new(Arc::new(metrics()), health.clone(), Own::default());
-        let way = PeerRights::Admin;
-        let scrape = || answered(way, ("GET", "/metrics"), &source);
-        let probes = async {
-            for path in ["/livez", "/readyz", "/drainz"] {
-                assert_eq!(answered(way, ("GET", path), &source).await.0, 200);
-            }
-            for _ in 0..3 {
-                answers.try_send(()).unwrap();
-            }
-        };
-        let (one, two, three, ()) = tokio::join!(scrape(), scrape(), scrape(), probes);
-        assert_eq!([one.0, two.0, three.0], [200; 3]);
-        assert!(!health.has_waited_in_vain.load(Ordering::Relaxed), "probes waited for a scrape");
-    }
-
-    async fn post(address: SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
-
-    #[tokio::test]
-    async fn both_ports_are_served_and_one_that_is_taken_keeps_no_gateway_from_running() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let listeners = bind(any, Some(any)).await.unwrap();
-        let admin = listeners.listen();
-        assert_ne!(admin.port(), 0, "the port that it got");
-        let control = listeners.control.as_ref().unwrap().local_addr().unwrap();
-        let without = bind(any, Some(control)).await.unwrap();
-        assert!(without.control.is_none());
-        assert!(
-            bind(admin, None)
-                .await
-                .unwrap_err()
-                .to_string()
-                .starts_with(&format!("cannot listen on {admin}"))
-        );
-        let health = Arc::new(Told::default());
-        tokio::spawn(serve(listeners, Arc::new(metrics()), health.clone(), None));
-        for (address, path, drains) in [(control, "/drain", true), (admin, "/resume", false)] {
-            let answer = post(address, path).await;
-            assert!(
-                answer.contains(&format!(r#""draining":{drains},"control":{}}}"#, control.port())),
-                "{answer}"
-            );
-        }
-    }
-}
+#[path = "server_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@ mod maker;
 mod messages;
 mod open_transactions;
 mod refused;
+mod sample;
 mod spool;
 mod times;
 
@@ -123,6 +124,8 @@ pub struct Metrics {
     pub memory_used_bytes: IntGaugeVec,
     /// The parts that the workers report.
     pub memory_parts: MemoryParts,
+    /// The memory limit of the config.
+    memory_limit_bytes: u64,
     /// Bytes of the queue volume, by state.
     pub queue_volume_bytes: IntGaugeVec,
     /// Whether the table fitted at the last look.
@@ -325,6 +328,7 @@ impl Metrics {
             ),
             memory_parts: MemoryParts::of(&memory_used_bytes),
             memory_used_bytes,
+            memory_limit_bytes: budget.limit.get(),
             queue_volume_bytes: make.gauges("queue_volume_bytes", "Bytes of the queue volume, by state.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table has the columns that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),

@@ -8,8 +8,8 @@
 //!                                                                                looked at again
 //! ```
 //!
-//! One look a pipeline at a time. Numbers of each gateway are kept, some hundred bytes and a few dozen for each partition; their texts are
-//! not.
+//! One look a pipeline at a time, and [`FRESH_MS`] between two at the same gateways. Numbers of each gateway are kept, some hundred bytes and
+//! a few dozen for each partition; their answers are not.
 
 use super::{Absence, Error, GATEWAYS_MAX, GATEWAYS_MAX_OF_ALL, Gateway, WAIT};
 use crate::{cache::Pipeline, memory::Key, sample::report::Report, scaling};
@@ -28,9 +28,11 @@ use tokio::{
     sync::{Semaphore, broadcast},
     time::timeout,
 };
+use tracing::warn;
 
-/// What gateways said counts as new for so many milliseconds: reconciles come in bursts while pods roll, and a canary is looked at every
-/// five seconds.
+/// What gateways said counts as new for so many milliseconds after the look has ended, and the same ones are not asked again before.
+/// Reconciles come in bursts while pods roll, and a canary is looked at every five seconds. Counted from the end: a look at many silent
+/// gateways takes longer than this, and causes a reconcile when it ends, which would begin the next one without end.
 const FRESH_MS: u64 = 5_000;
 /// What they said longer ago counts for nobody. Chosen: four times as long as lies between two looks at a pipeline that scales.
 const AGE_MS_MAX: u64 = 60_000;
@@ -79,6 +81,8 @@ struct Known {
     was_slow: bool,
     /// Who was asked last.
     by: Vec<Gateway>,
+    /// When the last look ended.
+    ended: Option<Moment>,
     last: Option<Arc<Look>>,
 }
 
@@ -163,7 +167,7 @@ impl Looks {
         let mut known = self.known();
         let known = known.entry(key.clone()).or_default();
         // A clock that went back by far must not keep this for ever.
-        let is_fresh = known.last.as_ref().is_some_and(|look| now.0.abs_diff(look.at.0) < FRESH_MS);
+        let is_fresh = known.ended.is_some_and(|ended| now.0.abs_diff(ended.0) < FRESH_MS);
         if known.is_asking || (is_fresh && known.by == gateways) {
             return None;
         }
@@ -179,8 +183,10 @@ impl Looks {
         let mut known = self.known();
         let Some(known) = known.get_mut(&key).filter(|known| known.turn == turn) else { return };
         known.is_asking = false;
+        known.ended = Some((self.clock)());
         known.was_slow = begun.elapsed() >= self.wait;
         if let Ok(said) = answers {
+            warn_of_strange(&key, &said);
             known.last = Some(Arc::new(Look { at, said }));
         }
         if std::mem::take(&mut known.is_late) {
@@ -195,6 +201,16 @@ impl Looks {
     }
 }
 
+/// One line a look: each of a thousand gateways may have the same reason. One that is merely silent is seen in the status.
+fn warn_of_strange(key: &Key, said: &[Said]) {
+    let mut strange =
+        said.iter().filter_map(|said| said.report.as_ref().err()).filter(|error| error.is_strange());
+    let Some(error) = strange.next() else { return };
+    let gateways = strange.count().saturating_add(1);
+    let Key { namespace, name } = key;
+    warn!(%namespace, pipeline = %name, gateways, %error, "the answers of gateways cannot be used");
+}
+
 /// Asks gateways in the order of their numbers, and gives their answers in that order.
 async fn ask_all(gateways: Vec<Gateway>, in_flight: Arc<Semaphore>) -> Vec<Said> {
     let begun = Instant::now();
@@ -207,4 +223,40 @@ async fn ask_all(gateways: Vec<Gateway>, in_flight: Arc<Semaphore>) -> Vec<Said>
         }
     });
     answers.buffered(GATEWAYS_MAX).collect().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NOW_MS: AtomicU64 = AtomicU64::new(0);
+
+    fn clock() -> Moment {
+        Moment(NOW_MS.load(Ordering::Relaxed))
+    }
+
+    fn gateway(ordinal: u32) -> Gateway {
+        let pod = serde_json::json!({"metadata": {"name": format!("prod-gateway-{ordinal}"), "uid": "one"}, "status": {
+            "podIP": "10.0.0.1", "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true,
+                "restartCount": 0, "state": {"running": {}}}]}});
+        Gateway::of(&serde_json::from_value(pod).unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_look_that_took_long_is_followed_by_another_only_a_while_after_it_has_ended() {
+        let looks = Looks::by(clock, Duration::ZERO);
+        let key = Key { namespace: "tracing".into(), name: "prod".into() };
+        let all = [gateway(0)];
+        let (turn, _) = looks.begin(&key, &all, clock()).unwrap();
+        NOW_MS.store(3 * FRESH_MS, Ordering::Relaxed);
+        looks.clone().ask(key.clone(), turn, Vec::new(), Moment(0)).await;
+        assert_eq!(looks.begin(&key, &all, clock()), None, "the reconcile that the end of the look causes");
+        assert_eq!(looks.begin(&key, &all, Moment(4 * FRESH_MS - 1)), None);
+        assert!(looks.begin(&key, &all, Moment(4 * FRESH_MS)).is_some());
+        // What is new is not known.
+        looks.forget(&key);
+        let (turn, _) = looks.begin(&key, &all, clock()).unwrap();
+        looks.clone().ask(key.clone(), turn, Vec::new(), Moment(0)).await;
+        assert!(looks.begin(&key, &[gateway(0), gateway(1)], clock()).is_some());
+    }
 }

@@ -4,7 +4,7 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };
-use crate::sample::{exposition::lines, transactions};
+use crate::sample::exposition::lines;
 use serde::Serialize;
 use sluice_crds::TopicStatus;
 use std::{collections::BTreeMap, fmt};
@@ -14,18 +14,13 @@ const COMMITTED: &str = "sluice_gateway_committed_offset";
 const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
+const OPEN_MESSAGES: &str = "sluice_gateway_open_transaction_messages";
+const OPEN_SECONDS: &str = "sluice_gateway_open_transaction_seconds";
+const OPEN_FIRST_OFFSET: &str = "sluice_gateway_open_transaction_first_offset";
 
 /// All metrics of a partition.
-const OF_PARTITIONS: [&str; 8] = [
-    LAG,
-    COMMITTED,
-    POSITION,
-    RETENTION,
-    STILL,
-    transactions::MESSAGES,
-    transactions::SECONDS,
-    transactions::FIRST_OFFSET,
-];
+const OF_PARTITIONS: [&str; 8] =
+    [LAG, COMMITTED, POSITION, RETENTION, STILL, OPEN_MESSAGES, OPEN_SECONDS, OPEN_FIRST_OFFSET];
 
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 
@@ -88,9 +83,9 @@ impl PipelineLag {
                     COMMITTED => one.committed_offset = line.whole(),
                     POSITION => one.position = line.whole(),
                     RETENTION => one.retention_seconds_left = line.whole(),
-                    transactions::MESSAGES => one.open_transaction_messages = line.whole(),
-                    transactions::SECONDS => one.open_transaction_seconds = line.whole(),
-                    transactions::FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
+                    OPEN_MESSAGES => one.open_transaction_messages = line.whole(),
+                    OPEN_SECONDS => one.open_transaction_seconds = line.whole(),
+                    OPEN_FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
                     _ => one.still = line.label("reason").map(std::borrow::Cow::into_owned),
                 }
             }

@@ -1,28 +1,17 @@
-//! What one gateway says at `/metrics` of what it has read and failed to deliver: what a canary is judged by.
+//! What a canary is judged by, of what one gateway says.
 
-use super::exposition::lines;
+use sluice_gateway_config::GatewaySample;
 use sluice_plan::rollout::Counted;
 
-/// Counters of a gateway that count what it failed to deliver.
-const FAILURES: [&str; 2] =
-    ["sluice_gateway_insert_failures_total", "sluice_gateway_dead_letters_refused_total"];
-/// Counter of messages that cannot be read.
-const REJECTED: [&str; 1] = ["sluice_gateway_messages_rejected_total"];
-/// Counter of messages that were read.
-const READ: [&str; 1] = ["sluice_gateway_messages_total"];
-/// Numbers up to here are exact in a float.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-
-/// Reads an answer; what is not said counts as 0.
-pub fn read(text: &str) -> Counted {
-    Counted { failures: sum(text, &FAILURES), rejected: sum(text, &REJECTED), read: sum(text, &READ) }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
-fn sum(text: &str, names: &[&str]) -> u64 {
-    let counters = lines(text).filter(|line| names.contains(&line.name));
-    let whole = counters.map(|line| line.value).filter(|value| (0.0..EXACT_MAX).contains(value));
-    whole.fold(0, |sum: u64, value| sum.saturating_add(value as u64))
+/// Takes it from a sample; what is not said counts as 0.
+pub fn read(sample: &GatewaySample) -> Counted {
+    let failures =
+        [sample.insert_failures, sample.insert_failures_of_rows, sample.dead_letters_refused].into_iter();
+    Counted {
+        failures: failures.fold(0, u64::saturating_add),
+        rejected: sample.messages_rejected.values().copied().fold(0, u64::saturating_add),
+        read: sample.messages.unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -30,10 +19,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_of_all_classes_are_counted() {
-        let text = "sluice_gateway_insert_failures_total{class=\"retry\"} 2\nsluice_gateway_insert_failures_total{class=\"x\"} 3\n\
-                    sluice_gateway_messages_rejected_total{reason=\"malformed\"} 5\nsluice_gateway_messages_total 9\n";
-        assert_eq!(read(text), Counted { failures: 5, rejected: 5, read: 9 });
-        assert_eq!(read(""), Counted::default());
+    fn failures_of_all_kinds_are_counted() {
+        let sample = GatewaySample {
+            insert_failures: 2,
+            insert_failures_of_rows: 3,
+            dead_letters_refused: 4,
+            messages_rejected: [("malformed".into(), 5), ("not_traces".into(), 1)].into(),
+            messages: Some(9),
+            ..GatewaySample::default()
+        };
+        assert_eq!(read(&sample), Counted { failures: 9, rejected: 6, read: 9 });
+        assert_eq!(read(&GatewaySample::default()), Counted::default());
     }
 }

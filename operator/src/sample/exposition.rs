@@ -1,4 +1,5 @@
-//! Prometheus' text format, as far as a gateway writes it: one sample a line, labels in braces, a number.
+//! Prometheus' text format, as far as a gateway writes it: one sample a line, labels in braces, a number. The kubectl plugin reads it, and
+//! [`crate::gateways::without_state`].
 //!
 //! Written here because what there is on crates.io brings a date library and a regular expression for each line, or has had no
 //! release for years, and all of them build every series of the answer where a handful is wanted. A line that cannot be read

@@ -1,5 +1,4 @@
-//! All that the operator takes from one answer at `/metrics`, read once for everybody who goes by it. The text is not kept: it is a
-//! hundred times as long.
+//! All that the operator takes from the sample of one gateway, read once for everybody who goes by it. The sample is not kept.
 
 use super::{
     counted,
@@ -8,6 +7,7 @@ use super::{
     told::{self, Told},
     transactions,
 };
+use sluice_gateway_config::GatewaySample;
 use sluice_plan::{
     observed::{MessagesSeen, OpenTransaction, inserts::Inserts},
     rollout::Counted,
@@ -33,16 +33,27 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads an answer in Prometheus' text format.
-    pub fn read(text: &str) -> Self {
+    /// Takes it from a sample.
+    pub fn of(sample: &GatewaySample) -> Self {
         Self {
-            numbers: gateway::read(text),
-            told: told::read(text),
-            messages_lost: told::messages_lost(text),
-            inserts: told::inserts(text),
-            messages: messages::read(text),
-            open_transactions: transactions::read(text),
-            counted: counted::read(text),
+            numbers: gateway::read(sample),
+            told: told::read(sample),
+            messages_lost: told::messages_lost(sample),
+            inserts: told::inserts(sample),
+            messages: messages::read(sample),
+            open_transactions: transactions::read(sample),
+            counted: counted::read(sample),
         }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use sluice_gateway_config::GatewayState;
+
+    /// What a gateway says. The tests of the format and of the gateway read the same.
+    pub fn exported() -> GatewaySample {
+        GatewayState::read(include_bytes!("../../tests/gateway-state.json")).unwrap().sample
     }
 }

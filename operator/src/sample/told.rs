@@ -1,27 +1,15 @@
-//! What one gateway says of itself at `/metrics` for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of
-//! it is needed for a decision, so a gateway that does not say it is not asked in vain.
+//! What one gateway says of itself for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of it is
+//! needed for a decision, so a gateway that does not say it is not asked in vain.
 
-use super::{
-    exposition::{Line, lines},
-    gateway::{INSERT_FAILURES, OF_ROWS, SINK_BEHIND},
-};
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+use sluice_gateway_config::{DeliveryState, GatewaySample};
 use sluice_plan::observed::inserts::Inserts;
-
-const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
-const DURABILITY: &str = "sluice_gateway_durability";
-const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
-const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
-const BLOCKS_INSERTED: &str = "sluice_gateway_blocks_inserted_total";
-const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
 /// What rows survive, in the gateways' words, the least first. A word that is not among them is less than all.
 const DURABILITIES: [&str; 4] = ["unknown", "process", "fsync", "quorum"];
 
 /// The longest word that is taken over, bytes; the definition refuses longer ones.
 const WORD_BYTES_MAX: usize = 64;
-/// Numbers up to here are exact in a float.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// What one gateway says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,44 +22,31 @@ pub struct Told {
     pub has_empty_queue: bool,
 }
 
-/// Reads an answer.
-pub fn read(text: &str) -> Told {
-    let (mut delivery, mut durability, mut blocks, mut bytes) = (None, None, None, None);
-    for line in lines(text) {
-        match line.name {
-            GUARANTEE if line.value > 0.0 => delivery = weaker(delivery, guarantee(&line)),
-            // Two for a moment, while it changes.
-            DURABILITY if line.value > 0.0 => durability = least(durability, word(&line, "durability")),
-            SPOOL_BLOCKS => blocks = whole(line.value),
-            SPOOL_BYTES => bytes = whole(line.value),
-            _ => {}
-        }
-    }
-    let delivery = delivery.map(|delivery| DeliveryStatus { durability, ..delivery });
-    let queue = blocks.zip(bytes).map(|(blocks, bytes)| QueueStatus { blocks, bytes });
+/// Takes it from a sample.
+pub fn read(sample: &GatewaySample) -> Told {
+    let queue = sample.queue.and_then(|queue| {
+        Some(QueueStatus {
+            blocks: i64::try_from(queue.blocks).ok()?,
+            bytes: i64::try_from(queue.bytes).ok()?,
+        })
+    });
+    let delivery = sample.delivery.as_ref().and_then(guarantee);
     Told { delivery, queue, has_empty_queue: queue.is_some_and(|queue| queue.blocks == 0) }
 }
 
 /// Messages that Kafka deleted before this gateway read them, since it was started; `None` when it does not say.
-pub fn messages_lost(text: &str) -> Option<i64> {
-    lines(text).find(|line| line.name == MESSAGES_LOST).and_then(|line| whole(line.value))
+pub fn messages_lost(sample: &GatewaySample) -> Option<i64> {
+    i64::try_from(sample.messages_lost?).ok()
 }
 
 /// What this gateway has counted of its inserts since it was started; `None` when it does not say.
-pub fn inserts(text: &str) -> Option<Inserts> {
-    let mut done = None;
-    let mut found = Inserts::default();
-    for line in lines(text) {
-        match line.name {
-            BLOCKS_INSERTED => done = line.whole(),
-            INSERT_FAILURES if !line.label("class").is_some_and(|class| OF_ROWS.contains(&&*class)) => {
-                found.failed = found.failed.saturating_add(line.whole().unwrap_or(0));
-            }
-            SINK_BEHIND | SPOOL_BLOCKS => found.waiting |= line.value > 0.0,
-            _ => {}
-        }
-    }
-    done.map(|done| Inserts { done, ..found })
+pub fn inserts(sample: &GatewaySample) -> Option<Inserts> {
+    let is_queued = sample.queue.is_some_and(|queue| queue.blocks > 0);
+    Some(Inserts {
+        done: sample.blocks_inserted?,
+        failed: sample.insert_failures,
+        waiting: is_queued || sample.sink_behind == Some(true),
+    })
 }
 
 /// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
@@ -88,17 +63,16 @@ pub fn together(told: &[Told]) -> Told {
     Told { delivery, queue, has_empty_queue }
 }
 
-fn guarantee(line: &Line<'_>) -> Option<DeliveryStatus> {
-    let guarantee = word(line, "guarantee")?;
-    let reason = word(line, "reason").filter(|_| guarantee != EXACTLY_ONCE);
-    Some(DeliveryStatus { guarantee, reason, durability: None })
+fn guarantee(delivery: &DeliveryState) -> Option<DeliveryStatus> {
+    let guarantee = word(&delivery.guarantee)?;
+    let reason = delivery.reason.as_deref().and_then(word).filter(|_| guarantee != EXACTLY_ONCE);
+    Some(DeliveryStatus { guarantee, reason, durability: delivery.durability.as_deref().and_then(word) })
 }
 
-/// A label's value, if it is a word.
-fn word(line: &Line<'_>, label: &str) -> Option<String> {
-    let word = line.label(label)?.into_owned();
-    let is_word = word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    (is_word && !word.is_empty() && word.len() <= WORD_BYTES_MAX).then_some(word)
+/// A text, if it is a word.
+fn word(text: &str) -> Option<String> {
+    let is_word = text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    (is_word && !text.is_empty() && text.len() <= WORD_BYTES_MAX).then(|| text.to_owned())
 }
 
 /// Whatever is less than once goes before it; of two reasons, the first by the alphabet, so that the same ones give the same.
@@ -116,49 +90,58 @@ fn weaker(one: Option<DeliveryStatus>, other: Option<DeliveryStatus>) -> Option<
 }
 
 /// The one of two durabilities that is less; the other one where one is not said.
-fn least(one: Option<String>, other: Option<String>) -> Option<String> {
+pub(crate) fn least(one: Option<String>, other: Option<String>) -> Option<String> {
     let (Some(a), Some(b)) = (&one, &other) else { return one.or(other) };
     let rank = |word: &String| DURABILITIES.iter().position(|known| known == word);
     if (rank(a), a) <= (rank(b), b) { one } else { other }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the value is checked first")]
-fn whole(value: f64) -> Option<i64> {
-    (0.0..EXACT_MAX).contains(&value).then_some(value as i64)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::report::tests::exported, *};
+    use sluice_gateway_config::QueueState;
 
-    const EXPORTED: &str = include_str!("../../tests/gateway-metrics.txt");
+    fn delivering(guarantee: &str, reason: Option<&str>, durability: Option<&str>) -> Told {
+        read(&GatewaySample {
+            delivery: Some(DeliveryState {
+                guarantee: guarantee.into(),
+                reason: reason.map(str::to_owned),
+                durability: durability.map(str::to_owned),
+            }),
+            ..GatewaySample::default()
+        })
+    }
 
     fn said(guarantee: &str, reason: &str) -> Told {
-        let line = format!("{GUARANTEE}{{guarantee=\"{guarantee}\",reason=\"{reason}\"}} 1\n");
-        read(&line)
+        delivering(guarantee, Some(reason), None)
+    }
+
+    fn queueing(blocks: u64, bytes: u64) -> GatewaySample {
+        GatewaySample { queue: Some(QueueState { blocks, bytes }), ..GatewaySample::default() }
     }
 
     #[test]
-    fn what_a_gateway_exports_is_read() {
+    fn what_a_gateway_says_is_read() {
+        let sample = exported();
         let expected = DeliveryStatus {
             guarantee: "at_least_once".into(),
             reason: Some("window_off".into()),
             durability: Some("fsync".into()),
         };
-        assert_eq!(read(EXPORTED).delivery, Some(expected));
+        assert_eq!(read(&sample).delivery, Some(expected));
         assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
-        assert_eq!(read(EXPORTED).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
-        assert_eq!(inserts(EXPORTED), Some(Inserts { done: 40, failed: 3, waiting: true }));
-        assert_eq!(inserts(&format!("{INSERT_FAILURES}{{class=\"retry\"}} 1\n")), None);
-        assert_eq!(messages_lost(EXPORTED), Some(0));
-        assert_eq!(messages_lost(&format!("{MESSAGES_LOST} 17\n")), Some(17));
+        assert_eq!(read(&sample).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
+        assert_eq!(inserts(&sample), Some(Inserts { done: 40, failed: 3, waiting: true }));
+        assert_eq!(inserts(&GatewaySample { blocks_inserted: None, ..sample.clone() }), None);
+        assert_eq!(messages_lost(&sample), Some(0));
+        assert_eq!(messages_lost(&GatewaySample { messages_lost: Some(17), ..sample }), Some(17));
     }
 
     #[test]
     fn what_is_not_said_or_no_word_is_not_known() {
-        assert_eq!((read(""), messages_lost("")), (Told::default(), None));
-        assert_eq!(read(&format!("{SPOOL_BLOCKS} 3\n")).queue, None);
-        assert_eq!(read(&format!("{SPOOL_BLOCKS} -1\n{SPOOL_BYTES} NaN\n")).queue, None);
+        let nothing = GatewaySample::default();
+        assert_eq!((read(&nothing), messages_lost(&nothing)), (Told::default(), None));
+        assert_eq!(read(&queueing(u64::MAX, 1)).queue, None);
         for strange in ["", "Robert'); DROP TABLE", &"x".repeat(65)] {
             assert_eq!(said(strange, "none").delivery, None, "{strange}");
         }
@@ -166,8 +149,7 @@ mod tests {
 
     #[test]
     fn nothing_is_queued_once_all_have_said_so() {
-        let empty = read(&format!("{SPOOL_BLOCKS} 0\n{SPOOL_BYTES} 4096\n"));
-        let full = read(&format!("{SPOOL_BLOCKS} 1\n{SPOOL_BYTES} 4096\n"));
+        let (empty, full) = (read(&queueing(0, 4_096)), read(&queueing(1, 4_096)));
         assert!(together(&[empty.clone(), empty.clone()]).has_empty_queue);
         for others in [vec![empty.clone(), full], vec![empty, Told::default()], Vec::new()] {
             assert!(!together(&others).has_empty_queue, "{others:?}");
@@ -176,11 +158,7 @@ mod tests {
 
     #[test]
     fn rows_survive_what_they_do_in_every_gateway() {
-        let durable = |word: &str| {
-            read(&format!(
-                "{GUARANTEE}{{guarantee=\"{EXACTLY_ONCE}\",reason=\"none\"}} 1\n{DURABILITY}{{durability=\"{word}\"}} 1\n"
-            ))
-        };
+        let durable = |word: &str| delivering(EXACTLY_ONCE, None, Some(word));
         for (words, least) in [
             (&["fsync", "quorum"][..], Some("fsync")),
             (&["quorum", "fsync", "process"], Some("process")),

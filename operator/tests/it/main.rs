@@ -31,6 +31,7 @@ mod scaling;
 mod schema;
 mod secrets;
 mod silent;
+mod state;
 mod telling;
 mod told;
 mod unasked;

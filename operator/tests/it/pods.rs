@@ -7,6 +7,8 @@ use hyper::{Request, Response, body::Incoming, server::conn::http1, service::ser
 use hyper_util::rt::TokioIo;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use sluice_gateway_config::{STATE_PATH, STATE_VERSION, pod_uid::POD_UID_HEADER};
+use sluice_operator::gateways::without_state;
 use std::{
     convert::Infallible,
     future::pending,
@@ -55,6 +57,12 @@ pub struct Behaviour {
     pub blocks: u64,
     /// More lines of its metrics.
     pub more: String,
+    /// Whether it is of a version that has no `/state`, but says whether it drains.
+    pub is_before_state: bool,
+    /// What it answers at `/state` instead of its own.
+    pub strange: Option<String>,
+    /// Paths that it was asked for, in their order.
+    pub asked: Vec<String>,
     /// Why it takes no part; empty while it does.
     pub absence: String,
     /// Whether it takes requests and answers none.
@@ -89,6 +97,23 @@ impl Behaviour {
         )
     }
 
+    /// As a gateway of today answers. What it says is written as metrics, which are what it says as well.
+    fn state(&self, name: &str, uid: Option<&str>) -> Value {
+        let reasons: Vec<&str> =
+            Some(self.absence.as_str()).filter(|why| !why.is_empty()).into_iter().collect();
+        json!({
+            "version": STATE_VERSION,
+            "pod": {"name": name, "uid": uid},
+            "readiness": {"ready": reasons.is_empty(), "reasons": reasons},
+            "sample": without_state::read(&self.metrics()),
+            "remaining": self.drainz(),
+        })
+    }
+
+    fn has_no_state(&self) -> bool {
+        self.is_before_state || !self.can_drain || self.commands == Commands::Old
+    }
+
     fn drainz(&self) -> Value {
         let mut held = json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0, "damaged": false});
         if self.commands != Commands::Old {
@@ -100,7 +125,10 @@ impl Behaviour {
         held
     }
 
-    fn answer(&mut self, port: u16, method: &str, path: &str) -> (u16, String) {
+    fn answer(&mut self, name: &str, port: u16, request: &Request<Incoming>) -> (u16, String) {
+        let (method, path) = (request.method().as_str(), request.uri().path());
+        let uid = request.headers().get(POD_UID_HEADER).and_then(|uid| uid.to_str().ok());
+        self.asked.push(path.to_owned());
         if method == "POST" {
             if (self.commands == Commands::Control) != (port == CONTROL_PORT) {
                 return (404, String::new());
@@ -108,6 +136,8 @@ impl Behaviour {
             self.told.push(path.to_owned());
         }
         match path {
+            STATE_PATH if self.has_no_state() => (404, String::new()),
+            STATE_PATH => (200, self.strange.clone().unwrap_or_else(|| self.state(name, uid).to_string())),
             "/metrics" => (200, self.metrics()),
             "/readyz" if !self.absence.is_empty() => (503, format!("{}\n", self.absence)),
             "/drain" | "/resume" if self.can_drain => {
@@ -231,7 +261,7 @@ impl Pods {
         let mut serving = Vec::new();
         for port in [ADMIN_PORT, CONTROL_PORT] {
             let listener = TcpListener::bind((address, port)).await.unwrap();
-            serving.push(tokio::spawn(serve(listener, port, Arc::clone(&behaviour))));
+            serving.push(tokio::spawn(serve(listener, (self.name(ordinal), port), Arc::clone(&behaviour))));
         }
         self.all.push(Pod { behaviour, serving });
         let name = self.name(ordinal);
@@ -254,19 +284,16 @@ impl Pods {
     }
 }
 
-async fn serve(listener: TcpListener, port: u16, behaviour: Arc<Mutex<Behaviour>>) {
+async fn serve(listener: TcpListener, (name, port): (String, u16), behaviour: Arc<Mutex<Behaviour>>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let (behaviour, asked) = (Arc::clone(&behaviour), Arc::clone(&behaviour));
+        let (behaviour, asked, name) = (Arc::clone(&behaviour), Arc::clone(&behaviour), name.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let mut behaviour = asked.lock().unwrap();
             let hangs = behaviour.hangs;
             behaviour.unanswered += u32::from(hangs);
-            let (status, body) = if hangs {
-                (500, String::new())
-            } else {
-                behaviour.answer(port, request.method().as_str(), request.uri().path())
-            };
+            let (status, body) =
+                if hangs { (500, String::new()) } else { behaviour.answer(&name, port, &request) };
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body))).unwrap();
             async move {
                 if hangs {

@@ -4,6 +4,7 @@ use super::Maker;
 use crate::ground::at_least_once::{Doubt, Reason};
 use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
 use sluice_clickhouse::durability::{self, Durability, UNKNOWN};
+use sluice_gateway_config::DeliveryState;
 
 /// The label if every row is in the table once.
 const EXACTLY_ONCE: &str = "exactly_once_effect";
@@ -86,6 +87,22 @@ impl GuaranteeMetrics {
         for other in all.filter(|other| *other != label) {
             self.durability.with_label_values(&[other]).set(0);
         }
+    }
+
+    /// What is recorded. `None` while another thread changes the guarantee: never more than holds.
+    pub(super) fn state(&self) -> Option<DeliveryState> {
+        let holds = |labels: [&str; 2]| self.guarantee.with_label_values(&labels).get() == 1;
+        let reason = Reason::ALL.into_iter().map(Reason::label).find(|reason| holds([AT_LEAST_ONCE, reason]));
+        let is_once = reason.is_none() && holds([EXACTLY_ONCE, NO_REASON]);
+        let guarantee = if is_once { EXACTLY_ONCE } else { AT_LEAST_ONCE };
+        // Two for a moment, while it changes: the lesser one.
+        let all = std::iter::once(UNKNOWN).chain(Durability::ALL.map(Durability::label));
+        let durability = all.into_iter().find(|label| self.durability.with_label_values(&[label]).get() == 1);
+        (is_once || reason.is_some()).then(|| DeliveryState {
+            guarantee: guarantee.to_owned(),
+            reason: reason.map(str::to_owned),
+            durability: durability.map(str::to_owned),
+        })
     }
 
     /// Records what is in doubt.

@@ -2,6 +2,7 @@
 
 use super::Maker;
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use sluice_gateway_config::GatewaySample;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a message is rejected: the labels of [`Reason`](crate::reading::reject::Reason).
@@ -73,6 +74,18 @@ impl MessageMetrics {
         self.rejected.with_label_values(&[reason]).inc();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.rejected_at.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    }
+
+    /// Writes what is counted here into a sample.
+    pub(super) fn fill(&self, sample: &mut GatewaySample) {
+        let by = |counters: &IntCounterVec, reason: &str| counters.with_label_values(&[reason]).get();
+        sample.messages = Some(self.read.get());
+        sample.message_bytes = Some(self.bytes.get());
+        sample.messages_without_spans =
+            WITHOUT_SPANS.iter().map(|reason| by(&self.without_spans, reason)).sum();
+        sample.messages_rejected =
+            REJECTED.iter().map(|reason| ((*reason).to_owned(), by(&self.rejected, reason))).collect();
+        sample.message_rejected_at = u64::try_from(self.rejected_at.get()).ok();
     }
 }
 

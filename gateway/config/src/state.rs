@@ -1,0 +1,343 @@
+//! The answer of a gateway to `GET /state`: all that the operator wants to know of it, in one document.
+//!
+//! The gateway writes it from its memory: unlike `/metrics`, it does not wait for a disk. The operator reads it once per look. People and
+//! Prometheus read the same from `/metrics`, `/readyz` and `/drainz`.
+//!
+//! ```text
+//! {"version": 1,
+//!  "pod": {"name": "shop-gateway-0", "uid": "3f0d…"},
+//!  "readiness": {"ready": false, "reasons": ["partition spans/4 stands still: no message is fetched from it"]},
+//!  "sample": {"messages": 1000, …, "topics": [{"name": "spans", "partitions": [{"partition": 4, "position": 21, …}]}]},
+//!  "remaining": {"blocks": 0, "bytes": 0, "uncommitted": 0, "damaged": false, "draining": false, "control": 9091}}
+//! ```
+//!
+//! How it changes: a reader ignores fields that it does not know. A new version may add fields and leave fields out; each has a default, which
+//! its comment states. `version`, `remaining` and `remaining.blocks` have none: an answer without them is not a state, because nothing must
+//! seem to be finished only because it is not said. [`STATE_VERSION`] rises when a field changes its meaning.
+//!
+//! Counters count from the start of the process. Numbers that are not known are left out, and are never written as 0.
+
+use crate::Remaining;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The path at which a gateway answers with its state.
+pub const STATE_PATH: &str = "/state";
+
+/// The version of the format. A reader refuses other ones.
+pub const STATE_VERSION: u32 = 1;
+
+/// Largest state that is read, in bytes: 10,000 partitions of 300 bytes, which is one with an open transaction and all numbers at their
+/// longest; and names of topics, reasons, and the rest. A usual one has 64 partitions and 6 KiB.
+pub const STATE_BYTES_MAX: usize = 4 << 20;
+
+/// Characters that an error keeps of each text that it got. Chosen: a place and a cause fit, in one line of a log.
+const ERROR_CHARS_MAX: usize = 200;
+
+/// What a gateway says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayState {
+    /// [`STATE_VERSION`] of the gateway.
+    pub version: u32,
+    /// The pod that answers. Default: not known.
+    #[serde(default)]
+    pub pod: PodIdentity,
+    /// Whether it is ready. Default: not ready, for no reason that it says.
+    #[serde(default)]
+    pub readiness: Readiness,
+    /// What it has counted and measured. Default: nothing is known.
+    #[serde(default)]
+    pub sample: GatewaySample,
+    /// What it must finish before it can be removed, as `/drainz` answers it.
+    pub remaining: Remaining,
+}
+
+/// The pod that a gateway runs in. The address of a request may be another pod's by the time that it arrives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodIdentity {
+    /// Its name. Default: the gateway does not know it, as outside of Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its UID, only for a caller that has named it ([`crate::pod_uid`]): whoever knows the UID may send commands. Default: the caller named
+    /// none, or the gateway does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}
+
+/// Whether a gateway takes part in its consumer group, as `/readyz` answers it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Whether it is ready. Default: `false`.
+    #[serde(default)]
+    pub ready: bool,
+    /// Why it is not ready, for people; the same text as long as the cause is the same. At most 9. Default: none.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+}
+
+/// What a gateway has counted and measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GatewaySample {
+    /// Threads that walk and encode, 1 to 64. Default 0: not known.
+    pub workers: u32,
+    /// Seconds that all workers together spent walking, encoding and compressing, at least 0. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_seconds: Option<f64>,
+    /// Seconds that all workers together waited for messages, at least 0. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_seconds: Option<f64>,
+    /// Messages read. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Bytes of these messages, decompressed. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u64>,
+    /// Messages among these without a span. Default 0.
+    pub messages_without_spans: u64,
+    /// Messages that could not be read, by reason (`malformed`). Reasons are of a-z and _, at most 32 bytes, at most 16. Default: none.
+    pub messages_rejected: BTreeMap<String, u64>,
+    /// When a message was last rejected, in seconds since 1970; 0 before the first. Default: what becomes of messages is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_rejected_at: Option<u64>,
+    /// Messages that Kafka's retention deleted before they were read. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_lost: Option<u64>,
+    /// Dead letters that Kafka refuses. Default 0.
+    pub dead_letters_refused: u64,
+    /// Rows that ClickHouse has acknowledged. Default 0.
+    pub rows_inserted: u64,
+    /// Rows that ClickHouse refuses and that are in the dead-letter topic. Default 0.
+    pub rows_refused: u64,
+    /// Rows that were read and are not settled: in blocks, on their way to ClickHouse, on the queue volume. Default 0.
+    pub rows_in_flight: u64,
+    /// Blocks that ClickHouse has acknowledged. Default: inserts are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks_inserted: Option<u64>,
+    /// Tries to insert a block that failed for a reason that does not lie in its rows. Default 0.
+    pub insert_failures: u64,
+    /// Tries that failed for the rows of the block, which is sent on in parts. Default 0.
+    pub insert_failures_of_rows: u64,
+    /// Whether sealed blocks have waited for ClickHouse for 2 s, in memory or on the queue volume. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sink_behind: Option<bool>,
+    /// What waits on the queue volume; nothing without one. Default: not known, as before the volume is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueState>,
+    /// What is promised of rows. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<DeliveryState>,
+    /// Bytes of the resident set, as the kernel counts it. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// Bytes of the pool for blocks that no block uses. They stay resident once they were used. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool_free_bytes: Option<u64>,
+    /// The memory limit of the config, in bytes. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// Partitions that it owns. `topics` may list fewer, because Kafka has not told of all of them yet. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions_owned: Option<u64>,
+    /// Topics of which it has partitions. Default: none is known.
+    pub topics: Vec<TopicState>,
+}
+
+/// The partitions of one topic that a gateway owns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicState {
+    /// Its name in Kafka, 1 to 249 characters.
+    pub name: String,
+    /// Its partitions, in the order of their numbers. Default: none is known.
+    #[serde(default)]
+    pub partitions: Vec<PartitionState>,
+}
+
+/// One partition that a gateway owns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartitionState {
+    /// Its number in the topic, from 0.
+    pub partition: u32,
+    /// The offset that is read next. Default: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The last committed offset. Default: none, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_offset: Option<u64>,
+    /// Messages between the committed offset and the end. Default: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_messages: Option<u64>,
+    /// Why it has stood still for longer than allowed, as a word (`no_fetch`). Default: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub still: Option<String>,
+    /// The open transaction that it cannot be read past. Default: none is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_transaction: Option<OpenTransactionState>,
+}
+
+/// What waits in a partition behind an open transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenTransactionState {
+    /// Where the first open transaction begins: the last stable offset.
+    pub first_offset: u64,
+    /// Messages from there to the end.
+    pub messages: u64,
+    /// Seconds since the gateway last saw the last stable offset move.
+    pub seconds: u64,
+}
+
+/// What waits on a queue volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueState {
+    /// Blocks that are not inserted.
+    pub blocks: u64,
+    /// Bytes of the files, which stay for a while after their blocks are inserted.
+    pub bytes: u64,
+}
+
+/// What is promised of rows. All values are words of a-z and _, at most 64 bytes: those of the labels in `/metrics`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryState {
+    /// `exactly_once_effect` or `at_least_once`.
+    pub guarantee: String,
+    /// Why it is not `exactly_once_effect` (`window_off`). Default: no reason, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What acknowledged rows survive: `process`, `fsync`, `quorum` or `unknown`. Default: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+}
+
+/// Why an answer is no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// It is not JSON, was cut off, or a field has another type.
+    #[error("cannot be read at {at}: {why}")]
+    Unreadable { at: String, why: String },
+    /// It is in another format.
+    #[error("is in format {found}, and only format {STATE_VERSION} is known")]
+    Version { found: u32 },
+}
+
+impl GatewayState {
+    /// Reads an answer. The caller bounds it by [`STATE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// If it is not a state of [`STATE_VERSION`].
+    pub fn read(answer: &[u8]) -> Result<Self, StateError> {
+        /// What every format has: the rest of another one may have any shape.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let Versioned { version } = read(answer)?;
+        if version == STATE_VERSION { read(answer) } else { Err(StateError::Version { found: version }) }
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, StateError> {
+    let mut json = serde_json::Deserializer::from_slice(answer);
+    let read = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| unreadable(&error.path().to_string(), &error.inner().to_string()))?;
+    json.end().map_err(|error| unreadable(".", &error.to_string()))?;
+    Ok(read)
+}
+
+/// Both texts may quote the answer.
+fn unreadable(at: &str, why: &str) -> StateError {
+    let cut = |text: &str| text.chars().take(ERROR_CHARS_MAX).collect();
+    StateError::Unreadable { at: cut(at), why: cut(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state as a gateway writes it. The operator's tests read the same.
+    const EXPORTED: &str = include_str!("../../../operator/tests/gateway-state.json");
+
+    fn refused(answer: &str) -> (String, String) {
+        match GatewayState::read(answer.as_bytes()) {
+            Err(StateError::Unreadable { at, why }) => (at, why),
+            other => panic!("{answer}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let read = GatewayState::read(EXPORTED.as_bytes()).unwrap();
+        let written = serde_json::to_value(&read).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(EXPORTED).unwrap());
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default_and_what_is_not_known_is_passed_over() {
+        let expected = GatewayState {
+            version: 1,
+            sample: GatewaySample { messages: Some(7), ..GatewaySample::default() },
+            remaining: Remaining { blocks: 2, ..Remaining::default() },
+            ..GatewayState::default()
+        };
+        let answer = r#"{"version":1,"ofTheFuture":[{}],"readiness":{"since":1},"sample":{"messages":7,"x":{}},
+                         "remaining":{"blocks":2,"y":null}}"#;
+        assert_eq!(GatewayState::read(answer.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_must_not_be_missing_has_no_default() {
+        for (answer, missing) in [
+            ("{}", "version"),
+            (r#"{"version":1}"#, "remaining"),
+            (r#"{"version":1,"remaining":{"bytes":0}}"#, "blocks"),
+        ] {
+            let (at, why) = refused(answer);
+            assert!(why.contains(missing), "{answer}: at {at}: {why}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_cut_off_is_no_state_and_says_where() {
+        for end in 0..EXPORTED.trim_end().len() {
+            refused(&EXPORTED[..end]);
+        }
+        let (at, why) = refused(&EXPORTED.replace("\"partition\": 5", "\"partition\": \"five\""));
+        assert!(at == "sample.topics[0].partitions[1].partition" && why.contains("five"), "{at}: {why}");
+        refused("<html>");
+        refused(&format!("{EXPORTED}{EXPORTED}"));
+        let (at, why) = refused(
+            &EXPORTED.replace("\"messages\": 1000", &format!("\"messages\": \"{}\"", "x".repeat(9_000))),
+        );
+        assert!(at.len() <= ERROR_CHARS_MAX && why.len() <= ERROR_CHARS_MAX, "{at}: {why}");
+    }
+
+    #[test]
+    fn another_format_is_refused_whatever_it_looks_like() {
+        let answer = br#"{"version":2,"remaining":"another shape"}"#;
+        assert_eq!(GatewayState::read(answer), Err(StateError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn the_longest_state_of_ten_thousand_partitions_can_be_read() {
+        let longest = u64::MAX;
+        let partition = PartitionState {
+            partition: u32::MAX,
+            position: Some(longest),
+            committed_offset: Some(longest),
+            lag_messages: Some(longest),
+            still: Some("stopped_by_message".into()),
+            open_transaction: Some(OpenTransactionState {
+                first_offset: longest,
+                messages: longest,
+                seconds: longest,
+            }),
+        };
+        assert!(serde_json::to_vec(&partition).unwrap().len() < 300);
+        let topic = TopicState { name: "t".repeat(249), partitions: vec![partition; 10_000] };
+        let sample = GatewaySample { topics: vec![topic], ..GatewaySample::default() };
+        let state = GatewayState { version: STATE_VERSION, sample, ..GatewayState::default() };
+        assert!(serde_json::to_vec(&state).unwrap().len() < STATE_BYTES_MAX);
+    }
+}
