@@ -29,6 +29,8 @@ use std::collections::BTreeMap;
 pub struct Defaults {
     /// The gateway image of pipelines that name none and have not begun with another one.
     pub gateway_image: String,
+    /// Pull Secrets of the gateways' ServiceAccounts. Kubernetes gives them to pods that name none, so that they are in no pod template.
+    pub gateway_image_pull_secrets: Vec<String>,
     /// The operator's version. Only the status has it, so a new operator with the same image changes no pod.
     pub operator_version: String,
     /// Who may tell gateways to drain; `None` for an operator that runs in no pod, or does not know the labels of its own.
@@ -86,6 +88,7 @@ pub struct Plan {
     pub(crate) schema: Option<SchemaPlan>,
     pub(crate) schema_step: SchemaStep,
     pub(crate) operator_version: String,
+    pub(crate) pull_secrets: Vec<String>,
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
     /// `None` without a `PodMonitor`.
@@ -228,6 +231,7 @@ pub fn plan(
                 schema,
                 operator_version: defaults.operator_version.clone(),
                 operator_pods: defaults.operator_pods.clone(),
+                pull_secrets: defaults.gateway_image_pull_secrets.clone(),
                 has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
                 pod_monitoring,
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
