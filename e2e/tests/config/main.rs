@@ -4,6 +4,7 @@
 
 mod argocd;
 mod chart_readme;
+mod chart_values;
 mod manifests;
 mod rights;
 mod rules;
