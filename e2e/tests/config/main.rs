@@ -6,5 +6,6 @@ mod argocd;
 mod chart_readme;
 mod chart_values;
 mod manifests;
+mod publish;
 mod rights;
 mod rules;
