@@ -1,7 +1,7 @@
 //! The operator's command line. Each flag of the operator also has an environment variable, which the chart sets.
 
 use crate::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 const AFTER_HELP: &str = "\
 Other commands:
   sluice-operator plan -f FILE   print what the operator would apply for a pipeline, without a cluster
+  sluice-operator ready          wait until an operator says that it is ready; `helm test` of the chart runs it
   kubectl sluice                 the plugin: this program under the file name kubectl-sluice
 
 Examples:
@@ -32,6 +33,12 @@ Exit codes:
   64  an argument is wrong, or the pipeline is invalid
   66  the file cannot be read";
 
+const READY_AFTER_HELP: &str = "\
+Exit codes:
+  0   the operator is ready
+  1   it was not ready in time; standard error has its last answer
+  64  an argument is wrong";
+
 /// Runs the gateways of TracePipeline objects.
 ///
 /// In a pod, the operator uses the pod's service account; elsewhere KUBECONFIG or ~/.kube/config. It watches every TracePipeline
@@ -46,6 +53,17 @@ pub struct Args {
     /// Image of the gateways of pipelines without spec.gateway.image
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", value_name = "IMAGE")]
     pub gateway_image: String,
+
+    /// Secrets for pulling images, by name, separated by commas. They are those of the gateways' ServiceAccounts: Kubernetes gives them to
+    /// new pods of pipelines without spec.gateway.imagePullSecrets. They must exist in the namespace of each pipeline
+    #[arg(
+        long,
+        env = "SLUICE_GATEWAY_IMAGE_PULL_SECRETS",
+        value_delimiter = ',',
+        value_name = "SECRET,..",
+        value_parser = NonEmptyStringValueParser::new(),
+    )]
+    pub gateway_image_pull_secrets: Vec<String>,
 
     /// Namespaces to watch, separated by commas; empty for all namespaces
     #[arg(long, env = "SLUICE_WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE,..")]
@@ -125,6 +143,21 @@ pub struct PlanArgs {
     pub clickhouse_cores: Option<u32>,
 }
 
+/// Waits until an operator answers `GET /readyz` with 200.
+///
+/// The chart's `helm test` runs it in a pod, against the operators' Service. It needs no rights.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "sluice-operator ready", version, max_term_width = 120, after_help = READY_AFTER_HELP)]
+pub struct ReadyArgs {
+    /// Address of the operator: host or Service, and port
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    pub address: String,
+
+    /// Seconds to wait for the answer, from the start of the command
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub timeout: u64,
+}
+
 /// The command that the words of the command line ask for.
 #[derive(Debug, Clone)]
 pub enum Invocation {
@@ -132,16 +165,22 @@ pub enum Invocation {
     Run(Args),
     /// Print the plan of one pipeline.
     Plan(PlanArgs),
+    /// Ask an operator whether it is ready.
+    Ready(ReadyArgs),
 }
 
 impl Invocation {
-    /// Parses the words of a command line, starting with the program's name. `plan` must be the second word. Without it the operator runs,
-    /// so that manifests need no subcommand.
+    /// Parses the words of a command line, starting with the program's name. `plan` or `ready` must be the second word. Without one of them
+    /// the operator runs, so that manifests need no subcommand.
     pub fn try_parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut words: Vec<OsString> = words.into_iter().collect();
         if words.get(1).is_some_and(|word| word == "plan") {
             words.remove(1);
             return PlanArgs::try_parse_from(words).map(Self::Plan);
+        }
+        if words.get(1).is_some_and(|word| word == "ready") {
+            words.remove(1);
+            return ReadyArgs::try_parse_from(words).map(Self::Ready);
         }
         Args::try_parse_from(words).map(Self::Run)
     }
@@ -215,6 +254,10 @@ mod tests {
         let Ok(Invocation::Plan(args)) = parse(&["plan", "-f", "p.yaml"]) else { panic!() };
         assert_eq!((args.partitions, args.json), (12, false));
         assert!(matches!(parse(&["--gateway-image", "plan"]), Ok(Invocation::Run(_))));
+        ReadyArgs::command().debug_assert();
+        let Ok(Invocation::Ready(args)) = parse(&["ready", "--address", "a:1"]) else { panic!() };
+        assert_eq!((args.address.as_str(), args.timeout), ("a:1", 60));
+        assert!(parse(&["ready", "--timeout", "0"]).is_err());
         for wrong in [
             &["plan"][..],
             &["plan", "-f", "p", "--partitions", "0"],
@@ -230,6 +273,9 @@ mod tests {
         assert!(parse(&[]).is_err());
         let args = parse(&["--gateway-image", "gateway:1", "--watch-namespaces", "a,,b"]).unwrap();
         assert_eq!(args.namespaces(), ["a", "b"]);
+        assert_eq!(args.gateway_image_pull_secrets, [""; 0]);
+        let secrets = parse(&["--gateway-image", "g", "--gateway-image-pull-secrets", "a,b"]).unwrap();
+        assert_eq!(secrets.gateway_image_pull_secrets, ["a", "b"]);
         assert_eq!((args.listen.port(), args.kafka_clients_max), (8080, 64));
         for (most, is_taken) in [("0", false), ("1", true), ("1024", true), ("1025", false)] {
             let found = parse(&["--gateway-image", "g", "--kafka-clients-max", most]);

@@ -41,6 +41,7 @@ pub mod plugin;
 pub mod pod_monitor;
 pub mod prune;
 pub mod readers;
+pub mod ready_command;
 pub mod reconcile;
 pub mod refused_pods;
 pub mod release;

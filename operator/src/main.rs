@@ -8,6 +8,7 @@ use sluice_operator::{
     kafka::clients::blocking_threads_max,
     plan_command,
     plugin::program,
+    ready_command,
     run::{Ending, run},
 };
 use std::{io::IsTerminal as _, process::ExitCode};
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let args = match Invocation::try_parse_from(words) {
         Ok(Invocation::Run(args)) => args,
         Ok(Invocation::Plan(args)) => return plan_command::run(&args, None),
+        Ok(Invocation::Ready(args)) => return ready_command::run(&args),
         Err(error) => return usage(&error),
     };
     if let Err(error) = start_log(&args) {

@@ -104,6 +104,8 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
     let (pipeline, mut found) = read(text, &assumed.namespace)?;
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
+        // They are options of the operator, unknown here.
+        gateway_image_pull_secrets: Vec::new(),
         operator_version: env!("CARGO_PKG_VERSION").to_owned(),
         // The operator's namespace and labels are unknown here.
         operator_pods: None,

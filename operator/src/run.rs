@@ -171,6 +171,7 @@ async fn lead(
         server_time,
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
+            gateway_image_pull_secrets: args.gateway_image_pull_secrets.clone(),
             operator_version: VERSION.to_owned(),
             operator_pods: args.operator_pods(),
         },

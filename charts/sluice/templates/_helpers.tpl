@@ -1,40 +1,206 @@
 {{/* Name of all objects of one release. The name of a Service begins with a letter and has no dot. */}}
 {{- define "sluice.name" -}}
-{{- if not (regexMatch "^[a-z][-a-z0-9]*$" .Release.Name) -}}
-{{- fail (printf "the release cannot be called %q: its Service is named after it, of a-z, 0-9 and '-', with a letter first" .Release.Name) -}}
+{{- $name := .Values.fullnameOverride | default (include "sluice.unchecked" (list .Release.Name (.Values.nameOverride | default "sluice"))) -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) -}}
+{{- fail (printf "the release cannot be called %q: its Service would be %q, and needs a name of a-z, 0-9 and '-', with a letter first; set fullnameOverride" .Release.Name $name) -}}
 {{- end -}}
-{{- if contains "sluice" .Release.Name -}}
-{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{ $name }}
+{{- end }}
+
+{{- define "sluice.unchecked" -}}
+{{- $release := index . 0 -}}
+{{- if contains (index . 1) $release -}}
+{{ $release | trunc 50 | trimSuffix "-" }}
 {{- else -}}
-{{ printf "%s-sluice" .Release.Name | trunc 50 | trimSuffix "-" }}
+{{ printf "%s-%s" $release (index . 1) | trunc 50 | trimSuffix "-" }}
 {{- end -}}
 {{- end }}
 
-{{/* Labels that never change, because selectors use them. */}}
+{{/* Name of the Lease. No override changes it: the operators of before and after an upgrade with another name must have one Lease. */}}
+{{- define "sluice.lease" -}}
+{{ include "sluice.unchecked" (list .Release.Name "sluice") }}
+{{- end }}
+
+{{/* Labels that never change, because selectors use them: Kubernetes refuses to change the selector of a Deployment. */}}
 {{- define "sluice.selectorLabels" -}}
 app.kubernetes.io/name: sluice-operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "sluice.labels" -}}
-{{ include "sluice.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: operator
-app.kubernetes.io/part-of: sluice
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "sluice.labelsWith" (list . dict) }}
 {{- end }}
 
-{{- define "sluice.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{/* Labels of an object that has more of its own. Argument: the root, and these labels, which come before `commonLabels`. */}}
+{{- define "sluice.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $more := merge (dict) (index . 1 | default dict) ($root.Values.commonLabels | default dict) -}}
+{{- $fixed := include "sluice.selectorLabels" $root | fromYaml -}}
+{{- $_ := set $fixed "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $fixed "app.kubernetes.io/component" "operator" -}}
+{{- $_ := set $fixed "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $fixed "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- range $key := keys $more -}}
+{{- if hasKey $fixed $key -}}
+{{- fail (printf "the label %q cannot be set (commonLabels, podLabels, or labels of a monitor): the chart sets it" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- merge $fixed $more (dict "app.kubernetes.io/part-of" "sluice") | toYaml -}}
+{{- end }}
+
+{{/* Registry of both images, without a slash at its end. */}}
+{{- define "sluice.registry" -}}
+{{ dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry | default "" | trimSuffix "/" }}
+{{- end }}
+
+{{/* Reference of an image. Argument: the place of its values, its registry, its values, and its tag if they have none. */}}
+{{- define "sluice.reference" -}}
+{{- $prefix := ternary "" (printf "%s/" .registry) (empty .registry) -}}
+{{- if and $prefix (hasPrefix $prefix .image.repository) -}}
+{{- fail (printf "%s.repository: %q begins with the registry %q, which is set too: remove it from the repository" .at .image.repository .registry) -}}
+{{- end -}}
+{{- if .image.digest -}}
+{{ $prefix }}{{ .image.repository }}@{{ .image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $prefix }}{{ .image.repository }}:{{ .image.tag | default .tag }}
 {{- end -}}
 {{- end }}
 
+{{- define "sluice.image" -}}
+{{ include "sluice.reference" (dict "at" "image" "registry" (include "sluice.registry" .) "image" .Values.image "tag" .Chart.AppVersion) }}
+{{- end }}
+
+{{/* The text that `gateway.image` was up to version 0.1.0 is a whole reference. */}}
 {{- define "sluice.gatewayImage" -}}
-{{ .Values.gateway.image | default (printf "sluice-gateway:%s" .Chart.AppVersion) }}
+{{- $image := .Values.gateway.image | default dict -}}
+{{- if kindIs "string" $image -}}
+{{ $image }}
+{{- else -}}
+{{- $global := dig "imageRegistry" "" (.Values.global | default dict) -}}
+{{- $registry := $global | default $image.registry | default (include "sluice.registry" .) | trimSuffix "/" -}}
+{{- $image = merge (dict) $image (dict "repository" "sluice-gateway") -}}
+{{ include "sluice.reference" (dict "at" "gateway.image" "registry" $registry "image" $image "tag" (.Values.image.tag | default .Chart.AppVersion)) }}
+{{- end -}}
+{{- end }}
+
+{{/* Names of pull Secrets, separated by commas. */}}
+{{- define "sluice.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat (dig "imagePullSecrets" list (.Values.global | default dict)) (.Values.imagePullSecrets | default list) -}}
+{{- if kindIs "string" . -}}
+{{- $names = append $names . -}}
+{{- else -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+{{ join "," (uniq $names) }}
+{{- end }}
+
+{{- define "sluice.imagePullSecrets" -}}
+{{- with include "sluice.pullSecrets" . -}}
+imagePullSecrets:
+{{- range splitList "," . }}
+  - name: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.serviceAccount" -}}
+{{- $account := .Values.serviceAccount | default dict -}}
+{{- if dig "create" true $account -}}
+{{ $account.name | default (include "sluice.name" .) }}
+{{- else -}}
+{{ required "serviceAccount.create: false needs serviceAccount.name: the ServiceAccount with the operator's rights" $account.name }}
+{{- end -}}
+{{- end }}
+
+{{/*
+Security contexts. `helm upgrade --reuse-values` from a chart without these values gives none: then they are those of values.yaml, because
+the namespace may refuse pods without them.
+*/}}
+{{- define "sluice.podSecurityContext" -}}
+{{- if kindIs "invalid" .Values.podSecurityContext -}}
+{runAsGroup: 65532, runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+{{- else -}}
+{{ toYaml .Values.podSecurityContext }}
+{{- end -}}
+{{- end }}
+
+{{- define "sluice.securityContext" -}}
+{{- if kindIs "invalid" .Values.securityContext -}}
+{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+{{- else -}}
+{{ toYaml .Values.securityContext }}
+{{- end -}}
+{{- end }}
+
+{{- define "sluice.topologySpreadConstraints" -}}
+{{- $constraints := .Values.topologySpreadConstraints -}}
+{{- if kindIs "invalid" $constraints -}}
+{{- $constraints = list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway") -}}
+{{- end -}}
+{{- $selector := dict "matchLabels" (include "sluice.selectorLabels" . | fromYaml) -}}
+{{- with $constraints -}}
+topologySpreadConstraints:
+{{- range . }}
+{{- $constraint := ternary . (merge (dict "labelSelector" $selector) .) (hasKey . "labelSelector") }}
+{{ list $constraint | toYaml | indent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of a pod of `helm test`. No selector of the release has them but one of the NetworkPolicy. */}}
+{{- define "sluice.testLabels" -}}
+app.kubernetes.io/name: sluice-test
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{/* A pod of `helm test`. Argument: the root, and name, image, pullPolicy and args. It stays if it fails. */}}
+{{- define "sluice.test" -}}
+{{- $root := index . 0 -}}
+{{- with index . 1 -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ include "sluice.name" $root }}-test-{{ .name }}
+  namespace: {{ $root.Release.Namespace | quote }}
+  labels:
+    {{- include "sluice.testLabels" $root | nindent 4 }}
+    {{- with $root.Values.commonLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    helm.sh/hook: test
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with include "sluice.imagePullSecrets" $root }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- include "sluice.podSecurityContext" $root | nindent 4 }}
+  containers:
+    - name: {{ .name }}
+      image: {{ .image | quote }}
+      imagePullPolicy: {{ .pullPolicy }}
+      args:
+        {{- toYaml .args | nindent 8 }}
+      resources:
+        requests: {cpu: 10m, memory: 32Mi}
+        limits: {memory: 64Mi}
+      securityContext:
+        {{- include "sluice.securityContext" $root | nindent 8 }}
+  {{- with $root.Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $root.Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/*

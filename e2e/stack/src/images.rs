@@ -17,7 +17,7 @@ use crate::process::command;
 use crate::programs::{self, Form};
 use archive::{AUTHORITIES, Archive, Entry};
 
-pub use save::{ImagesArgs, run};
+pub use save::{ImagesArgs, ProgramArgs, run};
 
 /// First part of every image's name; not a registry, so that nothing tries to pull it.
 pub const REGISTRY: &str = "sluice.local";

@@ -54,7 +54,7 @@ pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
     }
     let store = target.images.as_ref().context(
-        "this cluster pulls its images: build them with operator/Dockerfile and gateway/Dockerfile, push them, and \
+        "this cluster pulls its images: push them with `cargo run -p e2e-verify -- publish REGISTRY`, and \
          use --operator-image and --gateway-image",
     )?;
     let programs = images::Programs::compiled(Form::Checked)?;
@@ -75,15 +75,12 @@ pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
 /// What helm says.
 pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
     say::progress("operator", "helm upgrade --install sluice charts/sluice");
-    let (repository, tag) = images
-        .operator
-        .rsplit_once(':')
-        .with_context(|| format!("the image {} has no tag", images.operator))?;
-    let values = [
-        format!("image.repository={repository}"),
-        format!("image.tag={tag}"),
-        format!("gateway.image={}", images.gateway),
-    ];
+    let parts = |image: &'static str, reference: &str| {
+        let (repository, tag) =
+            reference.rsplit_once(':').with_context(|| format!("the image {reference} has no tag"))?;
+        anyhow::Ok([format!("{image}.repository={repository}"), format!("{image}.tag={tag}")])
+    };
+    let values = [parts("image", &images.operator)?, parts("gateway.image", &images.gateway)?].concat();
     let mut helm = helm_command(kubeconfig)?;
     helm.args(["upgrade", "--install", RELEASE]).arg(paths::workspace().join("charts/sluice"));
     helm.args([

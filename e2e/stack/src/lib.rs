@@ -12,6 +12,7 @@
 
 pub mod cargo;
 pub mod clickhouse;
+pub mod crane;
 pub mod definitions;
 pub mod gitopscheck;
 pub mod gomodule;
@@ -24,6 +25,7 @@ pub mod part;
 pub mod paths;
 pub mod process;
 pub mod programs;
+pub mod publish;
 pub mod requirements;
 pub mod rulecheck;
 pub mod say;

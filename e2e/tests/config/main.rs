@@ -4,6 +4,8 @@
 
 mod argocd;
 mod chart_readme;
+mod chart_values;
 mod manifests;
+mod publish;
 mod rights;
 mod rules;

@@ -329,13 +329,20 @@ pub(super) fn rendered(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
 }
 
 fn rendered_as(release: &str, namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-    let mut command = helm(&["template", release, "charts/sluice", "--namespace", namespace])?;
-    command.args(arguments);
-    let text = output(&mut command)?;
-    serde_saphyr::from_multiple(&text).context("understand what helm renders")
+    let words = ["template", release, "charts/sluice", "--namespace", namespace];
+    understood(helm(&words)?.args(arguments))
 }
 
-fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Option<&'a Value> {
+/// What a chart renders, or an archive of one.
+pub(super) fn rendered_from(chart: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    understood(helm(&["template", "sluice", chart, "--namespace", "sluice-system"])?.args(arguments))
+}
+
+fn understood(command: &mut Command) -> anyhow::Result<Vec<Value>> {
+    serde_saphyr::from_multiple(&output(command)?).context("understand what helm renders")
+}
+
+pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Option<&'a Value> {
     objects.iter().find(|object| object["kind"] == kind)
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::manifests;
 use e2e_stack::process::{command, output};
 use e2e_stack::{paths, rulecheck};
 
@@ -57,6 +58,47 @@ fn alert_rules_fire_and_keep_quiet() -> anyhow::Result<()> {
         check.current_dir(paths::workspace()).args(words);
         output(&mut check)?;
     }
+    Ok(())
+}
+
+/// Where `prometheusRule` is the only value that is set, nothing is scraped. Then no alert fires, at any time of two days.
+#[test]
+fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
+    let objects = manifests::rendered(&["--set", "prometheusRule.enabled=true"])?;
+    let rules = manifests::of_kind(&objects, "PrometheusRule").context("the chart renders no alerts")?;
+    let names: BTreeSet<&str> = rules["spec"]["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
+        .filter_map(|rule| rule["alert"].as_str())
+        .collect();
+    ensure!(names.len() > 20, "the chart renders the alerts {names:?}");
+    let folder = std::env::temp_dir().join(format!("sluice-alerts-{}", std::process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let times = ["30m", "12h", "48h"];
+    let quiet = names.iter().flat_map(|name| {
+        times.map(|time| serde_json::json!({"eval_time": time, "alertname": name, "exp_alerts": []}))
+    });
+    let test = serde_json::json!({
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "5m",
+        "tests": [{
+            "name": "nothing is scraped",
+            "interval": "5m",
+            "input_series": [{"series": "up{job=\"another\"}", "values": "1x600"}],
+            "alert_rule_test": quiet.collect::<Vec<_>>(),
+        }],
+    });
+    fs::write(folder.join("rules.yaml"), rules["spec"].to_string()).context("write the rules")?;
+    fs::write(folder.join("test.yaml"), test.to_string()).context("write the test")?;
+    let said = output(command(rulecheck::path()?).arg("test").arg(folder.join("test.yaml")));
+    e2e_stack::paths::remove_folder(&folder)?;
+    // It also wants to see each alert fire, which rules_test.yaml shows.
+    let said = said.err().context("no alert could fire")?.to_string();
+    let missed = |name: &&&str| !said.contains(&format!("no test sees {name} fire"));
+    let fired: Vec<_> = names.iter().filter(missed).collect();
+    ensure!(fired.is_empty() && !said.contains("these fire"), "{fired:?} fire: {said}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e_stack::images::{self, ImagesArgs};
+use e2e_stack::publish::{self, PublishArgs};
 use e2e_stack::say;
 use fuzz::FuzzArgs;
 use stack_command::StackCommand;
@@ -43,6 +44,9 @@ enum Command {
 
     /// Write the images to files, for kind and for registries
     Images(ImagesArgs),
+
+    /// Push the images and the chart to a registry
+    Publish(PublishArgs),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +57,6 @@ fn main() -> ExitCode {
         Command::Stack(stack) => stack.run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Images(args) => images::run(&args),
+        Command::Publish(args) => publish::run(&args),
     })
 }

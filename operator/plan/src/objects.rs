@@ -139,7 +139,7 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
     let (schema_config_map, schema_job) = schema.unzip();
     Objects {
         parts: Parts {
-            service_account: service_account::service_account(&plan.identity),
+            service_account: service_account::service_account(&plan.identity, &plan.pull_secrets),
             config_map: gateway_config_map(plan),
             service: service::service(&plan.identity),
             network_policy: plan

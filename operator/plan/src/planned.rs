@@ -53,6 +53,7 @@ pub struct Plan {
     pub(crate) schema: Option<SchemaPlan>,
     pub(crate) schema_step: SchemaStep,
     pub(crate) operator_version: String,
+    pub(crate) pull_secrets: Vec<String>,
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
     /// `None` without a `PodMonitor`.

@@ -1,7 +1,7 @@
 //! What one gateway says of itself: the few numbers of it that a scaling decision is made from.
 
 use sluice_gateway_config::{GatewaySample, PartitionState};
-use sluice_plan::scale::{Moment, PodSample};
+use sluice_plan::{Moment, scale::PodSample};
 use std::collections::BTreeSet;
 
 /// Reasons for which a partition stands still that are not its own: it waits as others do, for the sink, for a commit, for memory or for its

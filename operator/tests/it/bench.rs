@@ -181,6 +181,7 @@ fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
         sampler: Sampler::default(),
         defaults: Defaults {
             gateway_image: "sluice-gateway:test".into(),
+            gateway_image_pull_secrets: Vec::new(),
             operator_version: "test".into(),
             operator_pods: None,
         },

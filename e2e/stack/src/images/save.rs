@@ -21,13 +21,36 @@ pub struct ImagesArgs {
     #[arg(long, value_name = "FOLDER")]
     output: PathBuf,
 
+    /// The programs in the images.
+    #[command(flatten)]
+    programs: ProgramArgs,
+}
+
+/// The programs that images are made of, where they are not compiled.
+#[derive(Args, Clone, Debug)]
+pub struct ProgramArgs {
     /// Operator program; default: compiled from this checkout
     #[arg(long, value_name = "FILE", requires = "gateway")]
-    operator: Option<PathBuf>,
+    pub operator: Option<PathBuf>,
 
     /// Gateway program; default: compiled from this checkout
     #[arg(long, value_name = "FILE", requires = "operator")]
-    gateway: Option<PathBuf>,
+    pub gateway: Option<PathBuf>,
+}
+
+impl ProgramArgs {
+    /// The programs, compiled if none are named.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn programs(&self) -> Result<Programs> {
+        match (&self.operator, &self.gateway) {
+            (Some(operator), Some(gateway)) => {
+                Ok(Programs { operator: operator.clone(), gateway: gateway.clone() })
+            }
+            _ => Programs::compiled(Form::Release),
+        }
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -41,10 +64,7 @@ its contents. For kind: kind load image-archive FOLDER/operator.tar, and the sam
 /// What the compiler says, or when a file cannot be read or written.
 pub fn run(args: &ImagesArgs) -> Result<ExitCode> {
     interrupt::watch()?;
-    let programs = match (&args.operator, &args.gateway) {
-        (Some(operator), Some(gateway)) => Programs { operator: operator.clone(), gateway: gateway.clone() },
-        _ => Programs::compiled(Form::Release)?,
-    };
+    let programs = args.programs.programs()?;
     fs::create_dir_all(&args.output).with_context(|| format!("create {}", args.output.display()))?;
     for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
         let image = build_image(name, program)?;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use e2e_stack::cargo::{cargo, target_folder};
 use e2e_stack::paths::Paths;
 use e2e_stack::process::interrupt;
-use e2e_stack::{gitopscheck, helm, rulecheck};
+use e2e_stack::{crane, gitopscheck, helm, rulecheck};
 
 use super::steps::{Steps, quiet};
 use super::{VerifyArgs, packages};
@@ -44,6 +44,7 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
     steps.once("programs that read the manifests are built", || {
         helm::path()?;
         rulecheck::path()?;
+        crane::path()?;
         gitopscheck::path().map(drop)
     })
 }

@@ -1,13 +1,16 @@
 //! What the pods run as: an account without rights, and without a token.
 
 use crate::{identity::Identity, names::GATEWAY};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 
-/// The ServiceAccount.
-pub(crate) fn service_account(identity: &Identity) -> ServiceAccount {
+/// The ServiceAccount. Kubernetes gives its pull Secrets to new pods that name none: a change of them replaces no gateway. They are left out
+/// if there are none, so that others (OpenShift's own controller) keep the list.
+pub(crate) fn service_account(identity: &Identity, pull_secrets: &[String]) -> ServiceAccount {
+    let secrets = pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() });
     ServiceAccount {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
         automount_service_account_token: Some(false),
+        image_pull_secrets: (!pull_secrets.is_empty()).then(|| secrets.collect()),
         ..ServiceAccount::default()
     }
 }

@@ -54,6 +54,21 @@ fn rolled(state: RolloutState, proved: Option<&str>) -> RolloutStatus {
 }
 
 #[test]
+fn pull_secrets_of_the_operator_are_those_of_the_service_account_and_replace_no_gateway() {
+    let (pipeline, facts) = running(&json!({}), &[]);
+    let (without, ..) = reconciled(&pipeline, &facts, &defaults());
+    let secrets = vec!["registry".to_owned(), "mirror".to_owned()];
+    let operator = Defaults { gateway_image_pull_secrets: secrets, ..defaults() };
+    let (with, ..) = reconciled(&pipeline, &facts, &operator);
+    let (mut with, without) =
+        (build(&with).into_parts().documents(), build(&without).into_parts().documents());
+    assert_eq!(without[0].get("imagePullSecrets"), None, "others may have the list");
+    let account = with[0].as_object_mut().unwrap();
+    assert_eq!(account.remove("imagePullSecrets"), Some(json!([{"name": "registry"}, {"name": "mirror"}])));
+    assert_eq!(with, without, "nothing else may change: a change of the StatefulSet replaces gateways");
+}
+
+#[test]
 fn an_operator_with_another_image_replaces_no_gateway_and_runs_no_job() {
     let (pipeline, facts) = running(&json!({}), &[]);
     let (before, pipeline, said) = reconciled(&pipeline, &facts, &defaults());

@@ -101,6 +101,7 @@ fn defaults() -> Defaults {
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     Defaults {
         gateway_image: "sluice-gateway:0.1.0".into(),
+        gateway_image_pull_secrets: Vec::new(),
         operator_version: "0.1.0".into(),
         operator_pods: Some(OperatorPods { namespace: "sluice-system".into(), labels }),
     }

@@ -1,0 +1,232 @@
+//! Every value of the chart: what it renders that the chart's own values do not.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_stack::paths;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::manifests::{of_kind, rendered, rendered_from};
+
+/// Labels by which the Deployment of the release `sluice` has selected its pods since the first chart.
+const SELECTOR: &str =
+    r#"{"app.kubernetes.io/name":"sluice-operator","app.kubernetes.io/instance":"sluice"}"#;
+
+/// The first chart that there was.
+const FIRST_CHART: &str = "e2e/tests/it/install/first_chart";
+
+/// The cases.
+const CASES: &str = include_str!("chart_values.yaml");
+
+/// Place of the Deployment's pods.
+const POD: &str = "/spec/template/spec/";
+
+/// The arguments of the operator.
+const ARGS: &str = "/spec/template/spec/containers/0/args";
+
+/// A value: its key, what it is set to, the kind of an object, a place in it, and what is there.
+type Case = (String, Value, String, String, Value);
+
+/// The file of cases.
+#[derive(Deserialize)]
+struct Cases {
+    together: Vec<Case>,
+    alone: Vec<Case>,
+    refused: Vec<(String, Value, String)>,
+}
+
+impl Cases {
+    fn read() -> Result<Self> {
+        serde_saphyr::from_str(CASES).context("understand chart_values.yaml")
+    }
+}
+
+/// Values without a case of their own: one is set with `serviceAccount.name`, the others have an effect only with `watchNamespaces` (rights.rs).
+const ELSEWHERE: &[&str] = &["serviceAccount.create", "clusterRole.enabled", "clusterRole.tracePipelines"];
+
+/// Values that the first charts did not have, as `helm upgrade --reuse-values` leaves them.
+const UNSET: &str = "global=null,nameOverride=null,fullnameOverride=null,commonLabels=null,image.registry=null,rbac=null,\
+    serviceAccount.create=null,serviceAccount.name=null,topologySpreadConstraints=null,podSecurityContext=null,\
+    securityContext=null,extraArgs=null,extraEnv=null,extraVolumes=null,extraVolumeMounts=null";
+
+#[test]
+fn every_value_changes_what_is_rendered() -> Result<()> {
+    let cases = Cases::read()?;
+    let (usual, together) = (rendered(&[])?, set(&cases.together)?);
+    for case in &cases.together {
+        check(case, &together, &usual)?;
+    }
+    for case in &cases.alone {
+        check(case, &set(std::slice::from_ref(case))?, &usual)?;
+    }
+    let without = rendered(&["--set", "watchNamespaces={a},clusterRole.enabled=false"])?;
+    ensure!(of_kind(&without, "ClusterRole").is_none(), "clusterRole.enabled=false has no effect");
+    let all = cases.together.iter().chain(&cases.alone).map(|case| case.0.as_str());
+    let tested: BTreeSet<&str> = all.chain(ELSEWHERE.iter().copied()).collect();
+    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.yaml"))?;
+    let untested: Vec<String> =
+        described(&text).into_iter().filter(|key| !tested.contains(key.as_str())).collect();
+    ensure!(untested.is_empty(), "no case sets {untested:?}");
+    together.iter().try_for_each(is_understood)
+}
+
+/// A value that is wrong is named.
+#[test]
+fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
+    for (key, value, message) in Cases::read()?.refused {
+        let given = format!("{key}={value}");
+        let Err(error) = rendered(&["--set-json", &given]) else { anyhow::bail!("the chart takes {given}") };
+        ensure!(error.to_string().contains(&message), "{given}: {error} does not say {message}");
+    }
+    Ok(())
+}
+
+/// Kubernetes refuses another selector of a Deployment, and operators with another Lease would work beside those that go.
+#[test]
+fn no_value_changes_selector_or_lease() -> Result<()> {
+    let first = rendered_from(FIRST_CHART, &[])?;
+    let together = set(&Cases::read()?.together)?;
+    let labels = rendered(&["--set", "commonLabels.a=b,podLabels.c=d"])?;
+    let short = rendered(&["--set", "nameOverride=x"])?;
+    let expected: Value = serde_json::from_str(SELECTOR)?;
+    for objects in [&first, &rendered(&[])?, &together, &labels, &short] {
+        let deployment = of_kind(objects, "Deployment").context("no Deployment")?;
+        let selector = &deployment["spec"]["selector"];
+        ensure!(*selector == json!({"matchLabels": expected}), "another selector: {selector}");
+        ensure!(has(deployment, ARGS, &json!("--lease-name=sluice")), "another Lease: {deployment}");
+        let service = of_kind(objects, "Service").context("no Service")?;
+        ensure!(
+            service["spec"]["selector"] == expected,
+            "the Service selects {}",
+            service["spec"]["selector"]
+        );
+        let template = &deployment["spec"]["template"]["metadata"]["labels"];
+        let is_selected = expected.as_object().is_some_and(|all| all.iter().all(|(k, v)| template[k] == *v));
+        ensure!(is_selected, "the Deployment does not select its pods: {template}");
+    }
+    for pod in rendered(&[])?.iter().filter(|object| object["kind"] == "Pod") {
+        let labels = &pod["metadata"]["labels"];
+        ensure!(labels["app.kubernetes.io/name"] == "sluice-test", "selectors find a test: {labels}");
+    }
+    Ok(())
+}
+
+/// `helm upgrade --reuse-values` from a chart without the newer values renders what the chart's own values do.
+#[test]
+fn values_that_are_not_there_are_the_charts_own() -> Result<()> {
+    let mut found = rendered(&["--set", UNSET, "--set-json", r#"gateway.image="""#])?;
+    let usual = rendered(&["--set", "revisionHistoryLimit=10"])?;
+    found.retain(Value::is_object);
+    ensure!(found.len() == usual.len(), "{} objects, not {}", found.len(), usual.len());
+    for (found, usual) in found.iter().zip(&usual) {
+        ensure!(found == usual, "{found} is not {usual}");
+    }
+    Ok(())
+}
+
+/// What Artifact Hub shows: the definitions and the images that the chart renders.
+#[test]
+fn annotations_name_what_there_is() -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/Chart.yaml"))?;
+    let chart: Value = serde_saphyr::from_str(&text)?;
+    let list = |name: &str| -> Result<Value> {
+        let text = chart["annotations"][format!("artifacthub.io/{name}")].as_str();
+        serde_saphyr::from_str(text.with_context(|| format!("no {name}"))?).context("understand it")
+    };
+    let objects = rendered(&[])?;
+    let definition = of_kind(&objects, "CustomResourceDefinition").context("no definition")?;
+    let found = &list("crds")?[0];
+    ensure!(found["name"] == definition["metadata"]["name"], "{found}");
+    ensure!(found["version"] == definition["spec"]["versions"][0]["name"], "{found}");
+    let example = &list("crdsExamples")?[0];
+    serde_json::from_value::<sluice_crds::TracePipeline>(example.clone()).context("the example")?;
+    let images = list("images")?;
+    let images: BTreeSet<&str> =
+        images.as_array().into_iter().flatten().filter_map(|one| one["image"].as_str()).collect();
+    let pods = objects.iter().filter(|object| object["kind"] == "Pod");
+    let run = pods.filter_map(|pod| pod["spec"]["containers"][0]["image"].as_str()).collect();
+    ensure!(images == run, "the annotation has {images:?}, the chart {run:?}");
+    for link in list("links")?.as_array().context("links are no list")? {
+        let is_link = link["url"].as_str().is_some_and(|url| url.starts_with("https://"));
+        ensure!(is_link && link["name"].is_string(), "{link}");
+    }
+    Ok(())
+}
+
+fn set(cases: &[Case]) -> Result<Vec<Value>> {
+    let values = cases.iter().map(|(key, value, ..)| format!("{key}={value}"));
+    let given: Vec<String> = values.flat_map(|value| ["--set-json".to_owned(), value]).collect();
+    rendered(&given.iter().map(String::as_str).collect::<Vec<_>>()).with_context(|| format!("{cases:?}"))
+}
+
+/// The value has the effect, and without it there is none.
+fn check((key, value, kind, at, is): &Case, objects: &[Value], usual: &[Value]) -> Result<()> {
+    let at = at.replacen("pod/", POD, 1).replacen("container/", &format!("{POD}containers/0/"), 1);
+    let is_so = |objects: &[Value]| {
+        let mut all = objects.iter().filter(|object| object["kind"] == **kind);
+        if is.is_null() {
+            all.all(|one| one.pointer(&at).is_none())
+        } else {
+            all.any(|one| has(one, &at, is))
+        }
+    };
+    ensure!(is_so(objects), "{key}={value}: {at} of no {kind} is {is}");
+    ensure!(!is_so(usual), "{key}: {at} of a {kind} is {is} without it");
+    Ok(())
+}
+
+fn has(object: &Value, at: &str, expected: &Value) -> bool {
+    match object.pointer(at) {
+        Some(Value::Array(all)) if !expected.is_array() => all.contains(expected),
+        found => found == Some(expected),
+    }
+}
+
+/// Keys that have a row in the README.
+fn described(text: &str) -> Vec<String> {
+    let (mut path, mut found, mut is_described) = (Vec::<&str>::new(), Vec::new(), false);
+    for line in text.lines() {
+        let word = line.trim_start();
+        if word.starts_with('#') || word.starts_with('-') {
+            is_described |= word.starts_with("# -- ");
+        } else if let Some((key, _)) = word.split_once(':') {
+            path.truncate((line.len() - word.len()) / 2);
+            path.push(key);
+            if std::mem::take(&mut is_described) {
+                found.push(path.join("."));
+            }
+        }
+    }
+    found
+}
+
+/// Kubernetes knows every field: what its types read and write again is the same.
+fn is_understood(object: &Value) -> Result<()> {
+    match object["kind"].as_str().unwrap_or_default() {
+        "Deployment" => same::<Deployment>(object),
+        "Pod" => same::<Pod>(object),
+        "Service" => same::<Service>(object),
+        "ServiceAccount" => same::<ServiceAccount>(object),
+        "NetworkPolicy" => same::<NetworkPolicy>(object),
+        "PodDisruptionBudget" => same::<PodDisruptionBudget>(object),
+        "Role" => same::<Role>(object),
+        "RoleBinding" => same::<RoleBinding>(object),
+        "ClusterRole" => same::<ClusterRole>(object),
+        "ClusterRoleBinding" => same::<ClusterRoleBinding>(object),
+        _ => Ok(()),
+    }
+}
+
+fn same<K: Serialize + DeserializeOwned>(object: &Value) -> Result<()> {
+    let known: K = serde_json::from_value(object.clone()).with_context(|| format!("understand {object}"))?;
+    let again = serde_json::to_value(known)?;
+    ensure!(again == *object, "Kubernetes reads {again} of {object}");
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `cargo run -p e2e-verify -- publish` into a registry that runs for the test: what it pushes can be pulled, and the chart names the images.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_stack::images::ProgramArgs;
+use e2e_stack::paths::remove_folder;
+use e2e_stack::process::{command, output};
+use e2e_stack::publish::{self, PublishArgs};
+use e2e_stack::{crane, helm};
+use serde_json::Value;
+
+use super::manifests::{of_kind, rendered_from};
+
+/// A version that is not the checkout's.
+const VERSION: &str = "7.8.9-rc.1";
+
+/// `crane registry serve`, until it is dropped.
+struct Registry {
+    server: Child,
+    address: String,
+}
+
+impl Registry {
+    fn serve() -> Result<Self> {
+        let mut crane = command(crane::path()?);
+        crane.args(["registry", "serve", "--address", "127.0.0.1:0"]).stderr(Stdio::piped());
+        let mut server = crane.spawn().context("start a registry")?;
+        let mut line = String::new();
+        let log = server.stderr.take().context("its log is not piped")?;
+        BufReader::new(log).read_line(&mut line).context("read its log")?;
+        let port = line.trim().rsplit_once("port ").map(|(_, port)| format!("127.0.0.1:{port}"));
+        let address = port.with_context(|| format!("the registry says {line:?}"))?;
+        Ok(Self { server, address })
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.server.kill().ok();
+        self.server.wait().ok();
+    }
+}
+
+#[test]
+fn one_command_publishes_images_and_chart_that_can_be_pulled() -> Result<()> {
+    let served = Registry::serve()?;
+    let registry = format!("{}/observability", served.address);
+    // Any programs: images of other ones are tried in the cluster.
+    let program = std::env::current_exe().context("find this program")?;
+    publish::run(&PublishArgs {
+        registry: registry.clone(),
+        version: VERSION.to_owned(),
+        plain_http: true,
+        programs: ProgramArgs { operator: Some(program.clone()), gateway: Some(program) },
+    })?;
+
+    let folder = std::env::temp_dir().join(format!("sluice-publish-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let pulled = is_pulled(&registry, &folder);
+    remove_folder(&folder)?;
+    pulled
+}
+
+fn is_pulled(registry: &str, folder: &Path) -> Result<()> {
+    let mut pull = command(helm::path()?);
+    pull.args(["pull", &format!("oci://{registry}/charts/sluice"), "--version", VERSION, "--plain-http"]);
+    output(pull.arg("--destination").arg(folder))?;
+    let archive = folder.join(format!("sluice-{VERSION}.tgz"));
+    let objects = rendered_from(archive.to_str().context("its path is not UTF-8")?, &[])?;
+    let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let operator = container["image"].as_str().context("no image")?;
+    let mut args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let gateway = args.find_map(|arg| arg.strip_prefix("--gateway-image=")).context("no gateway image")?;
+    let mut show = command(helm::path()?);
+    let shown = output(show.args(["show", "chart"]).arg(&archive))?;
+    for (name, reference) in [("operator", operator), ("gateway", gateway)] {
+        let expected = format!("{registry}/sluice-{name}:{VERSION}");
+        ensure!(reference == expected, "the chart runs {reference}, not {expected}");
+        ensure!(
+            shown.contains(&format!("image: {expected}\n")),
+            "Artifact Hub is told of other images: {shown}"
+        );
+        let mut config = command(crane::path()?);
+        let text = output(config.args(["config", reference]))?;
+        let config: Value = serde_json::from_str(&text).context("understand the image's config")?;
+        ensure!(config["config"]["User"] == "65532:65532", "{reference} runs as {config}");
+        let saved = folder.join(name);
+        // Reads every layer, and checks its digest.
+        output(command(crane::path()?).args(["pull", reference]).arg(&saved))?;
+        ensure!(saved.is_file(), "{reference} was not pulled");
+    }
+    Ok(())
+}
