@@ -2,12 +2,10 @@
 //! `run.rs` and `reconcile.rs`.
 
 use anyhow::Context;
-use clap::error::ErrorKind;
+use clap::{Parser as _, error::ErrorKind};
 use sluice_operator::{
-    args::{Args, Invocation, LogFormat},
+    args::{Args, LogFormat},
     kafka::clients::blocking_threads_max,
-    plan_command,
-    plugin::program,
     run::{Ending, run},
 };
 use std::{io::IsTerminal as _, process::ExitCode};
@@ -21,13 +19,8 @@ fn main() -> ExitCode {
     // Must come first. Otherwise librdkafka makes OpenSSL free itself at exit, while librdkafka's threads still shake hands with brokers: a
     // third of such exits ended with SIGSEGV. This call installs no exit handler (OPENSSL_INIT_NO_ATEXIT).
     openssl_sys::init();
-    let words: Vec<_> = std::env::args_os().collect();
-    if program::is_called(&words) {
-        return program::start(&words);
-    }
-    let args = match Invocation::try_parse_from(words) {
-        Ok(Invocation::Run(args)) => args,
-        Ok(Invocation::Plan(args)) => return plan_command::run(&args, None),
+    let args = match Args::try_parse() {
+        Ok(args) => args,
         Err(error) => return usage(&error),
     };
     if let Err(error) = start_log(&args) {

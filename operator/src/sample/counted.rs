@@ -1,6 +1,6 @@
 //! What one gateway says at `/metrics` of what it has read and failed to deliver: what a canary is judged by.
 
-use super::exposition::lines;
+use sluice_gateway_config::exposition::lines;
 use sluice_plan::rollout::Counted;
 
 /// Counters of a gateway that count what it failed to deliver.

@@ -3,7 +3,7 @@
 //! The names are the gateway's, which the operator does not link: `tests/gateway-metrics.txt` is what it exports, and is read
 //! here and compared with the gateway in the gateway's own tests.
 
-use super::exposition::{Line, lines};
+use sluice_gateway_config::exposition::{Line, lines};
 use sluice_plan::scale::{Moment, PodSample};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! What one gateway says at `/metrics` of the messages that it took from Kafka, and of the rows that it made of them.
 
-use super::{exposition::lines, gateway::MESSAGES};
+use super::gateway::MESSAGES;
+use sluice_gateway_config::exposition::lines;
 use sluice_plan::observed::MessagesSeen;
 use std::{borrow::Cow, collections::BTreeSet};
 

@@ -1,11 +1,9 @@
 //! What one gateway says of itself at `/metrics` for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of
 //! it is needed for a decision, so a gateway that does not say it is not asked in vain.
 
-use super::{
-    exposition::{Line, lines},
-    gateway::{INSERT_FAILURES, OF_ROWS, SINK_BEHIND},
-};
+use super::gateway::{INSERT_FAILURES, OF_ROWS, SINK_BEHIND};
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+use sluice_gateway_config::exposition::{Line, lines};
 use sluice_plan::sink::Inserts;
 
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";

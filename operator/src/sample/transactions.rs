@@ -1,6 +1,6 @@
 //! What one gateway says at `/metrics` of open transactions that keep it from reading partitions.
 
-use super::exposition::{Line, lines};
+use sluice_gateway_config::exposition::{Line, lines};
 use sluice_plan::observed::OpenTransaction;
 use std::collections::BTreeMap;
 

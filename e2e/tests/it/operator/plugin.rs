@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::spans::Shape;
 use e2e_stack::TargetArgs;
+use e2e_stack::programs::{self, Form};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
@@ -19,11 +20,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::delivery::malformed::good;
-use crate::operator::many::program as operator_program;
 use crate::scene::{self, Scene, Uses};
 
-/// The plugin's name: the operator's program under it.
-const NAME: &str = "kubectl-sluice";
+/// The plugin's program, when it is not to be compiled.
+const PROGRAM: &str = "SLUICE_KUBECTL_PROGRAM";
 
 /// Partitions of the topic, and gateways at one for four of them.
 const PARTITIONS: i32 = 8;
@@ -70,12 +70,8 @@ struct Plugin {
 
 impl Plugin {
     fn of(scene: &Scene) -> Result<Plugin> {
-        let operator = operator_program();
-        let program = operator.with_file_name(NAME);
-        // Whoever installs the plugin does the same.
-        if !program.exists() {
-            std::os::unix::fs::symlink(&operator, &program).context("give the operator its other name")?;
-        }
+        let compiled = || programs::KUBECTL.file(Form::Checked);
+        let program = std::env::var_os(PROGRAM).map_or_else(compiled, PathBuf::from);
         let kubeconfig = TargetArgs::from_environment().target()?.resolve()?.kubeconfig;
         Ok(Plugin { program, kubeconfig, namespace: scene.namespace.name().to_owned() })
     }
@@ -83,8 +79,11 @@ impl Plugin {
     async fn run(&self, words: &str) -> Result<Ended> {
         let mut command = tokio::process::Command::new(&self.program);
         command.env("KUBECONFIG", &self.kubeconfig).args(["-n", &self.namespace]).args(words.split(' '));
-        let output =
-            command.kill_on_drop(true).output().await.with_context(|| format!("run {NAME} {words}"))?;
+        let output = command
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("run kubectl sluice {words}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Ended { code: output.status.code(), out: text(&output.stdout), told: text(&output.stderr) })
     }

@@ -1,7 +1,7 @@
 //! The command line of `kubectl sluice`.
 
-use crate::args::PlanArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -25,6 +25,18 @@ Rights:
   lag, spool        get on pods/proxy
   drain             get on pods/proxy; get and create on pods/portforward; patch on pods
   dead-letter       get and create on pods/exec";
+
+const PLAN_AFTER_HELP: &str = "\
+Examples:
+  kubectl sluice plan -f pipeline.yaml --partitions 48
+  kubectl sluice plan -f pipeline.yaml --clickhouse-memory 64 --clickhouse-cores 16
+  kubectl sluice plan -f - --json < pipeline.yaml
+
+Exit codes:
+  0   the plan was printed
+  1   the output cannot be written
+  64  an argument is wrong, or the pipeline is invalid
+  66  the file cannot be read";
 
 /// Shows trace pipelines: what runs, the lag, why there are this many gateways, and what you must do.
 ///
@@ -66,6 +78,39 @@ pub enum Command {
     Drain(DrainArgs),
     /// List, show or replay dead letters, in a gateway's pod and with its config
     DeadLetter(DeadLetterArgs),
+}
+
+/// Prints what the operator would apply for a TracePipeline in a file: every object as YAML, or every violation with its path.
+///
+/// It needs no cluster and no Kafka. It takes the number of partitions from --partitions and assumes that all Secrets exist. It checks
+/// the types, ranges and rules of the CRD, with the messages of the API server. It does not check rules that compare with an existing
+/// object.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = PLAN_AFTER_HELP)]
+pub struct PlanArgs {
+    /// File with the pipeline, as YAML or JSON; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Partitions of each topic
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub partitions: u32,
+
+    /// Print one JSON object: replicas, partitions, derived, advice and objects; or violations
+    #[arg(long)]
+    pub json: bool,
+
+    /// Image of the gateways if the pipeline has no spec.gateway.image
+    #[arg(long, env = "SLUICE_GATEWAY_IMAGE", default_value = concat!("sluice-gateway:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
+    pub gateway_image: String,
+
+    /// Memory of one ClickHouse server in GiB, for advice about its settings
+    #[arg(long, value_name = "GIB", requires = "clickhouse_cores", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub clickhouse_memory: Option<u32>,
+
+    /// Cores of one ClickHouse server, for advice about its settings
+    #[arg(long, value_name = "N", requires = "clickhouse_memory", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub clickhouse_cores: Option<u32>,
 }
 
 /// One pipeline.
@@ -145,7 +190,9 @@ mod tests {
     fn the_flags_are_consistent_and_help_says_what_each_does() {
         PluginArgs::command().debug_assert();
         let help = PluginArgs::command().render_long_help().to_string();
-        for word in ["status", "plan", "lag", "spool", "drain", "dead-letter", "Exit codes:", "Rights:"] {
+        for word in
+            ["status", "plan", "lag", "spool", "drain", "dead-letter", "Exit codes:", "Rights:"]
+        {
             assert!(help.contains(word), "{word} is missing in\n{help}");
         }
     }

@@ -6,14 +6,9 @@
 //! Limits: [`ASK_SECONDS`] for one gateway, [`ASKED_MAX`] gateways at the same time. The largest answer is a gateway's `/metrics`: two
 //! lines of 100 bytes for each partition, and the rest.
 
-use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
-use crate::{
-    api_error::{ApiError, described},
-    exchange::{self, exchange},
-    kubeconfig,
-};
+use crate::{EXIT_MISSING, EXIT_UNAVAILABLE, exchange, kubeconfig, request_error};
 use futures::{StreamExt as _, stream};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Config, ResourceExt,
@@ -48,8 +43,8 @@ pub enum Error {
     #[error("cannot use the context {context:?}: {why}")]
     Context { context: String, why: String },
     /// A request to the API server failed.
-    #[error("cannot {what}: {}", described(source))]
-    Ask { what: String, source: ApiError },
+    #[error("cannot {what}: {}", request_error::words(source))]
+    Ask { what: String, source: Box<kube::Error> },
     /// The cluster has no CRD of pipelines.
     #[error("the API server at {server} knows no TracePipelines: is Sluice installed there?")]
     NotInstalled { server: String },
@@ -119,14 +114,12 @@ impl Cluster {
     /// Reads the kubeconfig or the pod's service account. It sends no request yet.
     pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {
         let mut config = match context {
-            None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::what_is_wrong(&error)))?,
+            None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::words(&error)))?,
             Some(context) => {
                 let options =
                     KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
-                let failed = |error| Error::Context {
-                    context: context.to_owned(),
-                    why: kubeconfig::what_is_wrong_with(&error),
-                };
+                let failed =
+                    |error| Error::Context { context: context.to_owned(), why: kubeconfig::words(&error) };
                 Config::from_kubeconfig(&options).await.map_err(failed)?
             }
         };
@@ -134,8 +127,10 @@ impl Cluster {
         config.default_retry = false;
         let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
         let server = config.cluster_url.to_string();
-        let client = Client::try_from(config)
-            .map_err(|source| Error::Ask { what: "connect to the cluster".into(), source: source.into() })?;
+        let client = Client::try_from(config).map_err(|source| Error::Ask {
+            what: "connect to the cluster".into(),
+            source: Box::new(source),
+        })?;
         Ok(Self { client, server, namespace })
     }
 
@@ -149,7 +144,7 @@ impl Cluster {
         let kind = ApiResource::erase::<TracePipeline>(&());
         let all: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
         let listed = match self.in_time("list the pipelines", all.list(&ListParams::default())).await {
-            Err(Error::Ask { source, .. }) if source.is_missing() => {
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
                 return Err(Error::NotInstalled { server: self.server.clone() });
             }
             listed => listed?,
@@ -202,7 +197,9 @@ impl Cluster {
         let request = Request::get(uri).body(Vec::new());
         let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
         match self.in_time(&what, self.client.request_text(request)).await {
-            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
+                Err(self.missing(format!("pod {pod}")))
+            }
             answer => answer,
         }
     }
@@ -223,7 +220,7 @@ impl Cluster {
                 source => self.failed(&format!("forward a port to {pod}"), source),
             })?;
         let stream = forwarded.take_stream(port).expect("it was asked for, and is taken once");
-        let answer = exchange(stream, "localhost".to_owned(), Method::POST, path, None).await;
+        let answer = exchange::post(stream, path).await;
         forwarded.abort();
         let (pod, path) = (pod.to_owned(), path.to_owned());
         match answer {
@@ -244,7 +241,9 @@ impl Cluster {
         let (pods, patch) = (self.of_pods(), Patch::Merge(&change));
         match self.in_time(&format!("annotate the pod {pod}"), pods.patch_metadata(pod, &how, &patch)).await {
             Ok(_) => Ok(()),
-            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
+                Err(self.missing(format!("pod {pod}")))
+            }
             Err(error) => Err(error),
         }
     }
@@ -287,7 +286,7 @@ impl Cluster {
     }
 
     fn failed(&self, what: &str, source: kube::Error) -> Error {
-        Error::Ask { what: self.there(what), source: source.into() }
+        Error::Ask { what: self.there(what), source: Box::new(source) }
     }
 
     fn there(&self, what: &str) -> String {

@@ -4,9 +4,9 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };
-use crate::sample::{exposition::lines, transactions};
 use serde::Serialize;
 use sluice_crds::TopicStatus;
+use sluice_gateway_config::exposition::lines;
 use std::{collections::BTreeMap, fmt};
 
 const LAG: &str = "sluice_gateway_lag_messages";
@@ -14,6 +14,9 @@ const COMMITTED: &str = "sluice_gateway_committed_offset";
 const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
+const OPEN_TRANSACTION_MESSAGES: &str = "sluice_gateway_open_transaction_messages";
+const OPEN_TRANSACTION_SECONDS: &str = "sluice_gateway_open_transaction_seconds";
+const OPEN_TRANSACTION_FIRST_OFFSET: &str = "sluice_gateway_open_transaction_first_offset";
 
 /// All metrics of a partition.
 const OF_PARTITIONS: [&str; 8] = [
@@ -22,9 +25,9 @@ const OF_PARTITIONS: [&str; 8] = [
     POSITION,
     RETENTION,
     STILL,
-    transactions::MESSAGES,
-    transactions::SECONDS,
-    transactions::FIRST_OFFSET,
+    OPEN_TRANSACTION_MESSAGES,
+    OPEN_TRANSACTION_SECONDS,
+    OPEN_TRANSACTION_FIRST_OFFSET,
 ];
 
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
@@ -88,9 +91,9 @@ impl PipelineLag {
                     COMMITTED => one.committed_offset = line.whole(),
                     POSITION => one.position = line.whole(),
                     RETENTION => one.retention_seconds_left = line.whole(),
-                    transactions::MESSAGES => one.open_transaction_messages = line.whole(),
-                    transactions::SECONDS => one.open_transaction_seconds = line.whole(),
-                    transactions::FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
+                    OPEN_TRANSACTION_MESSAGES => one.open_transaction_messages = line.whole(),
+                    OPEN_TRANSACTION_SECONDS => one.open_transaction_seconds = line.whole(),
+                    OPEN_TRANSACTION_FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
                     _ => one.still = line.label("reason").map(std::borrow::Cow::into_owned),
                 }
             }

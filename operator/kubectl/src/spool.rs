@@ -4,8 +4,8 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, size, table, time},
 };
-use crate::sample::exposition::lines;
 use serde::Serialize;
+use sluice_gateway_config::exposition::lines;
 use std::fmt;
 
 /// Every gateway of a pipeline.

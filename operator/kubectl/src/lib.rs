@@ -4,12 +4,16 @@
 //! API server and through it to gateways. `status`, `lag` and `spool` format what was read, and send no request. Only `drain` and
 //! `dead-letter replay` change something. Limits: those of [`cluster`].
 
+pub mod admission;
 pub mod args;
 pub mod cluster;
 mod dead_letter;
 mod drain;
+mod exchange;
+mod kubeconfig;
 mod lag;
-pub mod program;
+pub mod plan;
+mod request_error;
 mod spool;
 mod status;
 mod table;
@@ -55,7 +59,7 @@ impl Terminal<'_> {
     }
 }
 
-/// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: [`program::start`] runs it.
+/// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: `main.rs` runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
     let cluster = Cluster::connect(args.context.as_deref(), args.namespace.as_deref()).await?;
     match &args.command {

@@ -83,7 +83,7 @@ fn code_of(status: &Status) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::args::Letters;
+    use crate::args::Letters;
     use serde_json::json;
 
     #[test]
