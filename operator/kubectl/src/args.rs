@@ -9,6 +9,7 @@ Examples:
   kubectl sluice lag traces -n tracing                    lag of each partition
   kubectl sluice drain traces-gateway-0 -n tracing        before maintenance of its node or volume
   kubectl sluice dead-letter traces list --since 2h       messages and spans that could not be stored
+  kubectl sluice audit traces --since 2h                  spans that are missing or doubled in the table
   kubectl sluice plan -f pipeline.yaml                    what the operator would apply
 
 Exit codes:
@@ -18,13 +19,28 @@ Exit codes:
   64  an argument is wrong, or the pipeline in the file is invalid
   66  the pipeline, pod or file does not exist
   69  the cluster is unreachable or refuses the request
-`dead-letter` exits with the code of `sluice-gateway dead-letter` in the pod.
+  130 `audit` was stopped by Ctrl-C
+`dead-letter` and `audit` exit with the code of `sluice-gateway dead-letter` and `sluice-gateway audit` in the pod.
 
 Rights:
   all but plan      get and list on tracepipelines and pods
   lag, spool        get on pods/proxy
   drain             get on pods/proxy; get and create on pods/portforward; patch on pods
-  dead-letter       get and create on pods/exec";
+  dead-letter       get and create on pods/exec
+  audit             create and delete on pods; get on pods/log and statefulsets; list on events, to say why a pod does not start";
+
+const AUDIT_AFTER_HELP: &str = "\
+Examples:
+  kubectl sluice audit traces -n tracing --since 2h
+  kubectl sluice audit traces --topic otlp_spans --partition 3 --since 120000 --until 130000 --json
+
+Exit codes:
+  0   nothing is missing or doubled
+  64  an argument is wrong
+  65  spans are missing or doubled
+  66  spans have no row, but none is certainly lost; or there is no such pipeline, or it has no gateways yet
+  69  Kafka, ClickHouse or the cluster is away or refuses, or the pod did not start or was ended
+  130 stopped by Ctrl-C";
 
 const PLAN_AFTER_HELP: &str = "\
 Examples:
@@ -76,6 +92,8 @@ pub enum Command {
     Spool(Named),
     /// Make a gateway leave the consumer group and insert everything it holds; --resume makes it join again
     Drain(DrainArgs),
+    /// Compare what Kafka has with the table, span by span, in a pod that is deleted afterwards; changes no data
+    Audit(AuditArgs),
     /// List, show or replay dead letters, in a gateway's pod and with its config
     DeadLetter(DeadLetterArgs),
 }
@@ -143,6 +161,56 @@ pub struct DrainArgs {
     pub json: bool,
 }
 
+/// Compares what Kafka has with the table, span by span.
+///
+/// It runs `sluice-gateway audit` in a pod of its own, because an audit takes 250 MB, more than a gateway's pod has to spare. The pod has
+/// the image, config, Secrets and node selection of the pipeline's gateways. The command prints the pod's log, exits with its code and
+/// deletes the pod, also after Ctrl-C.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = AUDIT_AFTER_HELP)]
+pub struct AuditArgs {
+    /// Name of the pipeline
+    pub name: String,
+    /// Only this topic; default: all topics of the pipeline
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// Only this partition; may be repeated; default: all partitions
+    #[arg(long = "partition", value_name = "P", value_parser = clap::value_parser!(i32).range(0..))]
+    pub partitions: Vec<i32>,
+    /// Start here: an offset (1200), a time (2026-11-21T18:00:00Z) or an age (90m); default: the oldest message in Kafka
+    #[arg(long, value_name = "OFFSET|TIME|DURATION")]
+    pub since: Option<String>,
+    /// Stop before this message, in the same form; default: the current end
+    #[arg(long, value_name = "OFFSET|TIME|DURATION")]
+    pub until: Option<String>,
+    /// Print the result as JSON, with every range of every partition
+    #[arg(long)]
+    pub json: bool,
+    /// List at most N missing and N doubled spans; all are counted
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u32>,
+    /// Longest run in seconds; then the pod is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub timeout: u32,
+}
+
+impl AuditArgs {
+    /// The options for `sluice-gateway audit`. It checks their form.
+    pub fn options(&self) -> Vec<String> {
+        let one = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
+        let limit = self.limit.map(|limit| limit.to_string());
+        let named = [
+            one("topic", self.topic.clone()),
+            one("since", self.since.clone()),
+            one("until", self.until.clone()),
+            one("limit", limit),
+            self.json.then(|| "--json".to_owned()),
+        ];
+        let partitions = self.partitions.iter().map(|partition| format!("--partition={partition}"));
+        named.into_iter().flatten().chain(partitions).collect()
+    }
+}
+
 /// Lists, shows or replays dead letters.
 ///
 /// It runs `sluice-gateway dead-letter` in a gateway's pod, with the pod's config and credentials. The program uses memory of the pod;
@@ -191,9 +259,32 @@ mod tests {
         PluginArgs::command().debug_assert();
         let help = PluginArgs::command().render_long_help().to_string();
         for word in
-            ["status", "plan", "lag", "spool", "drain", "dead-letter", "Exit codes:", "Rights:"]
+            ["status", "plan", "lag", "spool", "drain", "audit", "dead-letter", "Exit codes:", "Rights:"]
         {
             assert!(help.contains(word), "{word} is missing in\n{help}");
+        }
+    }
+
+    #[test]
+    fn options_of_an_audit_are_passed_on_in_the_gateways_words() {
+        let words =
+            "k audit prod -n a --since 2h --partition 3 --partition 4 --json --topic t --until 7 --limit 5";
+        let args = PluginArgs::try_parse_from(words.split(' ')).unwrap();
+        assert_eq!(args.namespace.as_deref(), Some("a"));
+        let Command::Audit(asked) = args.command else { panic!() };
+        assert_eq!(
+            asked.options().join(" "),
+            "--topic=t --since=2h --until=7 --limit=5 --json --partition=3 --partition=4"
+        );
+        let Command::Audit(asked) = PluginArgs::try_parse_from(["k", "audit", "prod"]).unwrap().command
+        else {
+            panic!()
+        };
+        assert_eq!((asked.options(), asked.timeout), (Vec::new(), 3_600));
+        for wrong in
+            ["k audit", "k audit prod --partition -1", "k audit prod --timeout 0", "k audit prod --nonsense"]
+        {
+            assert!(PluginArgs::try_parse_from(wrong.split(' ')).is_err(), "{wrong}");
         }
     }
 

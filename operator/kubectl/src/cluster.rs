@@ -6,6 +6,10 @@
 //! Limits: [`ASK_SECONDS`] for one gateway, [`ASKED_MAX`] gateways at the same time. The largest answer is a gateway's `/metrics`: two
 //! lines of 100 bytes for each partition, and the rest.
 
+mod own_pod;
+
+pub(crate) use own_pod::Right;
+
 use crate::{EXIT_MISSING, EXIT_UNAVAILABLE, exchange, kubeconfig, request_error};
 use futures::{StreamExt as _, stream};
 use hyper::{Request, StatusCode};
@@ -63,6 +67,24 @@ pub enum Error {
     /// A gateway's answer about its drain is not the JSON that the plugin knows.
     #[error("cannot read the answer of {pod} about its drain: {source}")]
     Drain { pod: String, source: serde_json::Error },
+    /// The user may not do what the command needs.
+    #[error("you lack rights in the namespace {namespace}: {rights}")]
+    NoRights { rights: String, namespace: String },
+    /// The pipeline has no gateways' template that a pod can be made from.
+    #[error("the pipeline {name} has no StatefulSet of gateways to make the pod from: {why}")]
+    NoWorkload { name: String, why: String },
+    /// The pod's program did not start in time.
+    #[error("{pod} has not started, and is deleted: {words}")]
+    NotStarted { pod: String, words: String },
+    /// Something else than the program ended the pod.
+    #[error("{pod} was ended before its program was done: {why}")]
+    Killed { pod: String, why: String },
+    /// Neither the program nor the kubelet has ended the pod.
+    #[error("{pod} has not ended within {seconds} s: does its node answer?")]
+    NotEnded { pod: String, seconds: u64 },
+    /// Ctrl-C cannot be caught.
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] std::io::Error),
     /// Standard output or standard error cannot be written to.
     #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),
@@ -72,7 +94,7 @@ impl Error {
     /// The exit status.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Missing { .. } => EXIT_MISSING,
+            Self::Missing { .. } | Self::NoWorkload { .. } => EXIT_MISSING,
             _ => EXIT_UNAVAILABLE,
         }
     }
@@ -131,7 +153,12 @@ impl Cluster {
             what: "connect to the cluster".into(),
             source: Box::new(source),
         })?;
-        Ok(Self { client, server, namespace })
+        Ok(Self::of(client, server, namespace))
+    }
+
+    /// A namespace that this client reaches at this URL.
+    pub fn of(client: Client, server: String, namespace: String) -> Self {
+        Self { client, server, namespace }
     }
 
     /// The namespace of all requests.

@@ -1,11 +1,12 @@
-//! `kubectl sluice`: shows pipelines at a terminal, drains gateways, and handles dead letters.
+//! `kubectl sluice`: shows pipelines at a terminal, drains gateways, handles dead letters, and audits tables.
 //!
 //! Place in the flow: beside the operator, with the rights of its user; the operator need not run. [`cluster`] sends all requests, to the
-//! API server and through it to gateways. `status`, `lag` and `spool` format what was read, and send no request. Only `drain` and
-//! `dead-letter replay` change something. Limits: those of [`cluster`].
+//! API server and through it to gateways. `status`, `lag` and `spool` format what was read, and send no request. Only `drain`,
+//! `dead-letter replay` and `audit` change something: an audit is a pod for a time. Limits: those of [`cluster`].
 
 pub mod admission;
 pub mod args;
+mod audit;
 pub mod cluster;
 mod dead_letter;
 mod drain;
@@ -18,6 +19,7 @@ mod spool;
 mod status;
 mod table;
 
+pub use audit::run_until as audit_until;
 pub use cluster::{Cluster, Error, Listed};
 
 use args::{Command, PluginArgs};
@@ -32,6 +34,8 @@ pub const EXIT_NOT_WELL: u8 = 1;
 pub const EXIT_USAGE: u8 = 64;
 /// Exit status if a pipeline, a pod or a file does not exist (`EX_NOINPUT` of sysexits.h).
 pub const EXIT_MISSING: u8 = 66;
+/// Exit status after Ctrl-C, as a shell reports it: 128 and the number of `SIGINT`.
+pub const EXIT_INTERRUPTED: u8 = 130;
 /// Exit status if the cluster is unreachable or refuses a request (`EX_UNAVAILABLE` of sysexits.h).
 pub const EXIT_UNAVAILABLE: u8 = 69;
 
@@ -97,6 +101,7 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
             Ok(if spools.is_whole() { EXIT_WELL } else { EXIT_NOT_WELL })
         }
         Command::Drain(asked) => drain::run(&cluster, asked, terminal).await,
+        Command::Audit(asked) => audit::run(&cluster, asked, terminal).await,
         Command::DeadLetter(asked) => dead_letter::run(&cluster, asked, terminal).await,
         Command::Plan(_) => Ok(EXIT_USAGE),
     }

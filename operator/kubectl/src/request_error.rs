@@ -19,6 +19,11 @@ pub fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Whether the server has refused the request and done nothing. After any other error it may have done what was asked.
+pub fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,9 +34,9 @@ mod tests {
         let status = Status { code: 404, ..Status::failure("there is none", "NotFound") };
         let missing = kube::Error::Api(status.boxed());
         assert_eq!(words(&missing), "there is none (status 404)");
-        assert!(is_missing(&missing));
+        assert!(is_missing(&missing) && is_refusal(&missing));
         let away = kube::Error::Service(Box::new(std::io::Error::other("connection refused")));
         assert_eq!(words(&away), "the API server cannot be reached: connection refused");
-        assert!(!is_missing(&away));
+        assert!(!is_missing(&away) && !is_refusal(&away));
     }
 }

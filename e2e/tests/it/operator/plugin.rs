@@ -99,6 +99,7 @@ async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
         scene.assert_nothing_lost(&sent).await?;
         tells(&plugin).await?;
+        audits(scene, &plugin).await?;
         let found = letters(scene, &plugin).await;
         scene.topic.delete_dead_letters().await?;
         found?;
@@ -136,6 +137,25 @@ async fn tells(plugin: &Plugin) -> Result<()> {
     let is_known = |one: &Value| one["blocks"] == 0 && one["volumeFreeBytes"].as_u64() > Some(0);
     ensure!(gateways.len() == 2 && gateways.iter().all(is_known), "{spool}");
     plugin.run("spool traces").await?.has(0, "traces-gateway-1")
+}
+
+/// `audit` of what is whole, and of nothing; no pod is left of either.
+async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
+    let report = plugin.run("audit traces --json").await?.json(0)?;
+    let totals = &report["totals"];
+    ensure!(totals["spans"] == SPANS && totals["missing"] == 0 && totals["doubled"] == 0, "{totals}");
+    let text = plugin.run("audit traces --partition 3").await?;
+    text.has(0, "nothing is missing or doubled")?;
+    ensure!(text.out.starts_with("Kafka against ") && text.out.contains("/3 "), "{}", text.out);
+    // The gateway checks the form of an option, and its exit code and words are passed on.
+    plugin.run("audit traces --since yesterday").await?.has(64, "--since")?;
+    plugin.run("audit others").await?.has(66, "there is no pipeline others")?;
+    until("no pod of an audit", SOON, async || {
+        let left: Vec<Pod> = scene.namespace.list("app.kubernetes.io/component=audit").await?;
+        let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
+        Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+    })
+    .await
 }
 
 /// `dead-letter`, by a message that cannot be read.

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
 mod admission;
+mod api_server;
+mod audit;
 mod program;
