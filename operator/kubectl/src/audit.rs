@@ -12,9 +12,10 @@ mod pod;
 mod state;
 
 use crate::{
-    EXIT_INTERRUPTED, Terminal,
     args::AuditArgs,
     cluster::{Cluster, Error, Right},
+    exit_codes::EXIT_INTERRUPTED,
+    terminal::Terminal,
 };
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;

@@ -10,7 +10,11 @@ mod own_pod;
 
 pub(crate) use own_pod::Right;
 
-use crate::{EXIT_MISSING, EXIT_UNAVAILABLE, exchange, kubeconfig, request_error};
+use crate::{
+    exchange,
+    exit_codes::{EXIT_MISSING, EXIT_UNAVAILABLE},
+    kubeconfig, request_error,
+};
 use futures::{StreamExt as _, stream};
 use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::Pod;

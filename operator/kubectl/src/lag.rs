@@ -1,6 +1,6 @@
 //! `kubectl sluice lag`: the lag of each partition, from the metrics of the gateways.
 
-use super::{
+use crate::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };

@@ -2,8 +2,9 @@
 
 use clap::Parser as _;
 use sluice_kubectl::{
-    EXIT_UNAVAILABLE, EXIT_USAGE, Terminal,
+    Terminal,
     args::{Command, PluginArgs},
+    exit_codes::{EXIT_UNAVAILABLE, EXIT_USAGE},
     plan, run,
 };
 use std::{

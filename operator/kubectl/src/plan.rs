@@ -3,7 +3,11 @@
 //! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
 
-use crate::{EXIT_MISSING, EXIT_USAGE, admission, args::PlanArgs};
+use crate::{
+    admission,
+    args::PlanArgs,
+    exit_codes::{EXIT_MISSING, EXIT_USAGE},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use serde::Serialize;

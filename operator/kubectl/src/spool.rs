@@ -1,6 +1,6 @@
 //! `kubectl sluice spool`: the blocks on the queue volume of each gateway, from the metrics of the gateways.
 
-use super::{
+use crate::{
     cluster::Said,
     table::{NOTHING, number, size, table, time},
 };

@@ -3,7 +3,7 @@
 //! A pod's log has both streams of the program in one. Lines of progress have an end of their own. The rest is the result, or why there is
 //! none: the exit code says which, so it is held back until the end. Limit: [`HELD_BYTES_MAX`].
 
-use crate::{Error, Terminal};
+use crate::{cluster::Error, terminal::Terminal};
 
 /// The end of each line of progress that `sluice-gateway audit` writes to standard error.
 const PROGRESS_END: &str = " offsets done";

@@ -118,7 +118,9 @@ fn or_missing(object: Option<&Value>) -> Response<Body> {
 }
 
 fn failed(code: StatusCode, why: &str) -> Response<Body> {
-    let status = Status { code: code.as_u16(), ..Status::failure(why, code.canonical_reason().unwrap()) };
+    // As Kubernetes writes it: `NotFound`.
+    let reason = code.canonical_reason().unwrap().replace(' ', "");
+    let status = Status { code: code.as_u16(), ..Status::failure(why, &reason) };
     let mut answer = found(&serde_json::to_value(status).unwrap());
     *answer.status_mut() = code;
     answer

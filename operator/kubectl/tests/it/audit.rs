@@ -4,9 +4,10 @@ use crate::api_server::{ApiServer, Script};
 use clap::Parser as _;
 use serde_json::{Value, json};
 use sluice_kubectl::{
-    EXIT_INTERRUPTED, EXIT_MISSING, EXIT_UNAVAILABLE, Error, Terminal,
+    Error, Terminal,
     args::{Command, PluginArgs},
     audit_until,
+    exit_codes::{EXIT_INTERRUPTED, EXIT_MISSING, EXIT_UNAVAILABLE},
 };
 use std::{future::pending, time::Duration};
 
