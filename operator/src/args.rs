@@ -4,34 +4,19 @@ use crate::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
 use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;
-use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr};
 
 const AFTER_HELP: &str = "\
-Other commands:
-  sluice-operator plan -f FILE   print what the operator would apply for a pipeline, without a cluster
+Another command:
   sluice-operator ready          wait until an operator says that it is ready; `helm test` of the chart runs it
-  kubectl sluice                 the plugin: this program under the file name kubectl-sluice
 
 Examples:
   KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text
-  sluice-operator plan -f pipeline.yaml --partitions 48
 
 Exit codes:
   0   stopped by SIGTERM or SIGINT
   1   the Lease was lost, or the operator could not start; the last log line has the reason
   64  an argument is wrong";
-
-const PLAN_AFTER_HELP: &str = "\
-Examples:
-  sluice-operator plan -f pipeline.yaml --partitions 48
-  sluice-operator plan -f pipeline.yaml --clickhouse-memory 64 --clickhouse-cores 16
-  kubectl sluice plan -f - --json < pipeline.yaml
-
-Exit codes:
-  0   the plan was printed
-  1   the output cannot be written
-  64  an argument is wrong, or the pipeline is invalid
-  66  the file cannot be read";
 
 const READY_AFTER_HELP: &str = "\
 Exit codes:
@@ -110,39 +95,6 @@ pub struct Args {
     pub log_level: String,
 }
 
-/// Prints what the operator would apply for a TracePipeline in a file: every object as YAML, or every violation with its path.
-///
-/// It needs no cluster and no Kafka. It takes the number of partitions from --partitions and assumes that all Secrets exist. It checks
-/// the types, ranges and rules of the CRD, with the messages of the API server. It does not check rules that compare with an existing
-/// object.
-#[derive(Debug, Clone, Parser)]
-#[command(name = "sluice-operator plan", version, max_term_width = 120, after_help = PLAN_AFTER_HELP)]
-pub struct PlanArgs {
-    /// File with the pipeline, as YAML or JSON; - for standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub file: PathBuf,
-
-    /// Partitions of each topic
-    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub partitions: u32,
-
-    /// Print one JSON object: replicas, partitions, derived, advice and objects; or violations
-    #[arg(long)]
-    pub json: bool,
-
-    /// Image of the gateways if the pipeline has no spec.gateway.image
-    #[arg(long, env = "SLUICE_GATEWAY_IMAGE", default_value = concat!("sluice-gateway:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
-    pub gateway_image: String,
-
-    /// Memory of one ClickHouse server in GiB, for advice about its settings
-    #[arg(long, value_name = "GIB", requires = "clickhouse_cores", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub clickhouse_memory: Option<u32>,
-
-    /// Cores of one ClickHouse server, for advice about its settings
-    #[arg(long, value_name = "N", requires = "clickhouse_memory", value_parser = clap::value_parser!(u32).range(1..=4_096))]
-    pub clickhouse_cores: Option<u32>,
-}
-
 /// Waits until an operator answers `GET /readyz` with 200.
 ///
 /// The chart's `helm test` runs it in a pod, against the operators' Service. It needs no rights.
@@ -163,21 +115,15 @@ pub struct ReadyArgs {
 pub enum Invocation {
     /// Run the operator.
     Run(Args),
-    /// Print the plan of one pipeline.
-    Plan(PlanArgs),
     /// Ask an operator whether it is ready.
     Ready(ReadyArgs),
 }
 
 impl Invocation {
-    /// Parses the words of a command line, starting with the program's name. `plan` or `ready` must be the second word. Without one of them
-    /// the operator runs, so that manifests need no subcommand.
+    /// Parses the words of a command line, starting with the program's name. `ready` must be the second word. Without it the operator runs, so
+    /// that manifests need no subcommand.
     pub fn try_parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut words: Vec<OsString> = words.into_iter().collect();
-        if words.get(1).is_some_and(|word| word == "plan") {
-            words.remove(1);
-            return PlanArgs::try_parse_from(words).map(Self::Plan);
-        }
         if words.get(1).is_some_and(|word| word == "ready") {
             words.remove(1);
             return ReadyArgs::try_parse_from(words).map(Self::Ready);
@@ -247,24 +193,14 @@ mod tests {
 
     #[test]
     fn the_first_word_says_what_to_do() {
-        PlanArgs::command().debug_assert();
         let parse = |words: &[&str]| {
             Invocation::try_parse_from(["sluice-operator"].iter().chain(words).map(OsString::from))
         };
-        let Ok(Invocation::Plan(args)) = parse(&["plan", "-f", "p.yaml"]) else { panic!() };
-        assert_eq!((args.partitions, args.json), (12, false));
-        assert!(matches!(parse(&["--gateway-image", "plan"]), Ok(Invocation::Run(_))));
+        assert!(matches!(parse(&["--gateway-image", "ready"]), Ok(Invocation::Run(_))));
         ReadyArgs::command().debug_assert();
         let Ok(Invocation::Ready(args)) = parse(&["ready", "--address", "a:1"]) else { panic!() };
         assert_eq!((args.address.as_str(), args.timeout), ("a:1", 60));
         assert!(parse(&["ready", "--timeout", "0"]).is_err());
-        for wrong in [
-            &["plan"][..],
-            &["plan", "-f", "p", "--partitions", "0"],
-            &["plan", "-f", "p", "--clickhouse-cores", "8"],
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
-        }
     }
 
     #[test]

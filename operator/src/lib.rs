@@ -13,7 +13,6 @@
 
 pub mod absence;
 pub mod admin;
-pub mod admission;
 pub mod api_error;
 pub mod apply;
 pub mod args;
@@ -36,8 +35,6 @@ pub mod next;
 pub mod observe;
 pub mod offsets;
 pub mod outcome;
-pub mod plan_command;
-pub mod plugin;
 pub mod pod_monitor;
 pub mod prune;
 pub mod readers;

@@ -6,8 +6,6 @@ use clap::error::ErrorKind;
 use sluice_operator::{
     args::{Args, Invocation, LogFormat},
     kafka::clients::blocking_threads_max,
-    plan_command,
-    plugin::program,
     ready_command,
     run::{Ending, run},
 };
@@ -22,13 +20,8 @@ fn main() -> ExitCode {
     // Must come first. Otherwise librdkafka makes OpenSSL free itself at exit, while librdkafka's threads still shake hands with brokers: a
     // third of such exits ended with SIGSEGV. This call installs no exit handler (OPENSSL_INIT_NO_ATEXIT).
     openssl_sys::init();
-    let words: Vec<_> = std::env::args_os().collect();
-    if program::is_called(&words) {
-        return program::start(&words);
-    }
-    let args = match Invocation::try_parse_from(words) {
+    let args = match Invocation::try_parse_from(std::env::args_os()) {
         Ok(Invocation::Run(args)) => args,
-        Ok(Invocation::Plan(args)) => return plan_command::run(&args, None),
         Ok(Invocation::Ready(args)) => return ready_command::run(&args),
         Err(error) => return usage(&error),
     };

@@ -9,7 +9,6 @@
 //! [`QUESTIONS_MAX`]: crate::kafka::clients::QUESTIONS_MAX
 
 pub mod counted;
-pub mod exposition;
 pub mod gateway;
 pub mod messages;
 pub mod report;

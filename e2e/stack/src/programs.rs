@@ -28,6 +28,9 @@ pub struct Program {
 
 pub const OPERATOR: Program = Program { package: "sluice-operator", file: "sluice-operator" };
 
+/// The plugin, which kubectl runs as `kubectl sluice`.
+pub const KUBECTL: Program = Program { package: "sluice-kubectl", file: "kubectl-sluice" };
+
 pub const GATEWAY: Program = Program { package: "sluice-gateway", file: "sluice-gateway" };
 
 /// What makes volumes on the local stack.
@@ -47,7 +50,7 @@ pub const SIMULATE: Program = Program { package: "e2e-simulate", file: "e2e-simu
 
 /// All that tests, demo and measurements run. They are compiled together: a package alone has other features of what it is built from,
 /// and would have all of that compiled once more.
-const ALL: [Program; 7] = [OPERATOR, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH, SIMULATE];
+const ALL: [Program; 8] = [OPERATOR, KUBECTL, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH, SIMULATE];
 
 impl Form {
     fn flags(self) -> &'static [&'static str] {

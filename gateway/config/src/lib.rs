@@ -10,6 +10,7 @@ pub mod budget;
 mod checked;
 pub mod deduplication;
 mod durability;
+pub mod exposition;
 mod gateway_config;
 pub mod insert_settings;
 pub mod kafka_properties;

@@ -8,16 +8,13 @@
 //! that an older operator can read it while an upgrade is taken back.
 
 use super::{Absence, Error, Gateway};
-use crate::sample::{
-    exposition::{Line, lines},
-    report::Report,
-    told::least,
-};
+use crate::sample::{report::Report, told::least};
 use hyper::{Method, StatusCode};
 use sluice_crds::EXACTLY_ONCE;
 use sluice_gateway_config::{
     DeliveryState, GatewaySample, OpenTransactionState, PartitionState, QueueState, Readiness, Remaining,
     StateError, TopicState,
+    exposition::{Line, lines},
 };
 use sluice_plan::drain::undrain::Says;
 use std::{

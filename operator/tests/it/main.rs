@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
-mod admission;
 mod api_server;
 mod asked;
 mod bench;
@@ -19,7 +18,6 @@ mod lease;
 mod left_alone;
 mod life;
 mod pods;
-mod program;
 mod quiet;
 mod reach;
 mod replaced;

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::spans::Shape;
 use e2e_stack::TargetArgs;
+use e2e_stack::programs::{self, Form};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
@@ -19,11 +20,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::delivery::malformed::good;
-use crate::operator::many::program as operator_program;
 use crate::scene::{self, Scene, Uses};
 
-/// The plugin's name: the operator's program under it.
-const NAME: &str = "kubectl-sluice";
+/// The plugin's program, when it is not to be compiled.
+const PROGRAM: &str = "SLUICE_KUBECTL_PROGRAM";
 
 /// Partitions of the topic, and gateways at one for four of them.
 const PARTITIONS: i32 = 8;
@@ -70,12 +70,8 @@ struct Plugin {
 
 impl Plugin {
     fn of(scene: &Scene) -> Result<Plugin> {
-        let operator = operator_program();
-        let program = operator.with_file_name(NAME);
-        // Whoever installs the plugin does the same.
-        if !program.exists() {
-            std::os::unix::fs::symlink(&operator, &program).context("give the operator its other name")?;
-        }
+        let compiled = || programs::KUBECTL.file(Form::Checked);
+        let program = std::env::var_os(PROGRAM).map_or_else(compiled, PathBuf::from);
         let kubeconfig = TargetArgs::from_environment().target()?.resolve()?.kubeconfig;
         Ok(Plugin { program, kubeconfig, namespace: scene.namespace.name().to_owned() })
     }
@@ -83,8 +79,11 @@ impl Plugin {
     async fn run(&self, words: &str) -> Result<Ended> {
         let mut command = tokio::process::Command::new(&self.program);
         command.env("KUBECONFIG", &self.kubeconfig).args(["-n", &self.namespace]).args(words.split(' '));
-        let output =
-            command.kill_on_drop(true).output().await.with_context(|| format!("run {NAME} {words}"))?;
+        let output = command
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("run kubectl sluice {words}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Ended { code: output.status.code(), out: text(&output.stdout), told: text(&output.stderr) })
     }
@@ -100,6 +99,7 @@ async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
         scene.assert_nothing_lost(&sent).await?;
         tells(&plugin).await?;
+        audits(scene, &plugin).await?;
         let found = letters(scene, &plugin).await;
         scene.topic.delete_dead_letters().await?;
         found?;
@@ -137,6 +137,25 @@ async fn tells(plugin: &Plugin) -> Result<()> {
     let is_known = |one: &Value| one["blocks"] == 0 && one["volumeFreeBytes"].as_u64() > Some(0);
     ensure!(gateways.len() == 2 && gateways.iter().all(is_known), "{spool}");
     plugin.run("spool traces").await?.has(0, "traces-gateway-1")
+}
+
+/// `audit` of what is whole, and of nothing; no pod is left of either.
+async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
+    let report = plugin.run("audit traces --json").await?.json(0)?;
+    let totals = &report["totals"];
+    ensure!(totals["spans"] == SPANS && totals["missing"] == 0 && totals["doubled"] == 0, "{totals}");
+    let text = plugin.run("audit traces --partition 3").await?;
+    text.has(0, "nothing is missing or doubled")?;
+    ensure!(text.out.starts_with("Kafka against ") && text.out.contains("/3 "), "{}", text.out);
+    // The gateway checks the form of an option, and its exit code and words are passed on.
+    plugin.run("audit traces --since yesterday").await?.has(64, "--since")?;
+    plugin.run("audit others").await?.has(66, "there is no pipeline others")?;
+    until("no pod of an audit", SOON, async || {
+        let left: Vec<Pod> = scene.namespace.list("app.kubernetes.io/component=audit").await?;
+        let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
+        Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+    })
+    .await
 }
 
 /// `dead-letter`, by a message that cannot be read.

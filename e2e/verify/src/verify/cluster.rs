@@ -117,6 +117,7 @@ impl OnStack<'_> {
         command.env("SLUICE_GATEWAY_IMAGE", gateway).env("SLUICE_OPERATOR_IMAGE", operator);
         // Programs that tests start on this machine.
         command.env("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR.file(Form::Checked));
+        command.env("SLUICE_KUBECTL_PROGRAM", programs::KUBECTL.file(Form::Checked));
         command.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Checked));
         command
     }

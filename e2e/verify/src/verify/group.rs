@@ -131,7 +131,7 @@ pub const ALL: [Group; 22] = [
     faults("faults-6", 6),
     Group {
         name: "spec",
-        paths: &["crds", "operator/plan", "operator/src/admission.rs", "gateway/config", "e2e/tests/it/spec"],
+        paths: &["crds", "operator/plan", "gateway/config", "e2e/tests/it/spec"],
         work: Work::Cluster(&[
             "spec::bad_spec::a_missing_table_is_found_when_somebody_else_makes_it",
             "spec::bad_spec::a_wrong_password_is_said_and_mended",

@@ -28,7 +28,7 @@ struct Rule {
 }
 
 /// The levels of README.md, "Code map".
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     Rule {
         package: "sluice-crds",
         without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
@@ -45,7 +45,18 @@ const RULES: [Rule; 18] = [
     Rule { package: "sluice-spool", without: &["tokio", "sluice-otlp", "rdkafka"] },
     Rule {
         package: "sluice-operator",
-        without: &["sluice-gateway", "sluice-otlp", "sluice-clickhouse", "sluice-kafka"],
+        without: &["sluice-gateway", "sluice-otlp", "sluice-clickhouse", "sluice-kafka", "sluice-kubectl"],
+    },
+    Rule {
+        package: "sluice-kubectl",
+        without: &[
+            "rdkafka",
+            "openssl-sys",
+            "sluice-operator",
+            "sluice-gateway",
+            "sluice-otlp",
+            "sluice-clickhouse",
+        ],
     },
     Rule {
         package: "sluice-gateway",

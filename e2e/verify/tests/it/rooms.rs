@@ -15,7 +15,7 @@ use syn::{
 };
 
 /// The packages whose rooms are looked at.
-const PACKAGES: [&str; 3] = ["gateway", "gateway/kafka", "operator/plan"];
+const PACKAGES: [&str; 4] = ["gateway", "gateway/kafka", "operator/plan", "operator/kubectl"];
 
 /// Which rooms each room names.
 type Named = BTreeMap<String, BTreeSet<String>>;

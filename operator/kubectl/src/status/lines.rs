@@ -1,6 +1,6 @@
 //! The lines of a pipeline's summary, one function each.
 
-use crate::plugin::table::{size, time};
+use crate::table::{size, time};
 use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus};
 
 pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {

@@ -2,10 +2,11 @@
 //!
 //! The plugin copies the output as it arrives, and keeps none of it. It exits with the code of the program in the pod.
 
-use super::{
-    EXIT_UNAVAILABLE, EXIT_WELL, Terminal,
+use crate::{
     args::DeadLetterArgs,
     cluster::{Cluster, Error},
+    exit_codes::{EXIT_UNAVAILABLE, EXIT_WELL},
+    terminal::Terminal,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use std::io::{self, Write};
@@ -83,7 +84,7 @@ fn code_of(status: &Status) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::args::Letters;
+    use crate::args::Letters;
     use serde_json::json;
 
     #[test]

@@ -1,22 +1,21 @@
-//! The program as a shell sees it: what it ends with, what is an answer and what is told beside it, by either of its names.
+//! The program as a shell sees it: what it ends with, what is an answer and what is told beside it.
 
 use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Command, Stdio},
 };
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice-operator");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-sluice");
 
 /// What a run came to: its status, standard output and standard error.
 type Ended = (Option<i32>, String, String);
 
 fn sample() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../config/samples/tracepipeline.yaml")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/tracepipeline.yaml")
 }
 
 /// The sample, with too little memory for its partitions.
@@ -35,10 +34,9 @@ fn run(mut command: Command, input: &str) -> Ended {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// `sluice-operator`, and `kubectl-sluice`, which is the same file by another name.
-fn by_name(name: &str, words: &[&str]) -> Command {
+fn kubectl_sluice(words: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.arg0(name).args(words);
+    command.args(words);
     command
 }
 
@@ -46,29 +44,27 @@ fn by_name(name: &str, words: &[&str]) -> Command {
 fn plan_answers_on_standard_output_and_says_what_is_wrong_on_standard_error() {
     let sample = sample();
     let sample = sample.to_str().unwrap();
-    for name in ["sluice-operator", "kubectl-sluice"] {
-        let plan = |words: &[&str], input: &str| run(by_name(name, &[&["plan"], words].concat()), input);
+    let plan = |words: &[&str], input: &str| run(kubectl_sluice(&[&["plan"], words].concat()), input);
 
-        let (code, out, told) = plan(&["-f", sample], "");
-        assert_eq!((code, told.as_str()), (Some(0), ""), "{name}");
-        assert!(out.contains("kind: StatefulSet") && out.contains("image: sluice-gateway:"), "{name}: {out}");
+    let (code, out, told) = plan(&["-f", sample], "");
+    assert_eq!((code, told.as_str()), (Some(0), ""));
+    assert!(out.contains("kind: StatefulSet") && out.contains("image: sluice-gateway:"), "{out}");
 
-        let (code, out, told) = plan(&["-f", "-"], &wrong());
-        assert_eq!((code, out.as_str()), (Some(64), ""), "{name}");
-        assert!(told.contains("spec.gateway.resources.memory"), "{name}: {told}");
+    let (code, out, told) = plan(&["-f", "-"], &wrong());
+    assert_eq!((code, out.as_str()), (Some(64), ""));
+    assert!(told.contains("spec.gateway.resources.memory"), "{told}");
 
-        let (code, out, told) = plan(&["-f", "-", "--json"], &wrong());
-        assert_eq!((code, told.as_str()), (Some(64), ""), "{name}");
-        assert!(serde_json::from_str::<Value>(&out).unwrap().to_string().contains("memory"), "{name}: {out}");
+    let (code, out, told) = plan(&["-f", "-", "--json"], &wrong());
+    assert_eq!((code, told.as_str()), (Some(64), ""));
+    assert!(serde_json::from_str::<Value>(&out).unwrap().to_string().contains("memory"), "{out}");
 
-        let (code, out, told) = plan(&["-f", "/no/such/file"], "");
-        assert_eq!((code, out.as_str()), (Some(66), ""), "{name}");
-        assert!(told.contains("cannot read /no/such/file"), "{name}: {told}");
+    let (code, out, told) = plan(&["-f", "/no/such/file"], "");
+    assert_eq!((code, out.as_str()), (Some(66), ""));
+    assert!(told.contains("cannot read /no/such/file"), "{told}");
 
-        let (code, out, told) = plan(&["--no-such-word"], "");
-        assert_eq!((code, out.as_str()), (Some(64), ""), "{name}");
-        assert!(told.contains("--no-such-word"), "{name}: {told}");
-    }
+    let (code, out, told) = plan(&["--no-such-word"], "");
+    assert_eq!((code, out.as_str()), (Some(64), ""));
+    assert!(told.contains("--no-such-word"), "{told}");
 }
 
 /// A kubeconfig whose API server is at this port.
@@ -114,7 +110,7 @@ fn status_ends_with_whether_all_is_well_and_whether_the_cluster_can_be_reached()
     };
     for (status, expected) in [("True", 0), ("False", 1)] {
         let config = kubeconfig(&format!("ready-{status}"), answers_once(&listed(status)));
-        let mut command = by_name("kubectl-sluice", &["status"]);
+        let mut command = kubectl_sluice(&["status"]);
         command.env("KUBECONFIG", config);
         let (code, out, told) = run(command, "");
         assert_eq!((code, told.as_str()), (Some(expected), ""), "{out}");
@@ -123,7 +119,7 @@ fn status_ends_with_whether_all_is_well_and_whether_the_cluster_can_be_reached()
     // Nobody listens at a client's port, and nobody else can take it while the client has it.
     let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
-    let mut command = by_name("kubectl-sluice", &["status"]);
+    let mut command = kubectl_sluice(&["status"]);
     command.env("KUBECONFIG", kubeconfig("gone", client.local_addr().unwrap().port()));
     let (code, out, told) = run(command, "");
     assert_eq!((code, out.as_str()), (Some(69), ""));

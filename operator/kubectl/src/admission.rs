@@ -1,6 +1,6 @@
 //! Checks a pipeline as the API server does before it stores one, without a server: types, bounds and CEL rules of the CRD.
 //!
-//! Place in the flow: only `plan_command` uses it, for a pipeline in a file. A reconcile reads pipelines that the API server has checked.
+//! Place in the flow: only [`crate::plan`] uses it, for a pipeline in a file. A reconcile reads pipelines that the API server has checked.
 //!
 //! Limits: it does not check rules that compare with the stored object (`oldSelf`), nor duplicate keys in a list.
 

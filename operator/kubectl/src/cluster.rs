@@ -6,14 +6,17 @@
 //! Limits: [`ASK_SECONDS`] for one gateway, [`ASKED_MAX`] gateways at the same time. The largest answer is a gateway's `/metrics`: two
 //! lines of 100 bytes for each partition, and the rest.
 
-use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
+mod own_pod;
+
+pub(crate) use own_pod::Right;
+
 use crate::{
-    api_error::{ApiError, described},
-    exchange::{self, exchange},
-    kubeconfig,
+    exchange,
+    exit_codes::{EXIT_MISSING, EXIT_UNAVAILABLE},
+    kubeconfig, request_error,
 };
 use futures::{StreamExt as _, stream};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Config, ResourceExt,
@@ -48,8 +51,8 @@ pub enum Error {
     #[error("cannot use the context {context:?}: {why}")]
     Context { context: String, why: String },
     /// A request to the API server failed.
-    #[error("cannot {what}: {}", described(source))]
-    Ask { what: String, source: ApiError },
+    #[error("cannot {what}: {}", request_error::words(source))]
+    Ask { what: String, source: Box<kube::Error> },
     /// The cluster has no CRD of pipelines.
     #[error("the API server at {server} knows no TracePipelines: is Sluice installed there?")]
     NotInstalled { server: String },
@@ -68,6 +71,24 @@ pub enum Error {
     /// A gateway's answer about its drain is not the JSON that the plugin knows.
     #[error("cannot read the answer of {pod} about its drain: {source}")]
     Drain { pod: String, source: serde_json::Error },
+    /// The user may not do what the command needs.
+    #[error("you lack rights in the namespace {namespace}: {rights}")]
+    NoRights { rights: String, namespace: String },
+    /// The pipeline has no gateways' template that a pod can be made from.
+    #[error("the pipeline {name} has no StatefulSet of gateways to make the pod from: {why}")]
+    NoWorkload { name: String, why: String },
+    /// The pod's program did not start in time.
+    #[error("{pod} has not started, and is deleted: {words}")]
+    NotStarted { pod: String, words: String },
+    /// Something else than the program ended the pod.
+    #[error("{pod} was ended before its program was done: {why}")]
+    Killed { pod: String, why: String },
+    /// Neither the program nor the kubelet has ended the pod.
+    #[error("{pod} has not ended within {seconds} s: does its node answer?")]
+    NotEnded { pod: String, seconds: u64 },
+    /// Ctrl-C cannot be caught.
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] std::io::Error),
     /// Standard output or standard error cannot be written to.
     #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),
@@ -77,7 +98,7 @@ impl Error {
     /// The exit status.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Missing { .. } => EXIT_MISSING,
+            Self::Missing { .. } | Self::NoWorkload { .. } => EXIT_MISSING,
             _ => EXIT_UNAVAILABLE,
         }
     }
@@ -119,14 +140,12 @@ impl Cluster {
     /// Reads the kubeconfig or the pod's service account. It sends no request yet.
     pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {
         let mut config = match context {
-            None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::what_is_wrong(&error)))?,
+            None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::words(&error)))?,
             Some(context) => {
                 let options =
                     KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
-                let failed = |error| Error::Context {
-                    context: context.to_owned(),
-                    why: kubeconfig::what_is_wrong_with(&error),
-                };
+                let failed =
+                    |error| Error::Context { context: context.to_owned(), why: kubeconfig::words(&error) };
                 Config::from_kubeconfig(&options).await.map_err(failed)?
             }
         };
@@ -134,9 +153,16 @@ impl Cluster {
         config.default_retry = false;
         let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
         let server = config.cluster_url.to_string();
-        let client = Client::try_from(config)
-            .map_err(|source| Error::Ask { what: "connect to the cluster".into(), source: source.into() })?;
-        Ok(Self { client, server, namespace })
+        let client = Client::try_from(config).map_err(|source| Error::Ask {
+            what: "connect to the cluster".into(),
+            source: Box::new(source),
+        })?;
+        Ok(Self::of(client, server, namespace))
+    }
+
+    /// A namespace that this client reaches at this URL.
+    pub fn of(client: Client, server: String, namespace: String) -> Self {
+        Self { client, server, namespace }
     }
 
     /// The namespace of all requests.
@@ -149,7 +175,7 @@ impl Cluster {
         let kind = ApiResource::erase::<TracePipeline>(&());
         let all: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
         let listed = match self.in_time("list the pipelines", all.list(&ListParams::default())).await {
-            Err(Error::Ask { source, .. }) if source.is_missing() => {
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
                 return Err(Error::NotInstalled { server: self.server.clone() });
             }
             listed => listed?,
@@ -202,7 +228,9 @@ impl Cluster {
         let request = Request::get(uri).body(Vec::new());
         let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
         match self.in_time(&what, self.client.request_text(request)).await {
-            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
+                Err(self.missing(format!("pod {pod}")))
+            }
             answer => answer,
         }
     }
@@ -223,7 +251,7 @@ impl Cluster {
                 source => self.failed(&format!("forward a port to {pod}"), source),
             })?;
         let stream = forwarded.take_stream(port).expect("it was asked for, and is taken once");
-        let answer = exchange(stream, "localhost".to_owned(), Method::POST, path, None).await;
+        let answer = exchange::post(stream, path).await;
         forwarded.abort();
         let (pod, path) = (pod.to_owned(), path.to_owned());
         match answer {
@@ -244,7 +272,9 @@ impl Cluster {
         let (pods, patch) = (self.of_pods(), Patch::Merge(&change));
         match self.in_time(&format!("annotate the pod {pod}"), pods.patch_metadata(pod, &how, &patch)).await {
             Ok(_) => Ok(()),
-            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            Err(Error::Ask { source, .. }) if request_error::is_missing(&source) => {
+                Err(self.missing(format!("pod {pod}")))
+            }
             Err(error) => Err(error),
         }
     }
@@ -287,7 +317,7 @@ impl Cluster {
     }
 
     fn failed(&self, what: &str, source: kube::Error) -> Error {
-        Error::Ask { what: self.there(what), source: source.into() }
+        Error::Ask { what: self.there(what), source: Box::new(source) }
     }
 
     fn there(&self, what: &str) -> String {

@@ -1,12 +1,12 @@
 //! `kubectl sluice lag`: the lag of each partition, from the metrics of the gateways.
 
-use super::{
+use crate::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };
-use crate::sample::exposition::lines;
 use serde::Serialize;
 use sluice_crds::TopicStatus;
+use sluice_gateway_config::exposition::lines;
 use std::{collections::BTreeMap, fmt};
 
 const LAG: &str = "sluice_gateway_lag_messages";
@@ -14,13 +14,21 @@ const COMMITTED: &str = "sluice_gateway_committed_offset";
 const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
-const OPEN_MESSAGES: &str = "sluice_gateway_open_transaction_messages";
-const OPEN_SECONDS: &str = "sluice_gateway_open_transaction_seconds";
-const OPEN_FIRST_OFFSET: &str = "sluice_gateway_open_transaction_first_offset";
+const OPEN_TRANSACTION_MESSAGES: &str = "sluice_gateway_open_transaction_messages";
+const OPEN_TRANSACTION_SECONDS: &str = "sluice_gateway_open_transaction_seconds";
+const OPEN_TRANSACTION_FIRST_OFFSET: &str = "sluice_gateway_open_transaction_first_offset";
 
 /// All metrics of a partition.
-const OF_PARTITIONS: [&str; 8] =
-    [LAG, COMMITTED, POSITION, RETENTION, STILL, OPEN_MESSAGES, OPEN_SECONDS, OPEN_FIRST_OFFSET];
+const OF_PARTITIONS: [&str; 8] = [
+    LAG,
+    COMMITTED,
+    POSITION,
+    RETENTION,
+    STILL,
+    OPEN_TRANSACTION_MESSAGES,
+    OPEN_TRANSACTION_SECONDS,
+    OPEN_TRANSACTION_FIRST_OFFSET,
+];
 
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 
@@ -83,9 +91,9 @@ impl PipelineLag {
                     COMMITTED => one.committed_offset = line.whole(),
                     POSITION => one.position = line.whole(),
                     RETENTION => one.retention_seconds_left = line.whole(),
-                    OPEN_MESSAGES => one.open_transaction_messages = line.whole(),
-                    OPEN_SECONDS => one.open_transaction_seconds = line.whole(),
-                    OPEN_FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
+                    OPEN_TRANSACTION_MESSAGES => one.open_transaction_messages = line.whole(),
+                    OPEN_TRANSACTION_SECONDS => one.open_transaction_seconds = line.whole(),
+                    OPEN_TRANSACTION_FIRST_OFFSET => one.open_transaction_first_offset = line.whole(),
                     _ => one.still = line.label("reason").map(std::borrow::Cow::into_owned),
                 }
             }

@@ -1,14 +1,14 @@
 //! `plan` refuses what an API server would refuse, with its words: the same values that are tried on a real one.
 
 #[allow(dead_code, reason = "rules about a change are not asked of a file")]
-#[path = "../../../crds/tests/it/cases.rs"]
+#[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
 use cases::{AFTER_ENQUEUE, REPLICAS, VALUES};
 use serde_json::{Value, json};
-use sluice_operator::plan_command::{Assumed, outline};
+use sluice_kubectl::plan::{Assumed, outline};
 
-const SMALLEST: &str = include_str!("../../../config/samples/tracepipeline.yaml");
+const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
 
 #[test]
 fn what_a_rule_takes_is_taken() {

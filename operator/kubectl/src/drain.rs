@@ -1,10 +1,11 @@
 //! `kubectl sluice drain`: drains one gateway and reports progress.
 
-use super::{
-    EXIT_NOT_WELL, EXIT_WELL, Terminal,
+use crate::{
     args::DrainArgs,
     cluster::{Cluster, Error},
+    exit_codes::{EXIT_NOT_WELL, EXIT_WELL},
     table::size,
+    terminal::Terminal,
 };
 use sluice_gateway_config::Remaining;
 use std::time::Duration;

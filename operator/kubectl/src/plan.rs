@@ -1,9 +1,13 @@
-//! `sluice-operator plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka.
+//! `kubectl sluice plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka.
 //!
 //! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
 
-use crate::{admission, args::PlanArgs};
+use crate::{
+    admission,
+    args::PlanArgs,
+    exit_codes::{EXIT_MISSING, EXIT_USAGE},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use serde::Serialize;
@@ -18,12 +22,6 @@ use std::{
     io::{Read as _, Write as _},
     process::ExitCode,
 };
-
-/// Exit status for an invalid pipeline (`EX_USAGE` of sysexits.h).
-const EXIT_USAGE: u8 = 64;
-
-/// Exit status for a file that cannot be read (`EX_NOINPUT` of sysexits.h).
-const EXIT_NO_INPUT: u8 = 66;
 
 /// The assumed facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +59,7 @@ pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
         Ok(text) => text,
         Err(error) => {
             let told = writeln!(std::io::stderr(), "cannot read {}: {error}", args.file.display());
-            return if told.is_ok() { ExitCode::from(EXIT_NO_INPUT) } else { ExitCode::FAILURE };
+            return if told.is_ok() { ExitCode::from(EXIT_MISSING) } else { ExitCode::FAILURE };
         }
     };
     let server = args.clickhouse_memory.zip(args.clickhouse_cores);
@@ -269,8 +267,8 @@ mod tests {
     use super::*;
 
     const SAMPLES: [&str; 2] = [
-        include_str!("../../config/samples/tracepipeline.yaml"),
-        include_str!("../../config/samples/tracepipeline-full.yaml"),
+        include_str!("../../../config/samples/tracepipeline.yaml"),
+        include_str!("../../../config/samples/tracepipeline-full.yaml"),
     ];
 
     fn assumed(partitions: u32) -> Assumed {
@@ -285,7 +283,7 @@ mod tests {
 
     /// The files of `config/samples` that hold a pipeline, by name.
     fn samples() -> Vec<(String, String)> {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples");
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
         let read = |file: std::path::PathBuf| {
             let name = file.file_name().unwrap().to_str().unwrap().to_owned();
@@ -330,14 +328,14 @@ mod tests {
 
     #[test]
     fn what_stands_beside_a_pipeline_has_the_names_that_it_says() {
-        let beside = include_str!("../../config/samples/side-by-side.yaml");
+        let beside = include_str!("../../../config/samples/side-by-side.yaml");
         let beside: Vec<Value> = serde_saphyr::from_multiple(beside).unwrap();
         let find = |kind: &str, name: &str| {
             let found =
                 beside.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
             found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
         };
-        let text = include_str!("../../config/samples/tracepipeline-side-by-side.yaml");
+        let text = include_str!("../../../config/samples/tracepipeline-side-by-side.yaml");
         let pipeline: TracePipeline = serde_saphyr::from_str(text).unwrap();
         let (kafka, clickhouse) = (&pipeline.spec.source.kafka, &pipeline.spec.sink.clickhouse);
         let [topic] = &kafka.topics[..] else { panic!("{:?}", kafka.topics) };

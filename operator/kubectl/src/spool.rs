@@ -1,11 +1,11 @@
 //! `kubectl sluice spool`: the blocks on the queue volume of each gateway, from the metrics of the gateways.
 
-use super::{
+use crate::{
     cluster::Said,
     table::{NOTHING, number, size, table, time},
 };
-use crate::sample::exposition::lines;
 use serde::Serialize;
+use sluice_gateway_config::exposition::lines;
 use std::fmt;
 
 /// Every gateway of a pipeline.
