@@ -39,8 +39,8 @@ pub struct Args {
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", value_name = "IMAGE")]
     pub gateway_image: String,
 
-    /// Secrets for pulling images, by name, separated by commas. They are those of the gateways' ServiceAccounts: Kubernetes gives them to
-    /// new pods of pipelines without spec.gateway.imagePullSecrets. They must exist in the namespace of each pipeline
+    /// Secrets for pulling images, by name, separated by commas. The ServiceAccount of each pipeline gets them: Kubernetes gives them to new
+    /// pods of pipelines without spec.gateway.imagePullSecrets. They must exist in the namespace of each pipeline
     #[arg(
         long,
         env = "SLUICE_GATEWAY_IMAGE_PULL_SECRETS",

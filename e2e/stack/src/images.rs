@@ -55,7 +55,15 @@ pub enum ImageStore {
 /// # Errors
 /// When the program or a library cannot be read, a library is missing on this machine, or the cache cannot be written.
 pub fn build_image(name: &str, program: &Path) -> anyhow::Result<Image> {
-    store(&Paths::from_environment()?, name, &contents(program)?)
+    build_image_in(&Paths::from_environment()?.cache.join("images").join(name), name, program)
+}
+
+/// The same with the file in this folder, which holds nothing else.
+///
+/// # Errors
+/// As [`build_image`].
+pub fn build_image_in(folder: &Path, name: &str, program: &Path) -> anyhow::Result<Image> {
+    store(folder, name, &contents(program)?)
 }
 
 fn contents(program: &Path) -> anyhow::Result<Archive> {
@@ -77,15 +85,14 @@ fn authorities() -> anyhow::Result<PathBuf> {
     found.context("this machine has no CA certificates: install the package ca-certificates")
 }
 
-/// Writes an archive to the cache, unless it is there.
-fn store(paths: &Paths, name: &str, archive: &Archive) -> anyhow::Result<Image> {
+/// Writes an archive to a folder, unless it is there.
+fn store(folder: &Path, name: &str, archive: &Archive) -> anyhow::Result<Image> {
     let built = archive.build()?;
     let reference = format!("{REGISTRY}/{name}:{}", built.tag);
-    let folder = paths.cache.join("images").join(name);
     let file = folder.join(format!("{}.tar", built.tag));
     if !file.exists() {
-        crate::paths::remove_folder(&folder)?;
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        crate::paths::remove_folder(folder)?;
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         let partial = file.with_added_extension("partial");
         fs::write(&partial, built.tar(&reference)?)
             .with_context(|| format!("write {}", partial.display()))?;

@@ -15,8 +15,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use crate::images::{ProgramArgs, build_image};
-use crate::paths::{self, Paths, remove_folder};
+use crate::images::{ProgramArgs, Programs, build_image_in};
+use crate::paths::{self, remove_folder};
 use crate::process::{command, interrupt, output};
 use crate::{crane, helm, say};
 
@@ -45,9 +45,9 @@ pub struct PublishArgs {
 }
 
 const AFTER_HELP: &str = "\
-Needs no container engine. Log in before with `docker login`, or with `helm registry login` and `crane auth login`. The
-images are those of `images`, for this machine's architecture. What the registry has under the same version is replaced.
-The last line of the output is the command that installs the chart.
+Needs no container engine. The logins are those of `docker login` or `crane auth login` (~/.docker/config.json). The images
+are those of `images`, for this machine's architecture. What the registry has under the same version is replaced. The
+last line of the output is the command that installs the chart.
 
 Examples:
   cargo run -p e2e-verify -- publish registry.example.com/observability
@@ -69,18 +69,11 @@ fn registry(text: &str) -> Result<String, String> {
 pub fn run(args: &PublishArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let programs = args.programs.programs()?;
-    for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
-        let image = build_image(name, program)?;
-        let reference = args.image(name);
-        let mut push = command(crane::path()?);
-        push.args(["push"]).arg(&image.archive).arg(&reference);
-        if args.plain_http {
-            push.arg("--insecure");
-        }
-        // With the digest, as a pod can name it.
-        say::line(output(&mut push).with_context(|| format!("push {reference}"))?.trim());
-    }
-    args.push_chart(&Paths::from_environment()?.cache.join("publish")).context("publish the chart")?;
+    // Not in the cache, which has the images of the tests.
+    let folder = std::env::temp_dir().join(format!("sluice-publish-{}", std::process::id()));
+    let pushed = args.push(&programs, &folder);
+    remove_folder(&folder)?;
+    pushed?;
     let plain = if args.plain_http { " --plain-http" } else { "" };
     say::line(&format!(
         "helm install sluice {} --version {} --namespace sluice-system --create-namespace{plain}",
@@ -91,6 +84,21 @@ pub fn run(args: &PublishArgs) -> Result<ExitCode> {
 }
 
 impl PublishArgs {
+    fn push(&self, programs: &Programs, folder: &Path) -> Result<()> {
+        for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
+            let image = build_image_in(&folder.join(name), name, program)?;
+            let reference = self.image(name);
+            let mut push = command(crane::path()?);
+            push.args(["push"]).arg(&image.archive).arg(&reference);
+            if self.plain_http {
+                push.arg("--insecure");
+            }
+            // With the digest, as a pod can name it.
+            say::line(output(&mut push).with_context(|| format!("push {reference}"))?.trim());
+        }
+        self.push_chart(&folder.join("chart")).context("publish the chart")
+    }
+
     fn image(&self, name: &str) -> String {
         format!("{}/sluice-{name}:{}", self.registry, self.version)
     }
@@ -100,7 +108,6 @@ impl PublishArgs {
     }
 
     fn push_chart(&self, folder: &Path) -> Result<()> {
-        remove_folder(folder)?;
         let chart = folder.join("sluice");
         copy(&paths::workspace().join("charts/sluice"), &chart)?;
         self.adapt(&chart)?;
@@ -112,8 +119,7 @@ impl PublishArgs {
         if self.plain_http {
             push.arg("--plain-http");
         }
-        output(&mut push)?;
-        remove_folder(folder)
+        output(&mut push).map(drop)
     }
 
     /// The chart of a registry takes its images from there, unless it is told otherwise.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_stack::images::ProgramArgs;
@@ -20,6 +20,8 @@ const VERSION: &str = "7.8.9-rc.1";
 /// `crane registry serve`, until it is dropped.
 struct Registry {
     server: Child,
+    /// Open until the end: the registry would end with its log. The lines of one test fit the pipe.
+    _log: BufReader<ChildStderr>,
     address: String,
 }
 
@@ -29,11 +31,11 @@ impl Registry {
         crane.args(["registry", "serve", "--address", "127.0.0.1:0"]).stderr(Stdio::piped());
         let mut server = crane.spawn().context("start a registry")?;
         let mut line = String::new();
-        let log = server.stderr.take().context("its log is not piped")?;
-        BufReader::new(log).read_line(&mut line).context("read its log")?;
+        let mut log = BufReader::new(server.stderr.take().context("its log is not piped")?);
+        log.read_line(&mut line).context("read its log")?;
         let port = line.trim().rsplit_once("port ").map(|(_, port)| format!("127.0.0.1:{port}"));
         let address = port.with_context(|| format!("the registry says {line:?}"))?;
-        Ok(Self { server, address })
+        Ok(Self { server, _log: log, address })
     }
 }
 
@@ -58,7 +60,7 @@ fn one_command_publishes_images_and_chart_that_can_be_pulled() -> Result<()> {
         programs: ProgramArgs { operator: Some(program.clone()), gateway: Some(program) },
     })?;
 
-    let folder = std::env::temp_dir().join(format!("sluice-publish-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("sluice-pulled-{}", std::process::id()));
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let pulled = is_pulled(&registry, &folder);
     remove_folder(&folder)?;

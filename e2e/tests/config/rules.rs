@@ -93,7 +93,7 @@ fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
     fs::write(folder.join("rules.yaml"), rules["spec"].to_string()).context("write the rules")?;
     fs::write(folder.join("test.yaml"), test.to_string()).context("write the test")?;
     let said = output(command(rulecheck::path()?).arg("test").arg(folder.join("test.yaml")));
-    e2e_stack::paths::remove_folder(&folder)?;
+    paths::remove_folder(&folder)?;
     // It also wants to see each alert fire, which rules_test.yaml shows.
     let said = said.err().context("no alert could fire")?.to_string();
     let missed = |name: &&&str| !said.contains(&format!("no test sees {name} fire"));

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct Defaults {
     /// The gateway image of pipelines that name none and have not begun with another one.
     pub gateway_image: String,
-    /// Pull Secrets of the gateways' ServiceAccounts. Kubernetes gives them to pods that name none, so that they are in no pod template.
+    /// Pull Secrets of each ServiceAccount of gateways. Kubernetes gives them to pods that name none, so that they are in no pod template.
     pub gateway_image_pull_secrets: Vec<String>,
     /// The operator's version. It stands only in the status, so a new operator with the same image changes no pod.
     pub operator_version: String,

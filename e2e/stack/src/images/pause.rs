@@ -37,5 +37,5 @@ pub fn build(paths: &Paths) -> anyhow::Result<Image> {
     })?;
     let mut archive = Archive::new(&["/pause"], USER);
     archive.add("/pause", Entry::program(&folder.join("pause"))?);
-    store(paths, "pause", &archive)
+    store(&paths.cache.join("images/pause"), "pause", &archive)
 }

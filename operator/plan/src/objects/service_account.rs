@@ -4,7 +4,7 @@ use crate::{identity::Identity, names::GATEWAY};
 use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 
 /// The ServiceAccount. Kubernetes gives its pull Secrets to new pods that name none: a change of them replaces no gateway. They are left out
-/// if there are none, so that others (OpenShift's own controller) keep the list.
+/// if there are none, so that others (a controller of `OpenShift`) keep the list.
 pub(crate) fn service_account(identity: &Identity, pull_secrets: &[String]) -> ServiceAccount {
     let secrets = pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() });
     ServiceAccount {
