@@ -5,9 +5,9 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use sluice_operator::{
     args::{Args, Invocation, LogFormat},
-    kafka::clients::blocking_threads_max,
     plan_command,
     plugin::program,
+    read::kafka::clients::blocking_threads_max,
     run::{Ending, run},
 };
 use std::{io::IsTerminal as _, process::ExitCode};

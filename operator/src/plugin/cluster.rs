@@ -8,9 +8,9 @@
 
 use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
 use crate::{
-    api_error::{ApiError, described},
-    exchange::{self, exchange},
-    kubeconfig,
+    read::gateways::exchange::{self, exchange},
+    run::kubeconfig,
+    world::api_error::{ApiError, described},
 };
 use futures::{StreamExt as _, stream};
 use hyper::{Method, Request, StatusCode};

@@ -4,7 +4,7 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, table, time},
 };
-use crate::sample::{exposition::lines, transactions};
+use crate::read::gateways::metrics::{exposition::lines, transactions};
 use serde::Serialize;
 use sluice_crds::TopicStatus;
 use std::{collections::BTreeMap, fmt};

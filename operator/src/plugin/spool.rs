@@ -4,7 +4,7 @@ use super::{
     cluster::Said,
     table::{NOTHING, number, size, table, time},
 };
-use crate::sample::exposition::lines;
+use crate::read::gateways::metrics::exposition::lines;
 use serde::Serialize;
 use std::fmt;
 

@@ -15,7 +15,7 @@ use syn::{
 };
 
 /// The packages whose rooms are looked at.
-const PACKAGES: [&str; 2] = ["gateway", "gateway/kafka"];
+const PACKAGES: [&str; 3] = ["gateway", "gateway/kafka", "operator"];
 
 /// Which rooms each room names.
 type Named = BTreeMap<String, BTreeSet<String>>;
