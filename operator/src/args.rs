@@ -1,6 +1,6 @@
 //! The operator's command line. Each flag of the operator also has an environment variable, which the chart sets.
 
-use crate::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
+use crate::read::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
 use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;

@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use sluice_operator::{
     args::{Args, Invocation, LogFormat},
-    kafka::clients::blocking_threads_max,
+    read::kafka::clients::blocking_threads_max,
     ready_command,
     run::{Ending, run},
 };

@@ -93,8 +93,8 @@ fn exchange(host: &str, stream: &mut TcpStream) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::{
-        admin::{Admin, Readiness, WaitsFor},
-        metrics::Metrics,
+        run::admin::{Admin, Readiness, WaitsFor},
+        world::metrics::Metrics,
     };
     use std::sync::Arc;
 

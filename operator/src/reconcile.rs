@@ -9,43 +9,42 @@
 //!
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
 
+pub mod apply_failure;
+pub mod next;
+pub mod outcome;
+
 use crate::{
-    absence::Absences,
-    api_error::ErrorClass,
-    apply,
-    cache::{AllPipelines, Cache, Pipeline},
-    claim_guard,
-    events::Events,
-    finalizer,
-    gateways::{commands::Commands, looks::Looks},
-    hindrance,
-    memory::{Key, Memory},
-    metrics::{Metrics, ReconcileResult},
-    next::{Next, WAITING_SECONDS, next},
-    observe::{self, Facts},
-    offsets::{self, Judgement},
-    outcome, pod_monitor, prune,
-    readers::Readers,
-    release, removal, replacement, report, resize,
-    rollout::{self, Rollouts},
-    sample::Sampler,
-    scaling::{self, Scaling},
-    secrets::KnownSecrets,
-    server_time::ServerTime,
-    told::Telling,
-    unasked, volumes,
+    read::{
+        Sources,
+        expired_offsets::{self, Judgement},
+        observe::{self, Facts},
+        unread_partitions,
+    },
+    remove::{self, Progress},
+    steer::{drain::drain_step, rollout, scaling, undrain::undrain},
+    volumes::orphans::{argo_cd, grow, orphans, owner_references, replace},
+    world::{
+        World,
+        cache::{Cache, Pipeline},
+        error::Error,
+        memory::Key,
+        metrics::ReconcileResult,
+        status::{self, is_taking_over},
+    },
+    write::{self, apply, events, finalizer, pod_monitor, prune, resize},
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
-    Client, ResourceExt,
+    ResourceExt,
     core::DynamicObject,
     runtime::{controller::Action, reflector::ObjectRef},
 };
-use sluice_crds::{RolloutState, TracePipeline, status::condition};
+use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, WAITING_SECONDS, next};
+use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
-    Applied, Defaults, Intent, Objects, Plan, Planned, build, contested,
+    Applied, Intent, Objects, Plan, Planned, build, contested,
     drain::lifecycle::{has_finalizer, needs_finalizer, there},
-    plan, status, told,
+    plan, told,
 };
 use std::{
     sync::Arc,
@@ -59,151 +58,26 @@ pub(crate) const RECONCILE_SECONDS_MAX: u64 = 60;
 /// Longest wait in seconds for the watches to list what there is; then others get their turn.
 const LISTED_SECONDS_MAX: u64 = 5;
 
-/// What all scopes share.
-pub struct Shared {
-    /// The API server.
-    pub client: Client,
-    /// Publishes events.
-    pub events: Events,
-    /// The operator's metrics.
-    pub metrics: Arc<Metrics>,
-    /// Asks Kafka.
-    pub sampler: Sampler,
-    /// What the operator brings to every plan.
-    pub defaults: Defaults,
-    /// What is remembered of each pipeline.
-    pub memory: Memory,
-    /// Decides how many gateways there are.
-    pub scaling: Scaling,
-    /// The Secrets that pipelines name.
-    pub secrets: KnownSecrets,
-    /// Asks gateways how they are, beside the reconciles.
-    pub looks: Looks,
-    /// Tells gateways to leave and to stay, beside the reconciles.
-    pub commands: Commands,
-    /// What gateways say for people.
-    pub telling: Telling,
-    /// Why gateways are not ready.
-    pub absences: Absences,
-    /// Which partitions have no reader.
-    pub readers: Readers,
-    /// The pipelines of all scopes.
-    pub pipelines: Arc<AllPipelines>,
-    /// The API server's clock.
-    pub server_time: ServerTime,
-    /// Carries rollouts on.
-    pub rollouts: Rollouts,
+/// What reconciles of one scope work with.
+pub struct Reconciler {
+    /// The API server, its copies, and what is remembered.
+    pub world: Arc<World>,
+    /// Kafka, Secrets and gateways.
+    pub sources: Arc<Sources>,
 }
 
-/// What a reconcile works with.
-pub struct World {
-    /// What all scopes share.
-    pub shared: Arc<Shared>,
-    /// Copies of the objects of this scope.
-    pub cache: Cache,
-}
-
-impl World {
-    /// Something happened that concerns a pipeline: what it waits for may be there.
-    pub fn concerned(&self, pipeline: &ObjectRef<Pipeline>) {
-        let namespace = pipeline.namespace.clone().unwrap_or_default();
-        self.shared.memory.concerned(&Key { namespace, name: pipeline.name.clone() });
-    }
-
-    /// A pipeline is gone. Its objects go after it, and each of them brings us here again.
+impl Reconciler {
+    /// A pipeline is gone. Kubernetes deletes its objects afterwards, and each of those events leads here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
-        if !self.shared.memory.forget(&key) {
+        let shared = &self.world.shared;
+        if !shared.memory.forget(&key) {
             return;
         }
-        self.shared.scaling.forget(&key);
-        self.shared.looks.forget(&key);
-        self.shared.commands.forget(&key);
-        self.shared.telling.forget(&key);
-        self.shared.absences.forget(&key);
-        self.shared.readers.forget(&key);
-        self.shared.secrets.forget(&key);
-        self.shared.rollouts.forget(&key);
-        self.shared.metrics.forget(&key.namespace, &key.name);
-        self.shared.metrics.set_pipelines(self.shared.memory.len());
+        self.sources.forget(&key);
+        shared.metrics.forget(&key.namespace, &key.name);
+        shared.metrics.set_pipelines(shared.memory.len());
         info!(namespace = %key.namespace, pipeline = %key.name, "gone");
-    }
-}
-
-/// Why a reconcile failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// While reading.
-    #[error(transparent)]
-    Observe(#[from] observe::Error),
-    /// While writing objects.
-    #[error(transparent)]
-    Apply(#[from] apply::Error),
-    /// While deleting objects.
-    #[error(transparent)]
-    Prune(#[from] prune::Error),
-    /// While holding the pipeline, or letting it go.
-    #[error(transparent)]
-    Finalizer(#[from] finalizer::Error),
-    /// While leaving objects to themselves.
-    #[error(transparent)]
-    Removal(#[from] removal::Error),
-    /// While seeing to the queue volumes.
-    #[error(transparent)]
-    Volumes(#[from] volumes::Error),
-    /// While having queue volumes outlive their StatefulSet.
-    #[error(transparent)]
-    Release(#[from] release::Error),
-    /// While replacing queue volumes.
-    #[error(transparent)]
-    Replacement(#[from] replacement::Error),
-    /// While replacing pods.
-    #[error(transparent)]
-    Rollout(#[from] rollout::Error),
-    /// While giving gateways more memory.
-    #[error(transparent)]
-    Resize(#[from] resize::Error),
-    /// While having their metrics read.
-    #[error(transparent)]
-    PodMonitor(#[from] pod_monitor::Error),
-    /// While writing the status.
-    #[error(transparent)]
-    Report(#[from] report::Error),
-    /// Because of the time it took.
-    #[error("the reconcile did not end within {RECONCILE_SECONDS_MAX} s")]
-    Timeout,
-    /// Because of a defect of ours.
-    #[error("a defect of the operator, please report it: {0}")]
-    Panicked(String),
-}
-
-impl Error {
-    /// What to do about it.
-    pub fn class(&self) -> ErrorClass {
-        match self {
-            Self::Observe(error) => error.class(),
-            Self::Apply(error) => error.class(),
-            Self::Prune(error) => error.class(),
-            Self::Finalizer(error) => error.class(),
-            Self::Removal(error) => error.class(),
-            Self::Volumes(error) => error.class(),
-            Self::Release(error) => error.class(),
-            Self::Replacement(error) => error.class(),
-            Self::Rollout(error) => error.class(),
-            Self::Resize(error) => error.class(),
-            Self::PodMonitor(error) => error.class(),
-            Self::Report(error) => error.class(),
-            Self::Timeout => ErrorClass::Timeout,
-            Self::Panicked(_) => ErrorClass::Panicked,
-        }
-    }
-
-    /// Who else sets the number of gateways, in words, when that is what failed.
-    pub(crate) fn contested(&self) -> Option<&str> {
-        match self {
-            Self::Apply(apply::Error::Contested { words, .. }) => Some(words),
-            _ => None,
-        }
     }
 }
 
@@ -219,54 +93,56 @@ pub struct Failed {
 }
 
 /// Looks at one pipeline, and says when to look again.
-pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Action, Failed> {
+pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> Result<Action, Failed> {
     let begun = Instant::now();
     let key = Key { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() };
+    let world = &reconciler.world;
     if !is_listed(&world.cache).await {
         world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
     }
-    let (result, action) = outcome::of(&pipeline, &key, &world).await;
+    let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
     world.shared.metrics.set_pipelines(world.shared.memory.len());
     action
 }
 
 /// When to look again after a failure.
-pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action {
+pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<Reconciler>) -> Action {
     Action::requeue(failed.retry_after)
 }
 
-pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
+async fn story(pipeline: &TracePipeline, key: &Key, reconciler: &Reconciler) -> Result<Next, Error> {
+    let (world, sources) = (&*reconciler.world, &*reconciler.sources);
     // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
-    let finished = Box::pin(replacement::finish(pipeline, world)).await;
+    let finished = Box::pin(replace::finish(pipeline, world)).await;
     if Intent::of(pipeline) == Intent::Remove {
-        let next = Box::pin(removal::remove(pipeline, key, world)).await?;
+        let progress = Box::pin(remove::remove(pipeline, key, world, &sources.commands)).await?;
         finished?;
-        return Ok(next);
+        return Ok(while_removed(progress));
     }
-    let mut facts = observe::observe(pipeline, world).await?;
-    facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts);
-    facts.observed.unread = world.shared.readers.count(key, &facts);
+    let mut facts = observe::observe(pipeline, world, sources).await?;
+    facts.observed.scaling = scaling::look(pipeline, key, &facts, world);
+    facts.observed.unread = unread_partitions::count(key, &facts, &world.shared.memory);
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
     let ready = planned.as_ref().ok().and_then(Planned::ready);
     // Their number changes with the StatefulSet, so that no gateway leaves before the StatefulSet may be applied.
     let stays = ready.filter(|plan| !plan.holds_source());
-    let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, world)).await;
+    let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, reconciler)).await;
     let carried_out = Box::pin(carry_out(pipeline, (ready, replicas), &mut facts, world)).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
         Err(error) if is_taking_over(pipeline) => return Err(error),
         other => other,
     };
-    if let Some(words) = carried_out.as_ref().err().and_then(Error::contested) {
+    if let Some(words) = carried_out.as_ref().err().and_then(Error::replica_conflict) {
         facts.observed.scaling.contested = Some(words.to_owned());
     }
-    let ended = carried_out.and(finished.map_err(Error::from)).and(replaced.map_err(Error::from));
+    let ended = carried_out.and(finished).and(replaced);
     facts.observed.hindrance =
-        ended.as_ref().err().and_then(|error| hindrance::of(error, pipeline.status.as_ref(), key, world));
+        ended.as_ref().err().and_then(|error| apply_failure::of(error, pipeline.status.as_ref(), key, world));
     let now = Time(Timestamp::now());
-    let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
+    let said = sluice_plan::status(pipeline, &facts.observed, planned.as_ref(), &now);
     if let Some(messages) = facts.lag_messages {
         world.shared.metrics.set_lag(&key.namespace, &key.name, messages);
     }
@@ -276,8 +152,8 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
     world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
-    Box::pin(report::report(pipeline, key, said, world)).await?;
-    Box::pin(unasked::take_back(pipeline, replicas, &facts, world)).await;
+    Box::pin(write::status::report(pipeline, key, said, world)).await?;
+    Box::pin(undrain(pipeline, replicas, &facts, world)).await;
     ended?;
     let memory = &world.shared.memory;
     let wait_seconds = || memory.wait_seconds(key, pipeline.metadata.generation);
@@ -289,14 +165,14 @@ pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) ->
 async fn tell_of_offsets(pipeline: &TracePipeline, key: &Key, facts: &Facts, world: &World) {
     let memory = &world.shared.memory;
     let judgement = match Intent::of(pipeline) {
-        Intent::Run if offsets::is_back(pipeline) || memory.is_offsets_due(key) => {
-            offsets::judge(pipeline, facts.kafka.as_ref())
+        Intent::Run if expired_offsets::is_back(pipeline) || memory.is_offsets_due(key) => {
+            expired_offsets::judge(pipeline, facts.kafka.as_ref())
         }
         Intent::Run | Intent::Suspend | Intent::LeaveAlone | Intent::Remove => Judgement::Well,
     };
     memory.set_offsets_due(key, judgement == Judgement::NotKnown);
     if let Judgement::Expired(note) = judgement {
-        report::tell(pipeline, "OffsetsExpired", &note, &world.shared).await;
+        events::tell(pipeline, "OffsetsExpired", &note, &world.shared).await;
     }
 }
 
@@ -306,8 +182,9 @@ async fn leave(
     pipeline: &TracePipeline,
     plan: Option<&Plan>,
     facts: &mut Facts,
-    world: &World,
-) -> (u32, Result<(), replacement::Error>) {
+    reconciler: &Reconciler,
+) -> (u32, Result<(), Error>) {
+    let (world, commands) = (&*reconciler.world, &reconciler.sources.commands);
     let there = match Intent::of(pipeline) {
         // Also those that are left without their StatefulSet, which only a plan would make again.
         Intent::Suspend => there(&facts.observed),
@@ -330,14 +207,13 @@ async fn leave(
     };
     let theirs = Some(&workload.scaled_by).filter(|others| !others.is_empty() && !is_taking_over(pipeline));
     let mut replaced = Ok(());
-    if scaling::written(pipeline).is_none() {
+    if status::drain(pipeline).is_none() {
         // A gateway that drains is not ready, and would be taken for one that fails.
-        let rollout = pipeline.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let is_rolling = rollout
+        let is_rolling = status::rollout(pipeline)
             .is_some_and(|rollout| matches!(rollout.state, RolloutState::Canary | RolloutState::Rolling));
         let may_go_on = runs && wanted == current && !is_rolling;
         let next;
-        (next, replaced) = replacement::carry_on(pipeline, (plan, may_go_on), facts, world).await;
+        (next, replaced) = replace::carry_on(pipeline, (plan, may_go_on), facts, world, commands).await;
         facts.observed.volumes.replacing = next;
         if facts.observed.volumes.replacing.is_some() {
             return (if theirs.is_some() { current } else { current.max(wanted) }, replaced);
@@ -352,8 +228,7 @@ async fn leave(
         }
         None => wanted,
     };
-    let (step, _) =
-        world.shared.scaling.drain_step(pipeline, (&workload, wanted), facts, &world.shared.commands).await;
+    let (step, _) = drain_step(pipeline, (&workload, wanted), facts, world, commands).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
 }
@@ -370,11 +245,11 @@ async fn carry_out(
     }
     // Before anybody is taken away, and also without a plan.
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
-    let released = Box::pin(release::unused(pipeline, &facts.observed.volumes, world)).await;
+    let released = Box::pin(owner_references::unused(pipeline, &facts.observed.volumes, world)).await;
     Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await?;
     // Nothing else waits for either.
-    Box::pin(claim_guard::guard(pipeline, world)).await;
-    Ok(released?)
+    Box::pin(argo_cd::guard(pipeline, world)).await;
+    released
 }
 
 async fn carry_out_spec(
@@ -410,22 +285,22 @@ async fn carry_out_spec(
         apply::scale(pipeline, replicas.min(current), world).await?;
     }
     let Some(plan) = plan else { return Ok(()) };
-    facts.observed.volumes.refusal = Box::pin(volumes::grow(plan, world)).await?;
+    facts.observed.volumes.refusal = Box::pin(grow::grow(plan, world)).await?;
     // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
-    let tending = volumes::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);
+    let tending = orphans::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);
     let tended = Box::pin(tending).await;
-    let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed, world)).await;
+    let discarded = Box::pin(replace::discard(plan, pipeline, &facts.observed, world)).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
     // It would come back with what is held from it.
     if !plan.holds_source() {
-        Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+        Box::pin(grow::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
     }
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
     facts.observed.volumes.not_replaced = discarded?.or(facts.observed.volumes.not_replaced.take());
     tended?;
     facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
-    Ok(Box::pin(pod_monitor::tend(pipeline, plan, world)).await?)
+    Box::pin(pod_monitor::tend(pipeline, plan, world)).await
 }
 
 /// Applies the objects with the workload as the next step of its rollout wants it, and deletes pods that are to come back with it.
@@ -435,8 +310,7 @@ async fn roll(
     facts: &mut Facts,
     world: &World,
 ) -> Result<Objects<Applied>, Error> {
-    let rollouts = &world.shared.rollouts;
-    let step = rollouts.step(pipeline, plan, replicas, facts);
+    let step = rollout::next_step(pipeline, plan, replicas, facts, world);
     let desired = build(plan);
     let (desired, replicas) = match &step {
         Some(step) => (desired.rolled(step, facts.stateful_set.as_deref()), step.replicas),
@@ -447,16 +321,17 @@ async fn roll(
     // A step that could not be applied was not taken, and the status does not tell of it.
     facts.observed.rollout = step.map(|step| step.next);
     if let Some(next) = &facts.observed.rollout {
-        Box::pin(rollouts.replace(pipeline, next, facts, world)).await?;
+        Box::pin(rollout::replace(pipeline, next, facts, world)).await?;
     }
     Ok(applied)
 }
 
-/// Whether the pipeline was left alone until now.
-pub fn is_taking_over(pipeline: &TracePipeline) -> bool {
-    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let mut paused = conditions.filter(|condition| condition.type_ == condition::RECONCILIATION_PAUSED);
-    Intent::of(pipeline) != Intent::LeaveAlone && paused.any(|condition| condition.status == "True")
+/// The next reconcile of a pipeline that is being deleted.
+fn while_removed(progress: Progress) -> Next {
+    match progress {
+        Progress::Waits => Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS },
+        Progress::Done => Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS },
+    }
 }
 
 async fn is_listed(cache: &Cache) -> bool {

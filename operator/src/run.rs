@@ -7,31 +7,28 @@
 //!                                        `-- lost: exit at once, with status 1
 //! ```
 
+pub mod admin;
+pub mod kubeconfig;
+pub mod lease;
+
 use crate::{
-    absence::Absences,
-    admin::{self, Admin, Readiness, WaitsFor},
-    api_error::{ApiError, ErrorClass, described},
     args::Args,
-    cache::{Cache, Pipeline},
-    events::Events,
-    gateways::{commands::Commands, looks::Looks},
-    gather::gathered,
-    kubeconfig,
-    lease::{Lease, LeaseName, Lost},
-    memory::Memory,
-    metrics::Metrics,
-    readers::Readers,
-    reconcile::{Shared, World, error_policy, reconcile},
-    replacement,
-    rollout::Rollouts,
-    sample::Sampler,
-    scaling::Scaling,
-    secrets::KnownSecrets,
-    server_time::ServerTime,
-    told::Telling,
-    watch::{Scope, Watches},
-    watch_state::WatchState,
+    read::{Sources, kafka::sample::Sampler},
+    reconcile::{Reconciler, error_policy, reconcile},
+    volumes::orphans::replace,
+    watch::{Scope, Watches, coalesce::coalesced, state::WatchState},
+    world::{
+        Shared, World,
+        api_error::{ApiError, ErrorClass, described},
+        cache::{Cache, Pipeline},
+        clock,
+        events::Events,
+        memory::Memory,
+        metrics::Metrics,
+        server_time::ServerTime,
+    },
 };
+use admin::{Admin, Readiness, WaitsFor};
 use futures::{
     FutureExt, Stream, StreamExt,
     channel::mpsc,
@@ -47,6 +44,7 @@ use kube::{
         reflector::ObjectRef,
     },
 };
+use lease::{Lease, LeaseName, Lost};
 use sluice_plan::Defaults;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
@@ -59,7 +57,7 @@ use tracing::{info, warn};
 /// Reconciles that run at the same time in one scope. Each waits for the network most of the time.
 const RECONCILES_MAX: u16 = 10;
 /// Events about one pipeline within this many milliseconds of the first are one reconcile.
-const GATHER_MS: u64 = 1_000;
+const COALESCE_MS: u64 = 1_000;
 /// Capacity of the channel from the watches to the reconciles. A full channel makes the watches wait.
 const CONCERNED_MAX: usize = 1_024;
 /// Longest wait for running reconciles after SIGTERM, in seconds. With the release of the Lease it stays below the pod's 40 s.
@@ -153,21 +151,15 @@ async fn lead(
 ) -> Ending {
     metrics.set_leader(true);
     readiness.set(WaitsFor::Watches);
+    let kafka = Sampler::new(args.kafka_clients_max, metrics.kafka_clients());
+    let sources = Arc::new(Sources { kafka, ..Sources::default() });
     let shared = Arc::new(Shared {
         events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
-        sampler: Sampler::new(args.kafka_clients_max, metrics.kafka_clients()),
         metrics,
         memory: Memory::default(),
-        scaling: Scaling::default(),
-        rollouts: Rollouts::default(),
-        secrets: KnownSecrets::default(),
-        looks: Looks::default(),
-        commands: Commands::default(),
-        telling: Telling::default(),
-        absences: Absences::default(),
-        readers: Readers::default(),
         pipelines: Arc::default(),
+        clock: clock::now,
         server_time,
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
@@ -180,7 +172,9 @@ async fn lead(
     let scopes = scopes(args).into_iter();
     let (worlds, listings): (Vec<_>, Vec<_>) =
         scopes.map(|scope| watched(Arc::clone(&shared), scope, &mut tasks)).unzip();
-    let work = join_all(worlds.into_iter().map(|(world, events)| control(world, events, stop.clone())));
+    let reconciler = |world| Arc::new(Reconciler { world, sources: Arc::clone(&sources) });
+    let work =
+        join_all(worlds.into_iter().map(|(world, events)| control(reconciler(world), events, stop.clone())));
     let refused = Duration::from_secs(REFUSED_SECONDS);
     let stopped = async {
         stop.clone().await;
@@ -192,7 +186,7 @@ async fn lead(
         lost = lease.lost() => Ending::LeaseLost(lost),
         _ = work => Ending::Asked,
         () = stopped => Ending::Asked,
-        never = tidy(&shared.sampler) => match never {},
+        never = tidy(&sources.kafka) => match never {},
         never = ready_once_listed(&listings, readiness, refused) => match never {},
     };
     shared.metrics.set_leader(false);
@@ -259,19 +253,20 @@ fn watched(shared: Arc<Shared>, scope: Scope, tasks: &mut JoinSet<()>) -> (Scope
 }
 
 /// Reconciles the pipelines of one scope on events, until `stop`.
-async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
+async fn control(reconciler: Arc<Reconciler>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
+    let world = &reconciler.world;
     let settings = controller::Config::default().concurrency(RECONCILES_MAX);
-    let concerning = Arc::clone(&world);
+    let concerning = Arc::clone(world);
     let events = events.inspect(move |concerned| concerning.concerned(concerned));
-    let events = gathered(events, Duration::from_millis(GATHER_MS));
+    let events = coalesced(events, Duration::from_millis(COALESCE_MS));
     // Gateways that answered late are no event about their pipeline: what it waits for beside them is not sooner there. Those of other scopes
     // are not among this one's pipelines.
     let store = world.cache.pipelines.clone();
-    let late = world.shared.looks.late().filter(move |of| ready(store.get(of).is_some()));
+    let late = reconciler.sources.looks.late().filter(move |of| ready(store.get(of).is_some()));
     applier(
-        |pipeline, world| Box::pin(reconcile(pipeline, world)),
+        |pipeline, reconciler| Box::pin(reconcile(pipeline, reconciler)),
         error_policy,
-        Arc::clone(&world),
+        Arc::clone(&reconciler),
         world.cache.pipelines.clone(),
         beside(events, late).map(Ok::<_, Infallible>).take_until(stop),
         settings,
@@ -280,10 +275,10 @@ async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>,
         // `outcome` counts and logs the results. Only a pipeline that no longer exists is handled here.
         if let Err(ControlError::ObjectNotFound(gone)) = outcome {
             let pipeline = ObjectRef::new(&gone.name).within(&gone.namespace.clone().unwrap_or_default());
-            if replacement::holds_pods(&pipeline, &world) {
-                tokio::spawn(replacement::let_gone_go(pipeline, Arc::clone(&world)));
+            if replace::holds_pods(&pipeline, world) {
+                tokio::spawn(replace::let_gone_go(pipeline, Arc::clone(world)));
             }
-            world.forget(&gone);
+            reconciler.forget(&gone);
         }
         std::future::ready(())
     })

@@ -5,10 +5,12 @@
 //! One bounded channel connects the watches with the reconciles. A full channel makes the watches wait. `operator/SECURITY.md` lists what
 //! the watches can see.
 
-use crate::{
-    cache::{AllPipelines, Cache, Pipeline},
-    outcome::words,
-    watch_state::WatchState,
+pub mod coalesce;
+pub mod state;
+
+use crate::world::{
+    cache::{AllPipelines, Cache, Pipeline, pipelines_with_secret},
+    error::panic_words,
 };
 use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc::Sender};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Secret};
@@ -23,6 +25,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use sluice_plan::names;
+use state::WatchState;
 use std::{collections::HashMap, fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::{
     task::JoinSet,
@@ -151,7 +154,7 @@ impl Watches<'_> {
             let pipelines = pipelines.clone();
             move |secret: &PartialObjectMeta<Secret>, _: bool| {
                 secret.namespace().map_or_else(Vec::new, |namespace| {
-                    crate::cache::pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
+                    pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
                 })
             }
         })
@@ -204,7 +207,7 @@ impl<K: Watched> Watch<K> {
         loop {
             let since = Instant::now();
             let Err(panic) = AssertUnwindSafe(self.follow(begin())).catch_unwind().await else { return };
-            self.state.panicked(&K::kind(&()), &words(&*panic));
+            self.state.panicked(&K::kind(&()), &panic_words(&*panic));
             if since.elapsed() >= longest {
                 wait = Duration::ZERO;
             }

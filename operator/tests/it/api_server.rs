@@ -1,7 +1,11 @@
-//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a deep merge, and
-//! raises the resource version only when it changes something; a server-side apply also takes away what its manager applied before
-//! and nobody else did. Who owns the number of replicas is known, and conflicts are answered (`replicas.rs`). What is deleted goes with
-//! its last finalizer. Who watches is told of no change, for ever. What else it refuses is scripted.
+//! An API server over real HTTP that keeps objects in memory. It does only what these tests need:
+//!
+//! - A patch of any kind is a deep merge. The resource version rises only if the object changes.
+//! - A server-side apply also removes the fields that its manager applied before, applies no more, and no other manager applied.
+//! - It knows the owner of the number of replicas, and answers with conflicts (`replicas.rs`).
+//! - A deleted object stays until its last finalizer is removed.
+//! - A watch never gets an event.
+//! - Tests script all other refusals.
 
 use crate::{asked, replicas};
 use bytes::Bytes;
@@ -24,7 +28,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// An answer, or one that never comes to its end.
+/// An answer, or one whose body never ends.
 type Answer = Either<Full<Bytes>, StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>>;
 
 /// A request that may change something.
@@ -34,26 +38,26 @@ pub struct Write {
     /// `configmaps/prod-config-0123456789`, `tracepipelines/prod/status`
     pub what: String,
     pub field_manager: String,
-    /// What becomes of dependents, of a deletion that says so.
+    /// The propagation policy of a deletion; empty without one.
     pub propagation: String,
 }
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
-    /// What each field manager applied last to each object.
+    /// The last apply of each field manager, for each object.
     applied: BTreeMap<String, BTreeMap<String, Value>>,
     version: u64,
     writes: Vec<Write>,
     events: Vec<Value>,
-    /// What was asked for by name.
+    /// Objects that were read by name.
     reads: Vec<String>,
-    /// All that was asked, but for what is no object.
+    /// All requests for objects.
     asked: Vec<asked::Request>,
     refusals: Vec<(String, u16, Value)>,
-    /// Writes until whoever writes is cut off.
+    /// Writes that still reach the server; `None` for all.
     writes_left: Option<u32>,
-    /// Fields of a status that its definition does not know.
+    /// Fields of a status that the CRD does not have.
     dropped: Vec<&'static str>,
 }
 
@@ -84,50 +88,50 @@ impl ApiServer {
         server
     }
 
-    /// Whoever writes is cut off after so many writes: what comes then does not reach the server.
+    /// Only this many more writes reach the server. It answers the later ones with 503.
     pub fn cut_off_after(&self, writes: u32) {
         self.state.lock().unwrap().writes_left = Some(writes);
     }
 
-    /// Everything reaches the server again.
+    /// All writes reach the server again.
     pub fn go_on(&self) {
         self.state.lock().unwrap().writes_left = None;
     }
 
-    /// From now on, requests whose path, or path and method, contain `what` are answered with this status.
+    /// From now on, the server answers with this status if path and method of a request contain `what`.
     pub fn refuse(&self, what: &str, code: u16) {
         self.refuse_saying(what, code, failure(code, "scripted"));
     }
 
-    /// The same with a body of its own.
+    /// As [`Self::refuse`], with this body.
     pub fn refuse_saying(&self, what: &str, code: u16, body: Value) {
         self.state.lock().unwrap().refusals.push((what.to_owned(), code, body));
     }
 
-    /// Refuses nothing any more.
+    /// Ends all refusals.
     pub fn relent(&self) {
         self.state.lock().unwrap().refusals.clear();
     }
 
-    /// Keeps this field of no status: an older definition does not know it.
+    /// From now on, the server drops this field of each status, as with an older CRD.
     pub fn drop_from_status(&self, field: &'static str) {
         self.state.lock().unwrap().dropped.push(field);
     }
 
-    /// Puts an object there without counting it as a write.
+    /// Stores an object. It is not counted as a write.
     pub fn put(&self, what: &str, object: Value) {
         let mut state = self.state.lock().unwrap();
         state.store(what, object);
     }
 
-    /// Takes an object away.
+    /// Removes an object.
     pub fn remove(&self, what: &str) {
         let mut state = self.state.lock().unwrap();
         state.objects.remove(what);
         state.applied.remove(what);
     }
 
-    /// Changes an object behind the operator's back.
+    /// Changes an object as another client would.
     pub fn change(&self, what: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock().unwrap();
         let mut object = state.objects[what].clone();
@@ -135,7 +139,7 @@ impl ApiServer {
         state.store(what, object);
     }
 
-    /// Somebody sets the number of replicas by way of the scale subresource, as an HPA or `kubectl scale` does.
+    /// Sets the number of replicas through the scale subresource, as an HPA or `kubectl scale` does.
     pub fn scale_by(&self, manager: &str, what: &str, replicas: u32) {
         let mut state = self.state.lock().unwrap();
         let mut object = state.objects[what].clone();
@@ -161,22 +165,22 @@ impl ApiServer {
         of_kind.map(|(_, object)| object.clone()).collect()
     }
 
-    /// The requests since the last call that may have changed something.
+    /// The write requests since the last call.
     pub fn take_writes(&self) -> Vec<Write> {
         std::mem::take(&mut self.state.lock().unwrap().writes)
     }
 
-    /// What was asked for by name since the last call.
+    /// The objects that were read by name since the last call.
     pub fn take_reads(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().reads)
     }
 
-    /// All that was asked since the last call.
+    /// All requests for objects since the last call.
     pub fn take_asked(&self) -> Vec<asked::Request> {
         std::mem::take(&mut self.state.lock().unwrap().asked)
     }
 
-    /// The events since the last call that somebody wanted to publish.
+    /// The events that were published since the last call, also refused ones.
     pub fn take_events(&self) -> Vec<Value> {
         std::mem::take(&mut self.state.lock().unwrap().events)
     }
@@ -235,7 +239,7 @@ impl ApiServer {
                 state.applied.remove(&what);
                 found(state.objects.remove(&what))
             }
-            // Events are taken one after the other.
+            // An event is not stored as an object.
             (None, _) if what == "events" => (201, body),
             (None, _) => (201, state.store(&format!("{what}/{}", text(&body["metadata"]["name"])), body)),
         };
@@ -245,7 +249,7 @@ impl ApiServer {
     }
 }
 
-/// `<plural>[/<name>[/status]]`, of what is in a namespace or in none, or of all that is in any.
+/// `<plural>[/<name>[/status]]` of a path with or without a namespace.
 fn what(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let rest = match parts.as_slice() {
@@ -267,7 +271,7 @@ impl State {
         is_cut_off
     }
 
-    /// Notes what is asked. A server-side apply of what is not there takes the right to create it, too.
+    /// Records a request and the right that it needs. A server-side apply of an object that does not exist also needs the right to create it.
     fn note(&mut self, asked: Option<asked::Request>, what: &str) {
         let Some(asked) = asked else { return };
         if asked.right.verb == "patch" && what.split('/').count() == 2 && !self.objects.contains_key(what) {
@@ -277,7 +281,7 @@ impl State {
         self.asked.push(asked);
     }
 
-    /// All objects of a kind, whatever they are asked for by.
+    /// All objects of a kind, without regard to selectors.
     fn listed(&self, plural: &str) -> Value {
         let of_kind = self.objects.iter().filter(|(what, _)| what.starts_with(&format!("{plural}/")));
         let items: Vec<Value> = of_kind.map(|(_, object)| object.clone()).collect();
@@ -285,7 +289,7 @@ impl State {
         json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items})
     }
 
-    /// Whether an object is the one that whoever deletes it has looked at.
+    /// Whether an object has the UID and the version that a request names.
     fn is_exactly(&self, what: &str, preconditions: &Value) -> bool {
         let Some(object) = self.objects.get(what) else { return true };
         ["uid", "resourceVersion"]
@@ -293,13 +297,13 @@ impl State {
             .all(|field| preconditions[field].is_null() || preconditions[field] == object["metadata"][field])
     }
 
-    /// Whether a finalizer keeps an object when it is deleted.
+    /// Whether an object has a finalizer.
     fn is_held(&self, what: &str) -> bool {
         let finalizers = self.objects.get(what).map(|object| &object["metadata"]["finalizers"]);
         finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
     }
 
-    /// What becomes of a patch of an object, or of a part of it.
+    /// The answer to a patch of an object or of a subresource.
     fn patched(
         &mut self,
         what: &str,
@@ -310,7 +314,7 @@ impl State {
         if what.ends_with("/resize") && !self.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
             return (422, failure(422, "metadata.uid: field is immutable"));
         }
-        // As a server reads it: version 0 of an object that is to be changed.
+        // A real server reads a version of null as 0, and refuses it.
         if body["metadata"].get("resourceVersion").is_some_and(Value::is_null) {
             return (
                 422,
@@ -335,7 +339,7 @@ impl State {
         if let Some(status) = patch.get_mut("status").and_then(Value::as_object_mut) {
             status.retain(|field, _| !self.dropped.contains(&field.as_str()));
         }
-        // The status has one manager, and what it does not apply any more goes.
+        // The status has one manager: an apply replaces it.
         if !patch["status"].is_null() {
             object["status"] = Value::Null;
         }
@@ -369,7 +373,7 @@ impl State {
         self.store(what, object)
     }
 
-    /// The number that a manager has applied is not its own any more.
+    /// A manager loses the number of replicas to another one.
     fn lose_replicas(&mut self, what: &str, manager: &str) {
         let applied = self.applied.get_mut(what).and_then(|managers| managers.get_mut(manager));
         if let Some(spec) = applied.and_then(|applied| applied["spec"].as_object_mut()) {
@@ -377,7 +381,7 @@ impl State {
         }
     }
 
-    /// Takes away what the manager applied before, applies no more, and nobody else did.
+    /// Removes the fields that the manager applied before, applies no more, and no other manager applied.
     fn give_up(&mut self, what: &str, object: &mut Value, now: &Value, field_manager: &str) {
         let managers = self.applied.entry(what.to_owned()).or_default();
         let before = managers.insert(field_manager.to_owned(), now.clone()).unwrap_or_default();
@@ -402,7 +406,7 @@ impl State {
     }
 }
 
-/// Takes away the fields that are in `before` and not in `now`, and that nobody else applied.
+/// Removes the fields that are in `before` and not in `now`, and that no other manager applied.
 fn give_up(object: &mut Value, (before, now): (&Value, &Value), others: &[&Value]) {
     let (Some(fields), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
     for (key, before) in before {

@@ -15,21 +15,20 @@ use rdkafka::{mocking::MockCluster, producer::DefaultProducerContext};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_operator::{
-    absence::Absences,
-    api_error::ErrorClass,
-    cache::{Cache, Pipeline},
-    events::Events,
-    gateways::{commands::Commands, looks::Looks},
-    memory::Memory,
-    metrics::Metrics,
-    readers::Readers,
-    reconcile::{Failed, Shared, World, reconcile},
-    rollout::Rollouts,
-    sample::Sampler,
-    scaling::Scaling,
-    secrets::KnownSecrets,
-    server_time::ServerTime,
-    told::Telling,
+    read::{
+        Sources,
+        gateways::{commands::Commands, looks::Looks},
+    },
+    reconcile::{Failed, Reconciler, reconcile},
+    world::{
+        Shared, World,
+        api_error::ErrorClass,
+        cache::{Cache, Pipeline},
+        events::Events,
+        memory::Memory,
+        metrics::Metrics,
+        server_time::ServerTime,
+    },
 };
 use sluice_plan::Defaults;
 use std::{sync::Arc, time::Duration};
@@ -45,6 +44,7 @@ pub struct Bench {
     pub server: ApiServer,
     kafka: MockCluster<'static, DefaultProducerContext>,
     pub shared: Arc<Shared>,
+    pub sources: Arc<Sources>,
 }
 
 impl Bench {
@@ -52,23 +52,23 @@ impl Bench {
         let server = ApiServer::start().await;
         let kafka = MockCluster::new(1).unwrap();
         kafka.create_topic("spans", 8, 1).unwrap();
-        let shared = shared(&server, ANSWERS_MAX);
-        Self { server, kafka, shared }
+        let (shared, sources) = (shared(&server), sources(ANSWERS_MAX));
+        Self { server, kafka, shared, sources }
     }
 
     /// Another operator, which remembers nothing.
     pub fn restart(&mut self) {
-        self.shared = shared(&self.server, ANSWERS_MAX);
+        self.restart_waiting(ANSWERS_MAX);
     }
 
     /// Another operator, which waits for gateways for so long.
     pub fn restart_waiting(&mut self, answers_max: Duration) {
-        self.shared = shared(&self.server, answers_max);
+        (self.shared, self.sources) = (shared(&self.server), sources(answers_max));
     }
 
     /// Pipelines whose gateways answered after their reconcile went on.
     pub fn late(&self) -> impl Stream<Item = ObjectRef<Pipeline>> + Unpin + use<> {
-        self.shared.looks.late()
+        self.sources.looks.late()
     }
 
     /// Whether a series is exported with this value.
@@ -103,7 +103,7 @@ impl Bench {
     pub async fn reconcile(&self, name: &str) -> Result<Action, Failed> {
         let world = self.world();
         let pipeline = world.cache.pipelines.get(&ObjectRef::new(name).within(NAMESPACE)).unwrap();
-        reconcile(pipeline, Arc::new(world)).await
+        reconcile(pipeline, self.reconciler(world)).await
     }
 
     /// The operator, with copies of what there is now.
@@ -114,6 +114,11 @@ impl Bench {
             self.shared.pipelines.note(&pipeline, false);
         }
         World { shared: Arc::clone(&self.shared), cache }
+    }
+
+    /// What reconciles this world.
+    pub fn reconciler(&self, world: World) -> Arc<Reconciler> {
+        Arc::new(Reconciler { world: Arc::new(world), sources: Arc::clone(&self.sources) })
     }
 
     /// Reconciles until nothing is written any more, and returns what was.
@@ -169,7 +174,7 @@ impl Bench {
     }
 }
 
-fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
+fn shared(server: &ApiServer) -> Arc<Shared> {
     let mut config = Config::new(server.url.parse().unwrap());
     // The scripted refusals are meant for the operator, not for the client library.
     config.default_retry = false;
@@ -178,7 +183,6 @@ fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
         events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
         metrics: Arc::new(Metrics::new("test", &ErrorClass::ALL.map(ErrorClass::label)).unwrap()),
-        sampler: Sampler::default(),
         defaults: Defaults {
             gateway_image: "sluice-gateway:test".into(),
             gateway_image_pull_secrets: Vec::new(),
@@ -186,16 +190,18 @@ fn shared(server: &ApiServer, answers_max: Duration) -> Arc<Shared> {
             operator_pods: None,
         },
         memory: Memory::default(),
-        scaling: Scaling::by(crate::scaling::clock),
-        rollouts: Rollouts::by(crate::scaling::clock),
-        secrets: KnownSecrets::default(),
-        looks: Looks::by(crate::scaling::clock, answers_max),
-        commands: Commands::waiting(answers_max),
-        telling: Telling::by(crate::scaling::clock),
-        absences: Absences::by(crate::scaling::clock),
-        readers: Readers::default(),
         pipelines: Arc::default(),
+        clock: crate::steer::scaling::clock,
         server_time: ServerTime::default(),
+    })
+}
+
+/// Gateways by the tests' clock, with this wait for them.
+fn sources(answers_max: Duration) -> Arc<Sources> {
+    Arc::new(Sources {
+        looks: Looks::by(crate::steer::scaling::clock, answers_max),
+        commands: Commands::waiting(answers_max),
+        ..Sources::default()
     })
 }
 

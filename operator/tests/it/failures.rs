@@ -1,8 +1,8 @@
-//! A server that refuses, objects of others, and what is missing or away. What is said of it is in `told.rs`.
+//! A server that refuses, objects of others, and what is missing or away. How it is reported is in `apply_failure.rs`.
 
 use crate::bench::{Bench, NAMESPACE};
 use serde_json::{Value, json};
-use sluice_operator::api_error::ErrorClass;
+use sluice_operator::world::api_error::ErrorClass;
 
 #[tokio::test]
 async fn each_refusal_has_its_class_and_is_tried_again_later_and_later() {

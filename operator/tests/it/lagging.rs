@@ -7,7 +7,6 @@ use crate::{
 use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 use sluice_operator::reconcile::reconcile;
-use std::sync::Arc;
 
 #[tokio::test]
 async fn what_the_copies_lack_is_left_to_itself_too() {
@@ -57,7 +56,7 @@ async fn a_number_that_somebody_sets_at_the_same_moment_is_theirs() {
         let world = bench.world();
         let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
         bench.server.scale_by("kubectl", "statefulsets/prod-gateway", 5);
-        reconcile(pipeline, Arc::new(world)).await.unwrap_err();
+        reconcile(pipeline, bench.reconciler(world)).await.unwrap_err();
         let replicas = || bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
         assert_eq!(replicas(), 5, "{changes_template}");
         bench.settle("prod").await;
@@ -83,7 +82,7 @@ async fn a_workload_whose_pods_come_and_go_is_scaled_all_the_same() {
     let world = bench.world();
     let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
     bench.gateways_are_ready("prod", 1);
-    reconcile(pipeline, Arc::new(world)).await.unwrap();
+    reconcile(pipeline, bench.reconciler(world)).await.unwrap();
     assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 3);
 }
 
@@ -107,7 +106,7 @@ async fn a_workload_that_is_gone_is_not_made_by_what_was_meant_to_change_it() {
         let world = bench.world();
         let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
         bench.server.remove("statefulsets/prod-gateway");
-        reconcile(pipeline, Arc::new(world)).await.unwrap_err();
+        reconcile(pipeline, bench.reconciler(world)).await.unwrap_err();
         assert_eq!(bench.server.get("statefulsets/prod-gateway"), None);
         bench.settle("prod").await;
         let replicas = bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
@@ -124,6 +123,6 @@ async fn a_pipeline_that_was_made_again_gets_nothing_of_the_one_before() {
     let mut again = bench.pipeline("prod");
     again["metadata"]["uid"] = "another".into();
     bench.server.put("tracepipelines/prod", again);
-    drop(reconcile(before, Arc::new(world)).await);
+    drop(reconcile(before, bench.reconciler(world)).await);
     assert!(bench.server.get("tracepipelines/prod").unwrap()["status"].is_null());
 }

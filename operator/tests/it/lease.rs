@@ -7,7 +7,7 @@ mod server;
 use dice::Dice;
 use serde_json::json;
 use server::{Server, Way};
-use sluice_operator::lease::{Lease, LeaseName, Lost};
+use sluice_operator::run::lease::{Lease, LeaseName, Lost};
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex},

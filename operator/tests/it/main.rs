@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
 mod api_server;
+mod apply_failure;
+mod argo_cd;
 mod asked;
 mod bench;
 mod chart;
-mod claim_guard;
 mod complaints;
-mod contested;
 mod deletion;
 mod failures;
+mod gateway_report;
 mod kept;
 mod lagging;
 mod lease;
@@ -21,6 +22,7 @@ mod pods;
 mod quiet;
 mod reach;
 mod replaced;
+mod replica_conflict;
 mod replicas;
 mod resize;
 mod rights;
@@ -30,8 +32,6 @@ mod schema;
 mod secrets;
 mod silent;
 mod state;
-mod telling;
-mod told;
-mod unasked;
+mod undrain;
 mod volumes;
 mod watches;

@@ -1,6 +1,6 @@
 //! Gateways as the operator meets them: a pod that the API server lists, and its admin port on an address of this machine.
 
-use crate::{api_server::ApiServer, bench::NAMESPACE, scaling::clock};
+use crate::{api_server::ApiServer, bench::NAMESPACE, steer::scaling::clock};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_gateway_config::{STATE_PATH, STATE_VERSION, pod_uid::POD_UID_HEADER};
-use sluice_operator::gateways::without_state;
+use sluice_operator::read::gateways::without_state;
 use std::{
     convert::Infallible,
     future::pending,

@@ -61,6 +61,8 @@ pub fn note(object: &mut Value, before: &Value, (manager, says): (&str, bool)) {
         }
     }
     // One that had nothing else is gone.
-    all.retain(|entry| entry["manager"] != sluice_operator::apply::SCALER || !entry["fieldsV1"].is_null());
+    all.retain(|entry| {
+        entry["manager"] != sluice_operator::write::apply::SCALER || !entry["fieldsV1"].is_null()
+    });
     *entries = all.into();
 }

@@ -2,7 +2,7 @@
 
 use crate::scaling::{Scene, pass};
 use serde_json::{Value, json};
-use sluice_operator::{api_error::ErrorClass, resize::MEMORY};
+use sluice_operator::{world::api_error::ErrorClass, write::resize::MEMORY};
 
 const POD: &str = "pods/prod-gateway-1";
 

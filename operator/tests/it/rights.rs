@@ -14,7 +14,7 @@ use kube::{
     Client, Config,
     runtime::events::{Event, EventType},
 };
-use sluice_operator::lease::{Lease, LeaseName};
+use sluice_operator::run::lease::{Lease, LeaseName};
 use std::collections::BTreeSet;
 
 /// Together they do all that the operator does; each of them is a test by itself.
@@ -32,7 +32,7 @@ const SCENES: [fn(); 14] = [
     quiet::a_pod_monitor_comes_and_goes_with_its_switch_and_is_looked_at_no_more_than_that,
     quiet::another_spec_rolls_the_gateways_and_leaves_few_configs_behind,
     quiet::a_secret_is_read_again_once_it_has_changed,
-    told::pods_that_kubernetes_does_not_make_are_told_in_its_words,
+    apply_failure::pods_that_kubernetes_does_not_make_are_told_in_its_words,
 ];
 
 /// Asked by Kubernetes on clusters with the admission plugin `OwnerReferencesPermissionEnforcement`: of whoever makes an object whose owner is

@@ -8,8 +8,7 @@ use crate::{
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
-use sluice_operator::{api_error::ErrorClass, reconcile::reconcile};
-use std::sync::Arc;
+use sluice_operator::{reconcile::reconcile, world::api_error::ErrorClass};
 
 const WORKLOAD: &str = "statefulsets/prod-gateway";
 const GATEWAYS: u64 = 3;
@@ -393,7 +392,7 @@ async fn a_copy_of_the_workload_that_is_older_takes_no_template_back_while_gatew
     });
     let pipeline =
         scene.bench.world().cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
-    let failed = reconcile(pipeline, Arc::new(older)).await.unwrap_err();
+    let failed = reconcile(pipeline, scene.bench.reconciler(older)).await.unwrap_err();
     assert_eq!(failed.error.class(), ErrorClass::Conflict);
     assert_eq!(scene.workload()["spec"]["template"], given["spec"]["template"]);
 }

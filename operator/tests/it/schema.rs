@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::{controller::Action, reflector::ObjectRef};
 use serde_json::{Value, json};
 use sluice_operator::reconcile::reconcile;
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 /// A pipeline that makes its table.
 fn create(bench: &Bench) {
@@ -152,7 +152,7 @@ async fn a_look_that_began_before_a_reset_does_not_undo_it() {
     let world = bench.world();
     let before = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
     bench.server.change("tracepipelines/prod", |pipeline| pipeline["status"]["schemaJob"] = Value::Null);
-    reconcile(before, Arc::new(world)).await.unwrap();
+    reconcile(before, bench.reconciler(world)).await.unwrap();
     assert!(status(&bench)["schemaJob"].is_null());
     bench.settle("prod").await;
     assert_eq!(self::job(&bench), job, "it is run again");

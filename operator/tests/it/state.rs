@@ -3,13 +3,13 @@
 use crate::{
     bench::{Bench, NAMESPACE},
     pods::Pods,
-    scaling::{Scene, pass},
+    steer::scaling::{Scene, pass},
 };
 use serde_json::{Value, json};
 use sluice_gateway_config::STATE_BYTES_MAX;
 use sluice_operator::{
-    gateways::{Absence, Gateway, looks::Said},
-    memory::Key,
+    read::gateways::{Absence, Gateway, looks::Said},
+    world::memory::Key,
 };
 
 /// A pipeline with two gateways.

@@ -13,10 +13,7 @@ use kube::{
     runtime::{reflector::ObjectRef, watcher},
 };
 use serde_json::json;
-use sluice_operator::{
-    watch::{Scope, Watches},
-    watch_state::WatchState,
-};
+use sluice_operator::watch::{Scope, Watches, state::WatchState};
 use std::{
     collections::BTreeSet,
     sync::{

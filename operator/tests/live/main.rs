@@ -16,10 +16,10 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer},
 };
 use serde_json::json;
-use sluice_operator::{
-    kafka::cluster::Cluster,
-    kafka_security::KafkaSecurity,
+use sluice_operator::read::kafka::{
+    cluster::Cluster,
     sample::{Sample, Sampler, Source},
+    security::KafkaSecurity,
 };
 use sluice_plan::scale::PartitionSample;
 use std::time::Duration;

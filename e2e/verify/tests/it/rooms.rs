@@ -15,7 +15,7 @@ use syn::{
 };
 
 /// The packages whose rooms are looked at.
-const PACKAGES: [&str; 4] = ["gateway", "gateway/kafka", "operator/plan", "operator/kubectl"];
+const PACKAGES: [&str; 5] = ["gateway", "gateway/kafka", "operator", "operator/plan", "operator/kubectl"];
 
 /// Which rooms each room names.
 type Named = BTreeMap<String, BTreeSet<String>>;

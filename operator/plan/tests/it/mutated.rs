@@ -1,5 +1,5 @@
 //! Pipelines with arbitrary edits: whatever of them can be read at all is planned or refused, and told of, without a panic. The
-//! operator survives one (`operator/src/outcome.rs`), but the pipeline would not be looked after.
+//! operator survives one (`operator/src/reconcile/outcome.rs`), but the pipeline would not be looked after.
 
 use crate::{defaults, observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,0 +1,129 @@
+//! Detects that Kafka deleted the committed offsets of a pipeline's group while the pipeline was suspended. Brokers delete them
+//! `offsets.retention.minutes` after the last member has left. The operator only reports it: it delays nothing, and writes nothing to Kafka.
+//! Pure: answers in, texts out.
+
+use super::kafka::sample::Sample;
+use sluice_crds::{InitialOffset, TracePipeline, status::condition};
+use sluice_plan::Intent;
+
+/// The state of a resumed group's committed offsets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// Kafka does not answer for all partitions.
+    NotKnown,
+    /// The group continues at its offsets, or Kafka has no messages that it could miss.
+    Well,
+    /// Kafka deleted the offsets. The text says what follows.
+    Expired(String),
+}
+
+/// Whether the pipeline is being resumed and its group had committed offsets before the suspension. Without any, Kafka cannot have deleted
+/// them.
+pub fn is_back(pipeline: &TracePipeline) -> bool {
+    let Some(status) = &pipeline.status else { return false };
+    let has_rested = status
+        .conditions
+        .iter()
+        .any(|condition| condition.type_ == condition::SUSPENDED && condition.status == "True");
+    let had_offsets = status.suspension.is_some_and(|before| before.has_committed);
+    has_rested && had_offsets && Intent::of(pipeline) == Intent::Run
+}
+
+/// Whether the group of a resumed pipeline still has its offsets.
+pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
+    // Without a lag the offsets could not be read.
+    let Some(kafka) = kafka.filter(|kafka| kafka.lag_messages.is_some()) else { return Judgement::NotKnown };
+    if kafka.has_committed() {
+        return Judgement::Well;
+    }
+    if kafka.partitions.iter().any(Option::is_none) {
+        return Judgement::NotKnown;
+    }
+    let has_messages = kafka.partitions.iter().flatten().any(|partition| partition.end > 0);
+    if has_messages { Judgement::Expired(expired(pipeline)) } else { Judgement::Well }
+}
+
+fn expired(pipeline: &TracePipeline) -> String {
+    let follows = match pipeline.spec.source.kafka.initial_offset {
+        InitialOffset::Earliest => {
+            "begins at the oldest message (initialOffset: Earliest): rows that were inserted before it was suspended may be inserted \
+             twice"
+        }
+        InitialOffset::Latest => {
+            "begins after the newest message (initialOffset: Latest): messages that arrived while it was suspended are skipped"
+        }
+    };
+    format!(
+        "Kafka has deleted the committed offsets of the consumer group, as it does offsets.retention.minutes after the last gateway has \
+         left. The pipeline {follows}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use sluice_plan::scale::PartitionSample;
+
+    fn pipeline(suspended: &str, has_committed: bool, initial_offset: &str) -> TracePipeline {
+        let condition = json!({"type": "Suspended", "status": suspended, "reason": "Suspended", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let pipeline: Value = json!({
+            "metadata": {"name": "a"},
+            "spec": {
+                "source": {"kafka": {
+                    "bootstrapServers": ["kafka:9092"], "topics": ["a"], "initialOffset": initial_offset,
+                }},
+                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+            },
+            "status": {
+                "conditions": [condition],
+                "suspension": {"replicas": 2, "hasCommitted": has_committed},
+            },
+        });
+        serde_json::from_value(pipeline).unwrap()
+    }
+
+    fn sample(partitions: &[Option<(u64, Option<u64>)>]) -> Sample {
+        let partition = |(end, committed)| PartitionSample { end, committed, ..PartitionSample::default() };
+        let partitions = partitions.iter().map(|one| one.map(partition)).collect();
+        Sample { partitions, lag_messages: Some(0), ..Sample::default() }
+    }
+
+    #[test]
+    fn a_pipeline_whose_group_had_offsets_comes_back() {
+        assert!(is_back(&pipeline("True", true, "Earliest")));
+        assert!(!is_back(&pipeline("False", true, "Earliest")), "it runs already");
+        assert!(!is_back(&pipeline("True", false, "Earliest")), "its gateways never committed");
+        let mut rests = pipeline("True", true, "Earliest");
+        rests.spec.suspend = true;
+        assert!(!is_back(&rests), "it still rests");
+        let fresh = TracePipeline { status: None, ..rests };
+        assert!(!is_back(&fresh));
+    }
+
+    #[test]
+    fn no_offsets_any_more_says_what_follows() {
+        let forgotten = sample(&[Some((7, None)), Some((0, None))]);
+        for (initial_offset, words) in [("Earliest", "may be inserted twice"), ("Latest", "are skipped")] {
+            let judgement = judge(&pipeline("True", true, initial_offset), Some(&forgotten));
+            assert!(matches!(&judgement, Judgement::Expired(said) if said.contains(words)), "{judgement:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_judged_later() {
+        let back = pipeline("False", true, "Earliest");
+        let unread = Sample { lag_messages: None, ..sample(&[]) };
+        for (kafka, expected) in [
+            (None, Judgement::NotKnown),
+            (Some(unread), Judgement::NotKnown),
+            (Some(sample(&[Some((7, None)), None])), Judgement::NotKnown),
+            (Some(sample(&[Some((7, Some(3))), None])), Judgement::Well),
+            (Some(sample(&[Some((7, Some(3))), Some((0, None))])), Judgement::Well),
+            (Some(sample(&[Some((0, None))])), Judgement::Well),
+        ] {
+            assert_eq!(judge(&back, kafka.as_ref()), expected, "{kafka:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the gateways of a pipeline report for its status, all together. It is remembered for [`FRESH_MS`], since a rollout causes many reconciles.
+//! One small entry for each pipeline.
+
+use super::gateways::{
+    Gateway,
+    looks::Look,
+    metrics::{
+        delivery::{Told, together},
+        report::Report,
+    },
+};
+use sluice_plan::{
+    Moment,
+    observed::{
+        MessagesSeen, OpenTransaction, OpenTransactions,
+        inserts::{self, SinkSeen, Watched},
+        message_window::{self, MessageWindow},
+    },
+};
+use std::collections::BTreeMap;
+
+/// A report is replaced after this many milliseconds: less than the time between two reconciles of a running pipeline.
+const FRESH_MS: u64 = 20_000;
+
+/// What the gateways of a pipeline report.
+#[derive(Debug, Clone, Default)]
+pub struct GatewayReport {
+    /// All together.
+    pub told: Told,
+    /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
+    pub messages_lost: BTreeMap<u32, i64>,
+    /// What they have counted of messages lately; `None` when none of them said it.
+    pub messages: Option<MessagesSeen>,
+    /// Open transactions that keep them from reading partitions; `None` when none of them gave an answer.
+    pub open_transactions: Option<Vec<OpenTransaction>>,
+    /// Whether what they insert comes through.
+    pub sink: SinkSeen,
+}
+
+/// The last report, by which gateways, and when.
+#[derive(Debug)]
+pub struct ReportMemory {
+    at: Moment,
+    by: Vec<Gateway>,
+    said: GatewayReport,
+    /// What is known of the inserts of each, by its number.
+    inserts: BTreeMap<u32, Watched>,
+    /// What each has counted of messages, by its number.
+    windows: BTreeMap<u32, MessageWindow>,
+    /// What is known of open transactions.
+    open_transactions: OpenTransactions,
+}
+
+/// What all ready gateways report together at this look. During a rollout, the last report of other gateways holds for the status. That nothing is
+/// queued is known only of the gateways that reported it.
+pub fn hear(
+    memory: &mut Option<ReportMemory>,
+    look: Option<&Look>,
+    gateways: &[Gateway],
+    Moment(now): Moment,
+) -> GatewayReport {
+    let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).cloned().collect();
+    ready.sort_by_key(|gateway| gateway.ordinal);
+    if let Some(ReportMemory { at, by, said, .. }) = memory {
+        // A clock that went back by far must not keep this for ever.
+        let is_fresh = now.abs_diff(at.0) < FRESH_MS;
+        // They are asked, and have not answered by now: what they said before holds, but for what may be gone since.
+        if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == *at) {
+            let mut said = said.clone();
+            said.told.has_empty_queue &= is_fresh && *by == ready;
+            return said;
+        }
+    }
+    let Some(look) = look else { return GatewayReport::default() };
+    let Moment(now) = look.at;
+    // One that gives no answer may promise less than the others.
+    let answers: Vec<(u32, Option<&Report>)> = ready
+        .iter()
+        .map(|gateway| (gateway.ordinal, look.of(gateway).and_then(|said| said.report.as_ref().ok())))
+        .collect();
+    let reports = || answers.iter().filter_map(|(ordinal, report)| Some((*ordinal, (*report)?)));
+    let told: Vec<Told> = answers
+        .iter()
+        .map(|(_, report)| report.map(|report| report.told.clone()).unwrap_or_default())
+        .collect();
+    let messages_lost =
+        reports().filter_map(|(ordinal, report)| Some((ordinal, report.messages_lost?))).collect();
+    let (mut inserts, mut windows) = watched(memory.as_ref(), &ready);
+    let mut lately = BTreeMap::new();
+    for (ordinal, report) in reports() {
+        if let (Some(watched), Some(now)) = (inserts.get_mut(&ordinal), report.inserts) {
+            *watched = watched.look(now);
+        }
+        if let (Some(window), Some(counted)) = (windows.get_mut(&ordinal), report.messages.clone()) {
+            let counted_lately;
+            (*window, counted_lately) = window.look(Moment(now), counted);
+            lately.insert(ordinal, counted_lately);
+        }
+    }
+    let answered = windows.iter().filter_map(|(ordinal, window)| Some((window, lately.remove(ordinal)?)));
+    let messages = message_window::together(answered);
+    let sink = inserts::together(inserts.values());
+    let reports: Vec<&Report> = reports().map(|(_, report)| report).collect();
+    let (open_transactions, open) = reported_transactions(memory.as_ref(), Moment(now), &reports);
+    let said =
+        GatewayReport { told: together(&told), messages_lost, messages, open_transactions: open, sink };
+    if !answers.is_empty() {
+        let at = Moment(now);
+        *memory =
+            Some(ReportMemory { at, by: ready, said: said.clone(), inserts, windows, open_transactions });
+    }
+    said
+}
+
+/// What is known of those that are ready: of their inserts and of their messages. Of one that is new, nothing.
+fn watched(
+    before: Option<&ReportMemory>,
+    ready: &[Gateway],
+) -> (BTreeMap<u32, Watched>, BTreeMap<u32, MessageWindow>) {
+    let of = |ordinal: u32| {
+        let inserts = before.and_then(|before| before.inserts.get(&ordinal)).copied();
+        let window = before.and_then(|before| before.windows.get(&ordinal)).copied();
+        ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
+    };
+    ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
+}
+
+/// What is known of open transactions with these answers, and which are open now.
+fn reported_transactions(
+    before: Option<&ReportMemory>,
+    now: Moment,
+    reports: &[&Report],
+) -> (OpenTransactions, Option<Vec<OpenTransaction>>) {
+    let mut known = before.map(|before| before.open_transactions.clone()).unwrap_or_default();
+    let open = known.look(now, reports.iter().flat_map(|report| report.open_transactions.iter().cloned()));
+    (known, (!reports.is_empty()).then_some(open))
+}

@@ -1,0 +1,435 @@
+//! Asks gateways over HTTP, by the address of their pods: what they say of themselves, and to leave or to stay.
+//!
+//! Every request names the pod that is meant, by its UID ([`sluice_gateway_config::pod_uid`]): a gateway that took over the address answers
+//! that it is another one, which is no answer; one that knows its UID takes commands from nobody else.
+//!
+//! Any of them may be away or slow. So no reconcile waits for them: [`looks`] asks what they say, [`commands`] tells them what to do, and
+//! both go on beside the reconciles, each of which takes what is known by then. A reconcile waits for [`WAIT`] at the most, and for those
+//! alone that answered within it the last time.
+//!
+//! A request has [`REQUEST_SECONDS`]. At most [`GATEWAYS_MAX`] gateways of one pipeline, and [`GATEWAYS_MAX_OF_ALL`] of all, are asked at the
+//! same time, by each of the two. A connection is made for each request: one every 15 s is not worth keeping.
+//!
+//! What is read is `/state` at the admin port, all of it in one answer of at most [`STATE_BYTES_MAX`]. A gateway says there at which port it
+//! takes commands; an older one takes them at the same. One that has no `/state` is read by [`without_state`].
+//!
+//! An answer that is too large, is not whole, is in another format, or is another pod's is no answer.
+//!
+//! [`STATE_BYTES_MAX`]: sluice_gateway_config::STATE_BYTES_MAX
+
+pub mod commands;
+pub mod exchange;
+pub mod looks;
+pub mod sample;
+pub mod without_state;
+
+use bytes::Bytes;
+use exchange::exchange;
+use hyper::{Method, StatusCode, header::HeaderValue};
+use k8s_openapi::api::core::v1::Pod;
+use sample::report::Report;
+use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH, StateError};
+use sluice_plan::{
+    drain::{self, Answer, undrain::Says},
+    names::{ADMIN_PORT, GATEWAY_CONTAINER},
+    pods,
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::timeout};
+use tracing::debug;
+
+/// Longest request in seconds: what a scrape waits for a busy node. Chosen.
+const REQUEST_SECONDS: u64 = 2;
+/// Gateways of one pipeline that are asked at the same time: 1,000 that do not answer are given up in eight rounds of 2 s.
+const GATEWAYS_MAX: usize = 128;
+/// Gateways of all pipelines that are asked at the same time, and so connections: half of the file descriptors that a process has by
+/// default in the leanest runtimes.
+const GATEWAYS_MAX_OF_ALL: usize = 512;
+/// Longest wait of a reconcile for gateways. One that is well answers in some milliseconds. Chosen: 75 pipelines whose gateways fall silent
+/// at once take up ten reconciles at a time for two seconds, and none after that.
+pub const WAIT: Duration = Duration::from_millis(250);
+
+/// Characters that are kept of why a gateway is not ready: they go into the status, beside those of others.
+const ABSENCE_CHARS_MAX: usize = 500;
+
+/// Characters that are kept of the name of a pod that was not meant: as many as a name has.
+const POD_NAME_CHARS_MAX: usize = 253;
+
+/// A gateway that can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Gateway {
+    /// The number in its name.
+    pub ordinal: u32,
+    /// Whether it is ready and is to stay.
+    pub is_ready: bool,
+    address: SocketAddr,
+    /// The name of its pod.
+    name: String,
+    /// The UID of its pod: by the time that it is asked, the address may be another one's.
+    uid: HeaderValue,
+    /// The process that runs in it, by the id of its container: what another one has said is not said by this one.
+    container: Option<String>,
+}
+
+/// What a gateway says of why it takes no part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absence {
+    /// It gives no answer.
+    Silent,
+    /// It takes part, or was asked to leave.
+    None,
+    /// This, in its own words.
+    Because(String),
+}
+
+/// Why a gateway gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No connection.
+    #[error("cannot connect to {address}: {source}")]
+    Connect { address: SocketAddr, source: std::io::Error },
+    /// The connection broke, or the answer cannot be read.
+    #[error("cannot ask {address} for {path}: {source}")]
+    Ask { address: SocketAddr, path: &'static str, source: exchange::Error },
+    /// Nothing in time.
+    #[error("{address} does not answer {path} within {REQUEST_SECONDS} s")]
+    Timeout { address: SocketAddr, path: &'static str },
+    /// It answers that it cannot.
+    #[error("{address} answers {path} with status {status}")]
+    Refused { address: SocketAddr, path: &'static str, status: StatusCode },
+    /// It answers something else.
+    #[error("the answer of {address} to {path} {source}")]
+    Unreadable { address: SocketAddr, path: &'static str, source: StateError },
+    /// The address is another pod's by now.
+    #[error("{address} answers {path} as the pod {found}, not as {meant}")]
+    OtherPod { address: SocketAddr, path: &'static str, found: String, meant: String },
+}
+
+impl Error {
+    /// Whether something answers there, and not as a gateway of a version that this operator knows.
+    pub fn is_strange(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Timeout { .. } | Self::Refused { .. } => false,
+            Self::Ask { source, .. } => matches!(source, exchange::Error::TooLarge),
+            Self::Unreadable { .. } | Self::OtherPod { .. } => true,
+        }
+    }
+}
+
+impl Gateway {
+    /// `None` for a pod whose gateway does not run, or that has no address.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let address: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+        let port = u16::try_from(ADMIN_PORT).ok()?;
+        let gateway = Self {
+            ordinal: pods::ordinal(pod)?,
+            is_ready: pods::is_ready(pod),
+            address: SocketAddr::new(address, port),
+            name: pod.metadata.name.clone()?,
+            uid: pod.metadata.uid.as_deref()?.parse().ok()?,
+            container: container(pod),
+        };
+        pods::is_running(pod).then_some(gateway)
+    }
+
+    /// Whether it is the same process at the same place, ready or not.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        (self.ordinal, self.address, &self.uid, &self.container)
+            == (other.ordinal, other.address, &other.uid, &other.container)
+    }
+
+    /// All that it says.
+    async fn look(&self) -> (Absence, Says, Result<Report, Error>) {
+        match self.state().await {
+            Ok(Some(state)) => {
+                let says = says(&state.remaining);
+                (self.absence(&state.readiness, says), says, Ok(Report::of(&state.sample)))
+            }
+            Ok(None) => without_state::look(self).await,
+            Err(error) => (Absence::Silent, Says::Silent, Err(error)),
+        }
+    }
+
+    /// Why it takes no part. One whose pod is ready does, and one that drains was asked to leave.
+    fn absence(&self, readiness: &Readiness, says: Says) -> Absence {
+        if self.is_ready || readiness.ready || says == Says::Drains {
+            return Absence::None;
+        }
+        let words = readiness.reasons.join("; ");
+        let words: String = words.trim().chars().take(ABSENCE_CHARS_MAX).collect();
+        if words.is_empty() { Absence::None } else { Absence::Because(words) }
+    }
+
+    /// What it answers at `/state`; `None` for one that has none.
+    async fn state(&self) -> Result<Option<GatewayState>, Error> {
+        match self.ask(Method::GET, STATE_PATH).await? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (StatusCode::OK, body) => {
+                let state =
+                    GatewayState::read(&body).map_err(|source| self.unreadable(STATE_PATH, source))?;
+                self.prove(&state.pod)?;
+                Ok(Some(state))
+            }
+            (status, _) => Err(self.refused(STATE_PATH, status)),
+        }
+    }
+
+    /// Refuses the answer of another pod. A gateway that does not know its name or UID may be any.
+    fn prove(&self, pod: &PodIdentity) -> Result<(), Error> {
+        let is_other_name = pod.name.as_ref().is_some_and(|name| *name != self.name);
+        let is_other_uid = pod.uid.as_ref().is_some_and(|uid| uid.as_bytes() != self.uid.as_bytes());
+        if !is_other_name && !is_other_uid {
+            return Ok(());
+        }
+        let words = |name: Option<&str>, uid: Option<&str>| {
+            let word = |word: Option<&str>| -> String {
+                word.unwrap_or("unknown").chars().take(POD_NAME_CHARS_MAX).collect()
+            };
+            format!("{} with UID {}", word(name), word(uid))
+        };
+        let found = words(pod.name.as_deref(), pod.uid.as_deref());
+        let meant = words(Some(&self.name), self.uid.to_str().ok());
+        Err(Error::OtherPod { address: self.address, path: STATE_PATH, found, meant })
+    }
+
+    /// What it must finish before it can be removed; `None` for one that cannot be drained.
+    async fn remaining(&self) -> Result<Option<Remaining>, Error> {
+        match self.state().await? {
+            Some(state) => Ok(Some(state.remaining)),
+            None => without_state::remaining(self).await,
+        }
+    }
+
+    /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
+    pub async fn request(&self, request: drain::Request) -> Answer {
+        let path = match request {
+            drain::Request::Drain => "/drain",
+            drain::Request::Resume => "/resume",
+        };
+        let commands = match self.remaining().await {
+            // One that takes part needs not be told so, nor the port at which it could be told be within reach.
+            Ok(Some(remaining))
+                if request == drain::Request::Resume && says(&remaining) == Says::TakesPart =>
+            {
+                return Answer::Done;
+            }
+            Ok(Some(remaining)) => self.at(remaining.control),
+            Ok(None) => return Answer::Unknown,
+            Err(error) => return self.silence(&error),
+        };
+        match (request, commands.ask(Method::POST, path).await) {
+            (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
+            (drain::Request::Resume, Ok((status, _))) if status.is_success() => Answer::Done,
+            (drain::Request::Drain, Ok((status, _))) if status.is_success() => self.held().await,
+            _ => Answer::Silent,
+        }
+    }
+
+    /// The same gateway where it takes commands.
+    fn at(&self, port: Option<u16>) -> Self {
+        let port = port.unwrap_or(self.address.port());
+        Self { address: SocketAddr::new(self.address.ip(), port), ..self.clone() }
+    }
+
+    /// Whether it drains.
+    pub async fn says(&self) -> Says {
+        self.said_of(self.remaining().await)
+    }
+
+    fn said_of(&self, remaining: Result<Option<Remaining>, Error>) -> Says {
+        match remaining {
+            Ok(remaining) => remaining.as_ref().map_or(Says::Silent, says),
+            Err(error) => {
+                self.silence(&error);
+                Says::Silent
+            }
+        }
+    }
+
+    async fn held(&self) -> Answer {
+        match self.remaining().await {
+            Ok(remaining) => remaining.as_ref().map_or(Answer::Unknown, held),
+            Err(error) => self.silence(&error),
+        }
+    }
+
+    fn silence(&self, error: &Error) -> Answer {
+        debug!(pod = %self.name, %error, "a gateway does not say what it holds");
+        Answer::Silent
+    }
+
+    fn refused(&self, path: &'static str, status: StatusCode) -> Error {
+        Error::Refused { address: self.address, path, status }
+    }
+
+    fn unreadable(&self, path: &'static str, source: StateError) -> Error {
+        Error::Unreadable { address: self.address, path, source }
+    }
+
+    async fn ask(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+        let answer = timeout(Duration::from_secs(REQUEST_SECONDS), self.exchange(method, path)).await;
+        answer.unwrap_or(Err(Error::Timeout { address: self.address, path }))
+    }
+
+    async fn exchange(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+        let address = self.address;
+        let stream =
+            TcpStream::connect(address).await.map_err(|source| Error::Connect { address, source })?;
+        let answer = exchange(stream, address.to_string(), method, path, Some(&self.uid)).await;
+        answer.map_err(|source| Error::Ask { address, path, source })
+    }
+}
+
+fn held(remaining: &Remaining) -> Answer {
+    match *remaining {
+        // It was told to stay meanwhile: that it holds nothing now is no proof.
+        Remaining { draining: Some(false), blocks, .. } => Answer::Holds { blocks },
+        Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. } => Answer::Done,
+        Remaining { blocks: 0, uncommitted: 0, .. } => Answer::Damaged,
+        Remaining { blocks, .. } => Answer::Holds { blocks },
+    }
+}
+
+fn says(remaining: &Remaining) -> Says {
+    match remaining.draining {
+        Some(true) => Says::Drains,
+        Some(false) => Says::TakesPart,
+        None => Says::Nothing,
+    }
+}
+
+/// The process that runs in the pod.
+fn container(pod: &Pod) -> Option<String> {
+    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
+    statuses.into_iter().find(|one| one.name == GATEWAY_CONTAINER)?.container_id.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remaining(text: &str) -> Remaining {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn gateway() -> Gateway {
+        Gateway {
+            ordinal: 1,
+            is_ready: false,
+            address: "10.0.0.1:9090".parse().unwrap(),
+            name: "prod-gateway-1".into(),
+            uid: HeaderValue::from_static("one"),
+            container: None,
+        }
+    }
+
+    #[test]
+    fn a_gateway_says_whether_it_drains_or_is_older_than_that() {
+        for (body, expected) in [
+            (r#"{"blocks":3,"bytes":9,"uncommitted":0,"damaged":false,"draining":true}"#, Says::Drains),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#, Says::TakesPart),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#, Says::Nothing),
+        ] {
+            assert_eq!(says(&remaining(body)), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_takes_commands_where_it_says_and_an_older_one_where_it_says_so_little() {
+        for (body, expected) in [
+            (r#"{"blocks":0,"bytes":0,"draining":false,"control":9091}"#, "10.0.0.1:9091"),
+            (r#"{"blocks":0,"bytes":0}"#, "10.0.0.1:9090"),
+        ] {
+            let commands = gateway().at(remaining(body).control);
+            assert_eq!((commands.address.to_string().as_str(), commands.ordinal), (expected, 1), "{body}");
+        }
+    }
+
+    #[test]
+    fn empty_is_without_blocks_and_with_everything_committed() {
+        for (body, expected) in [
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#, Answer::Done),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":true}"#, Answer::Damaged),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Damaged),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":5}"#, Answer::Holds { blocks: 0 }),
+            (r#"{"blocks":3,"bytes":9}"#, Answer::Holds { blocks: 3 }),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}"#, Answer::Done),
+            (
+                r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#,
+                Answer::Holds { blocks: 0 },
+            ),
+        ] {
+            assert_eq!(held(&remaining(body)), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_answer_of_another_pod_is_none() {
+        let pod = |name: Option<&str>, uid: Option<&str>| PodIdentity {
+            name: name.map(str::to_owned),
+            uid: uid.map(str::to_owned),
+        };
+        for own in
+            [pod(None, None), pod(Some("prod-gateway-1"), None), pod(Some("prod-gateway-1"), Some("one"))]
+        {
+            gateway().prove(&own).unwrap();
+        }
+        for (other, found) in [
+            (pod(Some("prod-gateway-1"), Some("two")), "prod-gateway-1 with UID two"),
+            (pod(Some("other-gateway-1"), None), "other-gateway-1 with UID unknown"),
+        ] {
+            assert_eq!(
+                gateway().prove(&other).unwrap_err().to_string(),
+                format!(
+                    "10.0.0.1:9090 answers /state as the pod {found}, not as prod-gateway-1 with UID one"
+                )
+            );
+        }
+        let long = gateway().prove(&pod(Some(&"x".repeat(1 << 20)), None)).unwrap_err().to_string();
+        assert!(long.len() < 1_000, "{} bytes", long.len());
+    }
+
+    #[test]
+    fn all_reasons_are_told_unless_the_gateway_was_asked_to_leave() {
+        let readiness = |ready: bool, reasons: &[&str]| Readiness {
+            ready,
+            reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        };
+        let both = Absence::Because("a stands still; b stands still".into());
+        for (said, says, expected) in [
+            (readiness(false, &["a stands still", "b stands still"]), Says::TakesPart, both),
+            (readiness(false, &["it was drained"]), Says::Drains, Absence::None),
+            (readiness(true, &[]), Says::TakesPart, Absence::None),
+            (readiness(false, &[]), Says::TakesPart, Absence::None),
+        ] {
+            assert_eq!(gateway().absence(&said, says), expected, "{said:?}");
+        }
+        let ready = Gateway { is_ready: true, ..gateway() };
+        assert_eq!(ready.absence(&readiness(false, &["it starts"]), Says::TakesPart), Absence::None);
+        let Absence::Because(words) =
+            gateway().absence(&readiness(false, &[&"x".repeat(9_000)]), Says::Silent)
+        else {
+            panic!("a reason is a reason")
+        };
+        assert_eq!(words.len(), ABSENCE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_pod_is_asked_while_its_gateway_runs() {
+        let pod = |name: &str, ip: &str, state: serde_json::Value| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {"name": name, "uid": "one"}, "status": {"podIP": ip,
+                "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": state}]}}))
+            .unwrap()
+        };
+        let running = || serde_json::json!({"running": {}});
+        let found = Gateway::of(&pod("prod-gateway-12", "fd00::1", running())).unwrap();
+        assert_eq!((found.ordinal, found.address.to_string().as_str()), (12, "[fd00::1]:9090"));
+        assert_eq!(Gateway::of(&pod("prod-gateway-12", "", running())), None);
+        assert_eq!(Gateway::of(&pod("prod-gateway", "10.0.0.1", running())), None);
+        assert_eq!(Gateway::of(&pod("prod-gateway-1", "10.0.0.1", serde_json::json!({"waiting": {}}))), None);
+    }
+}

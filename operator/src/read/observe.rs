@@ -1,0 +1,242 @@
+//! Reads what a decision needs: Kafka, the Secrets, the schema Job and the workload. Writes nothing and decides nothing.
+
+use super::{
+    Sources,
+    gateway_report::{self, GatewayReport},
+    gateways::{Gateway, looks::Look},
+    kafka::{
+        cluster::Cluster,
+        sample::{self, Sample, Source},
+        security::{KafkaSecrets, KafkaSecurity},
+    },
+    not_ready_reason, refused_pods, volumes,
+};
+use crate::world::{
+    World,
+    api_error::ErrorClass,
+    cache::{self, Cache, Pipeline, find},
+    error::Error,
+    memory::Key,
+};
+use k8s_openapi::{
+    api::{apps::v1::StatefulSet, core::v1::Pod, storage::v1::StorageClass},
+    jiff::Timestamp,
+};
+use kube::{Api, ResourceExt};
+use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
+use sluice_plan::{
+    KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, StorageClassSeen, TopicSeen,
+    WorkloadSeen, asks_first, group_of, names, rival, schema_job_name, volumes::replacement::needs_class,
+};
+use std::sync::Arc;
+use tracing::debug;
+
+/// Facts as they are.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// What the plan and the status are made from.
+    pub observed: Observed,
+    /// Messages behind, not rounded.
+    pub lag_messages: Option<u64>,
+    /// What Kafka answered; `None` when it did not.
+    pub kafka: Option<Sample>,
+    /// The gateways' workload: the very copy that `observed` tells of.
+    pub stateful_set: Option<Arc<StatefulSet>>,
+    /// Pods of gateways.
+    pub pods: Vec<Pod>,
+    /// Gateways that can be asked.
+    pub gateways: Vec<Gateway>,
+    /// The last answers of the gateways; `None` if there are none, or only old ones.
+    pub look: Option<Arc<Look>>,
+}
+
+/// The facts about the gateways from the copies alone, without a request.
+pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
+    let Ok(names) = Names::of(pipeline) else { return Facts::default() };
+    let pods = gateway_pods(&names, &world.cache);
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
+    let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
+    let gateways = pods.iter().filter_map(Gateway::of).collect();
+    let volumes = volumes::seen(pipeline, &names, &pods, stateful_set.as_deref(), world);
+    let observed = Observed { workload, volumes, ..Observed::default() };
+    Facts { observed, stateful_set, pods, gateways, ..Facts::default() }
+}
+
+/// Reads all facts about one pipeline.
+pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources) -> Result<Facts, Error> {
+    // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
+    let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
+    let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
+    let (secrets, of_kafka) = secrets(pipeline, (&names, &key), world, sources).await?;
+    let source_spec = &pipeline.spec.source.kafka;
+    let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
+        Ok(security) => sources.kafka.sample(&source(pipeline, &names, security)).await,
+        Err(why) => Err(sample::Error::unasked(&why)),
+    };
+    let kafka = answer.as_ref().ok().cloned();
+    let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
+    let pods = gateway_pods(&names, &world.cache);
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
+    let partitions = partitions(&source_spec.topics, answer);
+    let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
+    let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
+    let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
+    let look = sources.looks.look(&key, &gateways).await;
+    let now = world.now();
+    let (report, reasons) = sources.memory.with(&key, |memory| {
+        let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
+        (report, not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now))
+    });
+    let GatewayReport { told, messages, open_transactions, messages_lost, sink } = report;
+    if let Some(workload) = &mut workload {
+        workload.count_unready(Timestamp::now());
+        workload.told_by(&reasons);
+    }
+    let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
+    let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
+    let pods_refused = refused_pods::look(pipeline, workload.as_ref(), &names, world).await;
+    let sharing = group_of(pipeline).map(|group| world.shared.pipelines.sharing(&group)).unwrap_or_default();
+    let observed = Observed {
+        storage_class: storage_class(pipeline, is_class_needed, world).await?,
+        rival: rival(pipeline, readable(&sharing)),
+        asks_for_group: asks_first(pipeline, readable(&sharing)),
+        schema: schema(pipeline, job.as_deref(), &world.cache),
+        schema_job: job,
+        partitions,
+        workload,
+        lag: lag_messages
+            .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
+        has_committed: kafka.as_ref().is_some_and(Sample::has_committed),
+        has_uncommitted: kafka.as_ref().is_some_and(Sample::has_uncommitted),
+        secrets,
+        delivery: told.delivery,
+        queue: told.queue,
+        has_empty_queue: told.has_empty_queue,
+        messages_lost,
+        messages,
+        open_transactions,
+        unread: None,
+        sink,
+        scaling: ScalingSeen::default(),
+        volumes,
+        rollout: None,
+        memory_resizes: None,
+        hindrance: None,
+        pods_refused,
+    };
+    Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
+}
+
+fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {
+    let kafka = &pipeline.spec.source.kafka;
+    let consumer_group = match kafka.consumer_group.as_str() {
+        "" => names.consumer_group(),
+        group => group.to_owned(),
+    };
+    Source {
+        cluster: Cluster::of(kafka, security),
+        consumer_group,
+        topics: kafka.topics.clone(),
+        from_earliest: kafka.initial_offset == InitialOffset::Earliest,
+    }
+}
+
+fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Partitions {
+    match answer {
+        Ok(sample) => {
+            let known = sample.topics.into_iter().map(|(topic, count)| (topic, TopicSeen::Known(count)));
+            let missing = sample.missing.into_iter().map(|topic| (topic, TopicSeen::Missing));
+            known.chain(missing).collect()
+        }
+        Err(sample::Error { failure, message }) => {
+            let seen = TopicSeen::Unavailable { failure, message };
+            topics.iter().map(|topic| (topic.clone(), seen.clone())).collect()
+        }
+    }
+}
+
+/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself.
+async fn secrets(
+    pipeline: &TracePipeline,
+    (names, key): (&Names, &Key),
+    world: &World,
+    sources: &Sources,
+) -> Result<(Secrets, KafkaSecrets), Error> {
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
+    let noted = stateful_set.as_deref().map(KeptVersions::noted_by).unwrap_or_default();
+    sources.secrets.of(key, &pipeline.spec, &noted, (&world.shared.client, &world.cache)).await
+}
+
+fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {
+    if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
+        return SchemaSeen::NotNeeded;
+    }
+    let Some(name) = job else { return SchemaSeen::NotStarted };
+    let namespace = pipeline.namespace().unwrap_or_default();
+    let job = find(&cache.jobs, &namespace, name);
+    let job_uid = job.as_deref().and_then(ResourceExt::uid).unwrap_or_default();
+    let pods = match &job {
+        Some(_) => pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid)),
+        None => Vec::new(),
+    };
+    let status = pipeline.status.as_ref();
+    let before = status.and_then(|status| status.schema.as_ref());
+    let seen = SchemaSeen::of(job.as_deref(), &pods, Timestamp::now());
+    seen.remembering(name, before).succeeded_before(name, status)
+}
+
+/// Other pipelines are looked at as far as they can be read.
+fn readable(all: &[Arc<Pipeline>]) -> impl Iterator<Item = &TracePipeline> {
+    all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok())
+}
+
+/// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and
+/// while other volumes are to be made; who may not look leaves it to Kubernetes to say so.
+async fn storage_class(
+    pipeline: &TracePipeline,
+    is_needed: bool,
+    world: &World,
+) -> Result<StorageClassSeen, Error> {
+    let queue = &pipeline.spec.queue;
+    let named = queue.storage_class_name.as_ref().filter(|_| queue.mode == QueueMode::Spill);
+    let Some(name) = named.filter(|_| is_needed) else { return Ok(StorageClassSeen::NotAsked) };
+    let classes: Api<StorageClass> = Api::all(world.shared.client.clone());
+    match classes.get_metadata_opt(name).await {
+        Ok(Some(_)) => Ok(StorageClassSeen::Present),
+        Ok(None) => Ok(StorageClassSeen::Missing),
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
+            debug!(%error, storage_class = %name, "may not look for the storage class");
+            Ok(StorageClassSeen::NotAsked)
+        }
+        Err(error) => Err(Error::request(format!("cannot look for the storage class {name}"), error)),
+    }
+}
+
+fn gateway_pods(names: &Names, cache: &Cache) -> Vec<Pod> {
+    let is_gateway =
+        |pod: &Pod| pod.labels().get(names::COMPONENT).is_some_and(|part| part == names::GATEWAY);
+    pods(cache, names.namespace(), names.pipeline(), is_gateway)
+}
+
+fn pods(cache: &Cache, namespace: &str, pipeline: &str, is_meant: impl Fn(&Pod) -> bool) -> Vec<Pod> {
+    let pods = cache.pods_of(namespace, pipeline);
+    pods.into_iter().filter(|pod| is_meant(pod)).map(|pod| Pod::clone(&pod)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_plan::SourceFailure;
+
+    #[test]
+    fn every_topic_is_known_missing_or_unavailable() {
+        let topics = ["a".to_owned(), "b".to_owned()];
+        let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], ..Sample::default() };
+        let seen = partitions(&topics, Ok(sample));
+        assert_eq!((&seen["a"], &seen["b"]), (&TopicSeen::Known(4), &TopicSeen::Missing));
+        let error = sample::Error { failure: SourceFailure::Timeout, message: "late".into() };
+        let seen = partitions(&topics, Err(error));
+        assert!(matches!(&seen["b"], TopicSeen::Unavailable { failure: SourceFailure::Timeout, .. }));
+        assert_eq!(seen.len(), 2);
+    }
+}

@@ -1,0 +1,160 @@
+//! Reports failures of reconciles in the pipeline's status, also if the reconcile failed before it could write a status. This file decides
+//! which failures are reported; `sluice-plan` writes the conditions.
+
+use crate::{
+    world::{
+        World,
+        api_error::{ErrorClass, described},
+        cache::Pipeline,
+        error::Error,
+        events::shortened,
+        memory::Key,
+    },
+    write::{events, status::STATUS},
+};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ApiResource, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use sluice_crds::{
+    TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+use sluice_plan::{Hindrance, hindered};
+use tracing::debug;
+
+/// Consecutive failures before the operator reports one that may be temporary. They take 15 s: by then a conflict or a restart of the API
+/// server is over, and a recreated token, Role, quota or namespace exists again. Chosen.
+pub const TRIES: u32 = 5;
+
+/// How long a failure lasts, judged by its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lasts {
+    /// It is temporary.
+    AWhile,
+    /// It is permanent once it has lasted for [`TRIES`] failures.
+    Maybe,
+    /// It is permanent: a person must act.
+    Stays,
+}
+
+/// The hindrance to report for a failure. `None` while it may be temporary, and for a replica conflict, which the status reports otherwise.
+pub fn of(
+    error: &Error,
+    status: Option<&TracePipelineStatus>,
+    key: &Key,
+    world: &World,
+) -> Option<Hindrance> {
+    if error.replica_conflict().is_some() {
+        return None;
+    }
+    // This one is not counted yet.
+    let failures = world.shared.memory.failures(key).saturating_add(1);
+    of_counted(error, failures, status.map_or(&[], |status| &status.conditions))
+}
+
+/// As [`of`], for a failure that is already counted in `failures`.
+fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
+    let stays = stays(lasts(error.class()), failures, said)?;
+    Some(as_told(error, stays))
+}
+
+/// Whether to report a failure as permanent; `None` to not report it yet.
+fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
+    let is_late = failures >= TRIES;
+    match lasts {
+        Lasts::Stays => Some(true),
+        // After a restart, the operator keeps reporting what the previous process reported.
+        Lasts::Maybe if is_late || is_told(said, condition::STALLED) => Some(true),
+        Lasts::Maybe | Lasts::AWhile => (is_late || is_told(said, condition::READY)).then_some(false),
+    }
+}
+
+fn as_told(error: &Error, stays: bool) -> Hindrance {
+    let message = format!("{}; the operator tries again within five minutes", shortened(&described(error)));
+    Hindrance { reason: reason::APPLY_FAILED, message, stays }
+}
+
+/// A conflict may come from another client that writes at the same time. A right, a token, a quota, a namespace or a CRD may be recreated at
+/// this moment.
+fn lasts(class: ErrorClass) -> Lasts {
+    match class {
+        ErrorClass::Refused | ErrorClass::Foreign | ErrorClass::Panicked => Lasts::Stays,
+        ErrorClass::Forbidden | ErrorClass::Missing => Lasts::Maybe,
+        ErrorClass::Conflict | ErrorClass::Unavailable | ErrorClass::Unreadable | ErrorClass::Timeout => {
+            Lasts::AWhile
+        }
+    }
+}
+
+/// Whether a condition of this type already reports a failed apply.
+fn is_told(conditions: &[Condition], kind: &str) -> bool {
+    let is_it = |one: &Condition| {
+        one.type_ == kind
+            && one.reason == reason::APPLY_FAILED
+            && (kind != condition::STALLED || one.status == "True")
+    };
+    conditions.iter().any(is_it)
+}
+
+/// Writes into the status that a reconcile failed, if the reconcile itself could not.
+pub async fn tell_failure(pipeline: &Pipeline, key: &Key, (error, failures): (&Error, u32), world: &World) {
+    // If the API server refused the status a moment ago, it refuses it again.
+    if error.replica_conflict().is_some() || matches!(error, Error::Status { .. }) {
+        return;
+    }
+    let said = pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref());
+    let said = said.map_or(&[][..], |status| &status.conditions);
+    if let Some(hindrance) = of_counted(error, failures, said) {
+        // The operator retries the reconcile in any case.
+        let _is_told = tell(pipeline, key, &hindrance, world).await;
+    }
+}
+
+/// Writes the hindrance into the current status, unless it is there already; the rest of the status stays. Returns `false` if the API server
+/// refused the read or the write.
+pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) -> bool {
+    let resource = ApiResource::erase::<TracePipeline>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(world.shared.client.clone(), &key.namespace, &resource);
+    let now = match api.get_opt(&key.name).await {
+        Ok(Some(now)) if now.uid() == pipeline.uid() => now,
+        Ok(_) => return true,
+        Err(error) => {
+            debug!(%error, pipeline = %key.name, "cannot read the status");
+            return false;
+        }
+    };
+    let before = &now.data["status"];
+    let after = hindered(before, pipeline.meta().generation, hindrance, &Time(Timestamp::now()));
+    let (of, conditions) = ((key.namespace.as_str(), key.name.as_str()), conditions(&after));
+    world.shared.metrics.set_conditions(of, &conditions);
+    if *before == after {
+        return true;
+    }
+    world.shared.metrics.wrote("status");
+    let full = json!({
+        "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": now.uid()},
+        "status": after,
+    });
+    let written = api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await;
+    if let Err(error) = written {
+        // The metrics already report it.
+        debug!(%error, pipeline = %key.name, "cannot write the status");
+        return false;
+    }
+    events::ready_changed(pipeline, (&self::conditions(before), &conditions), world).await;
+    true
+}
+
+fn conditions(status: &Value) -> Vec<Condition> {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    all.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
+}

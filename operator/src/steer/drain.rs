@@ -1,0 +1,80 @@
+//! Drains gateways before they are removed, as `sluice_plan::drain` decides: sends them the commands that the status announces, and takes
+//! their answers.
+
+use crate::{
+    read::{
+        gateways::commands::{Command, Commands},
+        observe::Facts,
+    },
+    world::{World, memory::Key, status},
+};
+use k8s_openapi::jiff::Timestamp;
+use sluice_crds::{DrainStatus, TracePipeline};
+use sluice_plan::{
+    WorkloadSeen,
+    drain::{
+        Answer, Request, Seen, Step, empty,
+        lifecycle::terms,
+        membership::{is_within_session, may_last},
+        request, step,
+    },
+    pods::ordinal,
+};
+use std::collections::BTreeMap;
+
+/// The next step of a drain, and the gateways that are empty. Sends the gateways the command that the status announces.
+pub async fn drain_step(
+    pipeline: &TracePipeline,
+    (workload, wanted): (&WorkloadSeen, u32),
+    facts: &Facts,
+    world: &World,
+    commands: &Commands,
+) -> (Step, Vec<u32>) {
+    let written = status::drain(pipeline);
+    let Some(terms) = terms(pipeline) else {
+        // The plan reports what is wrong with the spec.
+        return (Step { replicas: workload.wanted, next: written.cloned() }, Vec::new());
+    };
+    let mut answers = match (request(written), written) {
+        (Some((request, ordinals)), Some(DrainStatus { since, .. })) => {
+            let command = Command { request, since: since.clone() };
+            commands.tell(&Key::of(pipeline), &command, ordinals, &facts.gateways).await
+        }
+        _ => BTreeMap::new(),
+    };
+    let now = world.timestamp();
+    // If all gateways are removed, no other gateway waits for their partitions.
+    let stays_some = wanted > 0;
+    let away = if stays_some { away(facts, now) } else { Vec::new() };
+    if let Some((Request::Drain, _)) = request(written)
+        && stays_some
+    {
+        keep_members((written, now), facts, &away, &mut answers);
+    }
+    let running = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
+    let empty = empty(written, &answers);
+    let seen = Seen { current: workload.wanted, wanted, running, away, answers };
+    (step(world.now(), terms, written, &seen), empty)
+}
+
+/// Gateways whose pods exist, do not run, and may still be members of the group.
+fn away(facts: &Facts, now: Timestamp) -> Vec<u32> {
+    facts.pods.iter().filter(|pod| may_last(pod, now)).filter_map(ordinal).collect()
+}
+
+/// Gateways that drain count as gone only once they are no members of the group any more. A gateway without a pod may be about to get one
+/// again: a session timeout after the drain began, its membership is over.
+fn keep_members(
+    (written, now): (Option<&DrainStatus>, Timestamp),
+    facts: &Facts,
+    away: &[u32],
+    answers: &mut BTreeMap<u32, Answer>,
+) {
+    let is_early = written.is_some_and(|drain| is_within_session(drain.since.0, now));
+    for (one, answer) in answers.iter_mut().filter(|(_, answer)| **answer == Answer::Gone) {
+        let has_pod = facts.pods.iter().filter_map(ordinal).any(|ordinal| ordinal == *one);
+        if away.contains(one) || (!has_pod && is_early) {
+            *answer = Answer::Away;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Copies of the operator's objects, kept up to date by watches.
+//!
+//! There is one [`Cache`] for each watched scope: all namespaces or one. Reads never leave the process. A copy may be a moment old; a
+//! decision from an old copy at worst repeats a write without effect.
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Resource, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::reflector::{Lookup, ObjectRef, Store, store::WriterDropped},
+};
+use sluice_crds::TracePipeline;
+use sluice_plan::{group_of, names};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A `TracePipeline` that may be unreadable. An unreadable one must not stop the others.
+pub type Pipeline = DeserializeGuard<TracePipeline>;
+
+/// Copies of all objects of one scope.
+#[derive(Clone)]
+pub struct Cache {
+    pub pipelines: Store<Pipeline>,
+    /// Workloads of gateways.
+    pub stateful_sets: Store<StatefulSet>,
+    /// Configs of gateways and schema Jobs.
+    pub config_maps: Store<ConfigMap>,
+    /// Headless Services.
+    pub services: Store<Service>,
+    pub service_accounts: Store<ServiceAccount>,
+    pub disruption_budgets: Store<PodDisruptionBudget>,
+    pub network_policies: Store<NetworkPolicy>,
+    /// Schema Jobs, and Jobs that drain volumes.
+    pub jobs: Store<Job>,
+    /// Pods of gateways and of Jobs.
+    pub pods: Store<Pod>,
+    /// Claims of gateways.
+    pub claims: Store<PersistentVolumeClaim>,
+    /// Metadata of all Secrets, never their content.
+    pub secrets: Store<PartialObjectMeta<Secret>>,
+}
+
+/// The pipelines of all scopes. Two pipelines with one consumer group may be in namespaces of different scopes.
+///
+/// A look asks for the pipelines of its own group only, so that it costs the same among any number of others.
+#[derive(Default)]
+pub struct AllPipelines {
+    scopes: Mutex<Vec<Store<Pipeline>>>,
+    groups: Mutex<Groups>,
+}
+
+/// Which pipelines read with which consumer group, as the watches have told.
+#[derive(Default)]
+struct Groups {
+    of: HashMap<ObjectRef<Pipeline>, String>,
+    members: HashMap<String, HashSet<ObjectRef<Pipeline>>>,
+}
+
+impl Groups {
+    fn set(&mut self, at: ObjectRef<Pipeline>, group: Option<String>) {
+        if self.of.get(&at) == group.as_ref() {
+            return;
+        }
+        if let Some(before) = self.of.remove(&at)
+            && let Some(members) = self.members.get_mut(&before)
+        {
+            members.remove(&at);
+            if members.is_empty() {
+                self.members.remove(&before);
+            }
+        }
+        if let Some(group) = group {
+            self.members.entry(group.clone()).or_default().insert(at.clone());
+            self.of.insert(at, group);
+        }
+    }
+}
+
+impl AllPipelines {
+    /// Adds the pipelines of a scope.
+    pub fn add(&self, scope: Store<Pipeline>) {
+        self.scopes().push(scope);
+    }
+
+    /// Has the pipelines of this scope, and no others.
+    pub fn only(&self, scope: Store<Pipeline>) {
+        *self.scopes() = vec![scope];
+    }
+
+    /// Records that a pipeline exists, has changed, or is gone.
+    pub fn note(&self, pipeline: &Pipeline, is_gone: bool) {
+        let group = pipeline.0.as_ref().ok().filter(|_| !is_gone).and_then(group_of);
+        self.groups().set(ObjectRef::from_obj(pipeline), group);
+    }
+
+    /// The known pipelines that read with this consumer group.
+    pub fn sharing(&self, group: &str) -> Vec<Arc<Pipeline>> {
+        let members: Vec<_> = self.groups().members.get(group).into_iter().flatten().cloned().collect();
+        let scopes = self.scopes();
+        // A pipeline that was deleted while its watch was down is in no store.
+        members.iter().filter_map(|at| scopes.iter().find_map(|scope| scope.get(at))).collect()
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, Vec<Store<Pipeline>>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        // A pipeline that a panic has left out of it is told of again by the next listing.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    /// Waits until every watch has listed.
+    pub async fn ready(&self) -> Result<(), WriterDropped> {
+        self.pipelines.wait_until_ready().await?;
+        self.stateful_sets.wait_until_ready().await?;
+        self.config_maps.wait_until_ready().await?;
+        self.services.wait_until_ready().await?;
+        self.service_accounts.wait_until_ready().await?;
+        self.disruption_budgets.wait_until_ready().await?;
+        self.network_policies.wait_until_ready().await?;
+        self.jobs.wait_until_ready().await?;
+        self.pods.wait_until_ready().await?;
+        self.claims.wait_until_ready().await?;
+        self.secrets.wait_until_ready().await
+    }
+
+    /// Pods of one pipeline, gateways and Jobs alike.
+    pub fn pods_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<Pod>> {
+        of_pipeline(&self.pods, namespace, pipeline)
+    }
+
+    /// Claims of one pipeline.
+    pub fn claims_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        of_pipeline(&self.claims, namespace, pipeline)
+    }
+}
+
+fn of_pipeline<K>(store: &Store<K>, namespace: &str, pipeline: &str) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.state_filter(|object| {
+        object.meta().namespace.as_deref() == Some(namespace)
+            && object.labels().get(names::INSTANCE).is_some_and(|name| name == pipeline)
+    })
+}
+
+/// The copy of a namespaced object.
+pub fn find<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: Lookup<DynamicType = ()> + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// The copies of all objects that belong to this owner.
+pub fn owned<K>(store: &Store<K>, owner_uid: &str) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.state_filter(|object| is_owned(object, owner_uid))
+}
+
+/// Whether an object belongs to this owner.
+pub fn is_owned<K: Resource>(object: &K, owner_uid: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == owner_uid)
+}
+
+/// Whether an object of the pipeline's namespace belongs to the pipeline, or is an orphan of a pipeline with the same name.
+pub fn is_of<K: Resource>(object: &K, pipeline: &str, uid: &str) -> bool {
+    let labels = object.labels();
+    let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+    let is_orphan = object.owner_references().is_empty()
+        && has(names::MANAGED_BY, names::OPERATOR)
+        && has(names::INSTANCE, pipeline);
+    is_orphan || is_owned(object, uid)
+}
+
+/// The pipelines that name this Secret.
+pub fn pipelines_with_secret(
+    pipelines: &Store<Pipeline>,
+    namespace: &str,
+    secret: &str,
+) -> Vec<ObjectRef<Pipeline>> {
+    let names_it = |pipeline: &Pipeline| {
+        let Ok(pipeline) = &pipeline.0 else { return false };
+        pipeline.metadata.namespace.as_deref() == Some(namespace)
+            && pipeline.spec.secrets().iter().any(|(_, name)| *name == secret)
+    };
+    pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pipeline(name: &str, group: &str) -> Pipeline {
+        let kafka = json!({"bootstrapServers": ["kafka:9092"], "topics": ["t"], "consumerGroup": group});
+        let sink = json!({"clickhouse": {"endpoints": ["http://clickhouse:8123"]}});
+        let object = json!({"apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
+            "metadata": {"name": name, "namespace": "tracing"}, "spec": {"source": {"kafka": kafka}, "sink": sink}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn sharing(all: &AllPipelines, group: &str) -> Vec<String> {
+        let mut names: Vec<_> = all.sharing(group).iter().map(|found| found.name_any()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// What a look compares its pipeline with does not grow with the others.
+    #[test]
+    fn a_look_sees_the_pipelines_of_its_own_group_alone() {
+        let (store, mut writer) = kube::runtime::reflector::store();
+        let all = AllPipelines::default();
+        all.add(store);
+        let mut note = |pipeline: Pipeline| {
+            all.note(&pipeline, false);
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(pipeline));
+        };
+        for number in 0..1_000 {
+            note(pipeline(&format!("p{number}"), ""));
+        }
+        assert_eq!(sharing(&all, "tracing.p7"), ["p7"]);
+        note(pipeline("p8", "tracing.p7"));
+        assert_eq!(sharing(&all, "tracing.p7"), ["p7", "p8"]);
+        assert!(sharing(&all, "tracing.p8").is_empty());
+        all.note(&pipeline("p7", ""), true);
+        assert_eq!(sharing(&all, "tracing.p7"), ["p8"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Writes a pipeline's status when it changes.
+
+use super::{
+    dropped_fields::{dropped_fields, without},
+    events::status_changed,
+};
+use crate::world::{World, cache::find, error::Error, memory::Key};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use sluice_crds::{TracePipeline, TracePipelineStatus};
+use std::time::Instant;
+
+/// Field manager of the status.
+pub const STATUS: &str = "sluice-operator/status";
+
+/// Writes the status if it changed, and publishes the events that follow from the change.
+pub async fn report(
+    pipeline: &TracePipeline,
+    key: &Key,
+    status: TracePipelineStatus,
+    world: &World,
+) -> Result<(), Error> {
+    let before = pipeline.status.clone().unwrap_or_default();
+    let kept = without(&status, &world.shared.memory.dropped_fields(key));
+    if !is_worth_writing(&before, &kept, || world.shared.memory.may_write_lag(key, Instant::now())) {
+        return Ok(());
+    }
+    world.shared.metrics.wrote("status");
+    let api: Api<TracePipeline> = Api::namespaced(world.shared.client.clone(), &key.namespace);
+    let mut full = json!({
+        "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
+        // The uid fails the write if another pipeline now has this name.
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": pipeline.uid()},
+        "status": status,
+    });
+    // The API server refuses a version that is null.
+    if let Some(version) = version_to_write(pipeline, key, &status, world) {
+        full["metadata"]["resourceVersion"] = version.into();
+    }
+    match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
+        Ok(stored) => {
+            let stored = stored.status.unwrap_or_default();
+            world.shared.memory.set_dropped_fields(key, dropped_fields(&status, &stored));
+        }
+        // The pipeline was deleted meanwhile, and maybe created again; or another writer was faster, and the next look writes.
+        Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
+        Err(source) => return Err(Error::Status { source: source.into() }),
+    }
+    status_changed(pipeline, &before, &status, world).await;
+    Ok(())
+}
+
+/// The version of the pipeline that a status may be written to; `None` for any.
+///
+/// If the status alone remembers the schema Job, a person removes it from there to have the Job run again. A look that began before must
+/// not put it back.
+fn version_to_write(
+    pipeline: &TracePipeline,
+    key: &Key,
+    status: &TracePipelineStatus,
+    world: &World,
+) -> Option<String> {
+    let job = status.schema_job.as_deref()?;
+    let is_there = find(&world.cache.jobs, &key.namespace, job).is_some();
+    pipeline.resource_version().filter(|_| !is_there)
+}
+
+/// Whether to write the status now. A status that differs only in values that change all the time waits until `may_write_lag`.
+fn is_worth_writing(
+    before: &TracePipelineStatus,
+    after: &TracePipelineStatus,
+    may_write_lag: impl FnOnce() -> bool,
+) -> bool {
+    if before == after {
+        return false;
+    }
+    with_moving_parts_of(after, before.clone()) != *after || may_write_lag()
+}
+
+/// Copies the values that change all the time from `after`: lag, queue, guarantee, and the inputs of scaling, but not its decisions.
+fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineStatus) -> TracePipelineStatus {
+    before.lag = after.lag;
+    before.queue = after.queue;
+    // A starting gateway reports a weaker guarantee until it has read the table.
+    before.delivery.clone_from(&after.delivery);
+    if let (Some(before), Some(after)) = (&mut before.scaling, &after.scaling) {
+        before.reason.clone_from(&after.reason);
+        before.arrival_rate = after.arrival_rate;
+        before.lag_seconds = after.lag_seconds;
+        before.capacity_per_replica = after.capacity_per_replica;
+        before.next_steps.clone_from(&after.next_steps);
+        before.remembered.clone_from(&after.remembered);
+    }
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{
+        apimachinery::pkg::apis::meta::v1::{Condition, Time},
+        jiff::Timestamp,
+    };
+    use sluice_crds::{
+        DeliveryStatus, EXACTLY_ONCE, Lag, QueueStatus, ScalingStatus,
+        status::{condition, reason},
+    };
+
+    fn status(reason: &str, lag: i64) -> TracePipelineStatus {
+        let ready = Condition {
+            type_: condition::READY.to_owned(),
+            status: if reason == reason::RUNNING { "True" } else { "False" }.to_owned(),
+            reason: reason.to_owned(),
+            message: "m".to_owned(),
+            observed_generation: Some(1),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        };
+        let lag = Some(Lag { messages: lag });
+        TracePipelineStatus { conditions: vec![ready], lag, ..TracePipelineStatus::default() }
+    }
+
+    #[test]
+    fn a_status_is_written_when_it_says_something_new() {
+        let running = status(reason::RUNNING, 10);
+        let is_written = |after: &TracePipelineStatus, due| is_worth_writing(&running, after, || due);
+        assert!(!is_written(&running, true));
+        assert!(is_written(&status(reason::RUNNING, 20), true));
+        assert!(!is_written(&status(reason::RUNNING, 20), false));
+        assert!(is_written(&status(reason::PROGRESSING, 20), false));
+    }
+
+    #[test]
+    fn what_was_decided_is_written_at_once_and_what_it_was_decided_from_is_not() {
+        let with = |cause: &str, arrival_rate| {
+            let scaling = ScalingStatus {
+                cause: Some(cause.to_owned()),
+                arrival_rate: Some(arrival_rate),
+                reason: format!("{arrival_rate} messages/s"),
+                ..ScalingStatus::default()
+            };
+            TracePipelineStatus { scaling: Some(scaling), ..status(reason::RUNNING, 1) }
+        };
+        let before = with("ComputeLimited", 100);
+        let is_written = |after: &TracePipelineStatus, due| is_worth_writing(&before, after, || due);
+        assert!(!is_written(&with("ComputeLimited", 200), false));
+        assert!(is_written(&with("ComputeLimited", 200), true));
+        assert!(is_written(&with("SinkLimited", 100), false));
+        assert!(is_written(&status(reason::RUNNING, 1), false), "scaling was switched off");
+    }
+
+    #[test]
+    fn what_gateways_say_is_written_once_a_minute() {
+        let with = |blocks| {
+            let queue = Some(QueueStatus { blocks, bytes: 1 });
+            TracePipelineStatus { queue, ..status(reason::RUNNING, 1) }
+        };
+        let promising = |guarantee: &str| {
+            let delivery =
+                Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: None, durability: None });
+            TracePipelineStatus { delivery, ..with(1) }
+        };
+        for (before, after) in [
+            (with(1), with(2)),
+            (with(1), promising(EXACTLY_ONCE)),
+            (promising(EXACTLY_ONCE), promising("at_least_once")),
+        ] {
+            assert!(!is_worth_writing(&before, &after, || false));
+            assert!(is_worth_writing(&before, &after, || true));
+        }
+    }
+}
