@@ -46,7 +46,7 @@ use sluice_clickhouse::{
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
-use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, is_utf8};
+use sluice_otlp::{Resource, Scope, Span, SpanSink, is_utf8};
 
 /// [`ROW_BYTES_MAX`] as a length.
 #[expect(clippy::cast_possible_truncation, reason = "4 MiB fit every address space")]

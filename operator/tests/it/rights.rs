@@ -5,9 +5,10 @@
 
 use crate::{
     api_server::ApiServer,
+    apply_failure,
     asked::{self, Right},
     bench::Bench,
-    life, quiet, replaced, resize, schema, told, volumes, watches,
+    life, quiet, replaced, resize, schema, volumes, watches,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
