@@ -3,8 +3,8 @@
 use super::*;
 use crate::ground::metrics::reference::metrics;
 use crate::volume::{
-    block_frames::tests::{Volume as Folder, damage, sealed},
     spool::Ended,
+    test_volume::{TestTable, Volume as Folder, damage},
 };
 use sluice_kafka::{OpenTransaction, watchdog::Reason};
 use sluice_ranges::PartitionId;
@@ -121,10 +121,10 @@ async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
 
     assert_eq!(of(claim()).remaining(), NOTHING, "nothing was ever there");
     let spool = folder.open(64 << 20);
+    let mut test = TestTable::new(&spool);
     for first in [0, 10] {
-        let sealed = sealed(&pool, first, false);
-        sealed.block.account.settled();
-        spool.spill(&sealed.frames);
+        let frames = test.add(first);
+        assert!(test.spill(&frames));
     }
     assert!(spool.close(Duration::from_mins(1)));
 
@@ -140,18 +140,16 @@ async fn a_volume_with_something_that_cannot_be_read_says_so() {
     let folder = Folder::new("says-damaged");
     let pool = Arc::new(Pool::new(4 << 20, 1, 1));
     let spool = folder.open(64 << 20);
-    let sealed = sealed(&pool, 0, false);
-    sealed.block.account.settled();
-    spool.spill(&sealed.frames);
-    while sealed.frames.is_in_memory() {
-        tokio::task::yield_now().await;
-    }
+    let mut test = TestTable::new(&spool);
+    let mut frames = test.add(0);
+    assert!(test.spill(&frames));
+    test.arrive().await;
     let status = Status::new(Arc::new(metrics()), pool, None);
     status.spools(spool.clone());
     assert_eq!(status.remaining().damaged, Some(false));
     damage(&folder.files()[0]);
-    assert!(sealed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
-    sealed.frames.end(Some(&spool), Ended::Damaged);
+    assert!(test.load(&mut frames).await.is_err(), "it was read");
+    test.table.end(frames.number(), Ended::Damaged);
     // Closing waits until the spool thread has handled that.
     spool.close(Duration::from_mins(1));
     assert!(status.remaining().damaged == Some(true), "{:?}", status.remaining());

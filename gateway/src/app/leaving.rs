@@ -189,7 +189,7 @@ mod tests {
         app::watch_signals,
         blocks::buffers::Pool,
         ground::metrics::Metrics,
-        volume::block_frames::tests::{Volume, sealed},
+        volume::test_volume::{TestTable, Volume},
     };
     use crossbeam_channel::bounded;
     use std::process::Command;
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn what_is_kept_on_the_volume_is_no_failure_and_a_volume_that_does_not_close_is() {
         assert!(ended(None).is_ok());
-        let (volume, pool) = (Volume::new("left-kept"), Pool::new(4 << 20, 1, 1));
+        let volume = Volume::new("left-kept");
         let spool = volume.open(64 << 20);
-        let sealed = sealed(&pool, 0, false);
-        sealed.block.account.settled();
-        spool.spill(&sealed.frames);
+        let mut test = TestTable::new(&spool);
+        let frames = test.add(0);
+        assert!(test.spill(&frames));
         assert!(ended(Some(spool.clone())).is_ok());
         assert_eq!(volume.open(64 << 20).usage().blocks, 1);
         // Its thread has ended and answers no request.

@@ -1,6 +1,6 @@
 //! The metadata of a block on the queue volume: what the next run of this process must know about its range before it takes it over.
 //!
-//! Place in the flow: created when a block is sealed, written by [`crate::volume::block_frames`], read by [`crate::volume::spool`]
+//! Place in the flow: created when a block is sealed, written by [`crate::volume::block_table`], read by [`crate::volume::spool`]
 //! when the volume is opened.
 //!
 //! | bytes | field |

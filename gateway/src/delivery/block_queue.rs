@@ -7,18 +7,15 @@
 //! Blocks come out in the order of their releases, at most [`BlockQueue::new`]'s number of each partition at a time. A refused block that
 //! waits for someone to act can thus delay only blocks of its own partition.
 
-use crate::{
-    delivery::enqueue::{Enqueued, Enqueuing},
-    volume::{
-        block_frames::BlockFrames,
-        ready_block::{BlockWithFrames, GenerationStatus, Ready},
-    },
+use crate::volume::{
+    block_table::BlockTable,
+    ready_block::{BlockWithFrames, GenerationStatus, Ready},
 };
 use sluice_kafka::Order;
 use sluice_ranges::{Generation, PartitionId, Release};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Weak},
+    sync::Arc,
 };
 
 /// One partition's blocks, by the first offset of their range.
@@ -33,8 +30,6 @@ struct OfPartition {
     ready: VecDeque<(u64, Ready)>,
     /// Blocks that were taken out to be sent and have not ended.
     sending: usize,
-    /// The frames of blocks taken out, including some that have ended.
-    sent: Vec<Weak<BlockFrames>>,
 }
 
 /// What of a partition waits for ClickHouse, as opposed to waiting for someone to act.
@@ -64,7 +59,7 @@ impl BlockQueue {
 
     /// Adds a block. Returns the blocks to drop: this one if its generation is over.
     #[must_use]
-    pub fn block(&mut self, sealed: BlockWithFrames) -> Vec<BlockWithFrames> {
+    pub fn block(&mut self, sealed: BlockWithFrames, table: &mut BlockTable) -> Vec<BlockWithFrames> {
         let of = self.partitions.entry(sealed.block.id.clone()).or_default();
         if of.forgotten.is_some_and(|forgotten| sealed.block.generation <= forgotten) {
             return vec![sealed];
@@ -72,19 +67,19 @@ impl BlockQueue {
         let first = sealed.block.range.first;
         of.blocks.insert(first, sealed);
         if let Some(release) = of.released.remove(&first) {
-            of.release(release, &mut self.releases);
+            of.release(release, &mut self.releases, table);
         }
         Vec::new()
     }
 
     /// Applies an order. Returns the blocks to drop.
     #[must_use]
-    pub fn order(&mut self, order: Order) -> Vec<BlockWithFrames> {
+    pub fn order(&mut self, order: Order, table: &mut BlockTable) -> Vec<BlockWithFrames> {
         match order {
             Order::Send { id, generation, release } => {
                 let of = self.partitions.entry(id).or_default();
                 if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
-                    of.release(release, &mut self.releases);
+                    of.release(release, &mut self.releases, table);
                 }
                 Vec::new()
             }
@@ -108,8 +103,6 @@ impl BlockQueue {
         let of = self.partitions.values_mut().filter(may_send).min_by_key(oldest)?;
         let (_, ready) = of.ready.pop_front()?;
         of.sending += 1;
-        of.sent.retain(|frames| frames.strong_count() > 0);
-        of.sent.push(Arc::downgrade(&ready.sealed.frames));
         Some(ready)
     }
 
@@ -126,20 +119,11 @@ impl BlockQueue {
     }
 
     /// What waits for ClickHouse, by partition. Excludes blocks of an earlier run, and partitions whose blocks all wait for someone to act.
-    pub fn waiting(&self) -> impl Iterator<Item = (&PartitionId, Waiting)> {
+    pub fn waiting(&self, table: &BlockTable) -> impl Iterator<Item = (&PartitionId, Waiting)> {
         let flows = |(_, of): &(&PartitionId, &OfPartition)| !of.is_halted();
-        self.partitions
-            .iter()
-            .filter(flows)
-            .map(|(id, of)| (id, Waiting { for_turn: !of.ready.is_empty(), on_volume: of.has_on_volume() }))
-    }
-
-    /// Blocks that may be sent and have become only copies on the volume since the last call.
-    pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
-        let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
-        let new =
-            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.sealed.frames.become_only_copy()?)));
-        new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
+        self.partitions.iter().filter(flows).map(|(id, of)| {
+            (id, Waiting { for_turn: !of.ready.is_empty(), on_volume: table.is_on_volume(id) })
+        })
     }
 
     /// The number of waiting blocks.
@@ -181,21 +165,15 @@ impl OfPartition {
         halted > 0 && halted >= self.sending
     }
 
-    fn has_on_volume(&self) -> bool {
-        let ready = self.ready.iter().map(|(_, ready)| &ready.sealed);
-        self.blocks.values().chain(ready).any(|sealed| sealed.frames.is_on_volume())
-            || self.sent.iter().filter_map(Weak::upgrade).any(|frames| frames.is_on_volume())
-    }
-
     /// Records that the block of a range may be sent. The block may not have arrived yet.
-    fn release(&mut self, release: Release, releases: &mut u64) {
+    fn release(&mut self, release: Release, releases: &mut u64, table: &mut BlockTable) {
         let Some(sealed) = self.blocks.remove(&release.range.first) else {
             self.released.insert(release.range.first, release);
             return;
         };
         let generation = self.generations.entry(sealed.block.generation).or_default().clone();
         *releases += 1;
-        sealed.frames.release(release.routing_epoch, release.destination);
+        table.release(&sealed, &release);
         self.ready
             .push_back((*releases, Ready { sealed, release, generation, columns: None, rows_elsewhere: 0 }));
     }
@@ -205,20 +183,61 @@ impl OfPartition {
 mod tests {
     use super::*;
     use crate::{
-        blocks::{block::Block, message_rows::MessageRows},
+        blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
         ground::account::RowAccount,
-        volume::ready_block::Halting,
+        volume::{block_table::OnVolume, ready_block::Halting},
     };
     use sluice_ranges::{Content, OffsetRange, Token};
+    use sluice_spool::BlockId;
+    use std::time::Instant;
+
+    /// A queue with its table.
+    struct Test {
+        queue: BlockQueue,
+        table: BlockTable,
+    }
+
+    impl Test {
+        fn new(sending_max: usize) -> Self {
+            Self { queue: BlockQueue::new(sending_max), table: BlockTable::new(None, 1) }
+        }
+
+        /// Adds a block; the number of blocks to drop.
+        fn block(&mut self, block: Block) -> usize {
+            let sealed = self.table.add(block, 0, 0, Instant::now());
+            self.queue.block(sealed, &mut self.table).len()
+        }
+
+        /// Adds a block that an earlier run has left on the volume.
+        fn left(&mut self, block: Block) {
+            let ordinal = u32::try_from(block.range.first).unwrap();
+            let record = OnVolume { id: BlockId { segment: 1, ordinal }, is_marked: false };
+            let sealed = self.table.take_over(block, record);
+            assert!(self.queue.block(sealed, &mut self.table).is_empty());
+        }
+
+        /// Applies an order; the number of blocks to drop.
+        fn order(&mut self, order: Order) -> usize {
+            self.queue.order(order, &mut self.table).len()
+        }
+
+        fn next(&mut self) -> Option<i64> {
+            self.queue.pop().map(|ready| ready.sealed.block.range.first)
+        }
+
+        fn waits(&self) -> Vec<Waiting> {
+            self.queue.waiting(&self.table).map(|(_, waiting)| waiting).collect()
+        }
+    }
 
     fn id(partition: i32) -> PartitionId {
         PartitionId { topic: "spans".into(), partition }
     }
 
-    fn of(partition: i32, generation: u64, first: i64) -> BlockWithFrames {
+    fn of(partition: i32, generation: u64, first: i64) -> Block {
         let range = OffsetRange { first, next: first + 10 };
         let id = id(partition);
-        let mut block = Block {
+        Block {
             token: Token::of("c", &id, range, Content::default()),
             id,
             generation: Generation(generation),
@@ -230,13 +249,11 @@ mod tests {
             frames: Vec::new(),
             bytes: 0,
             span_end_nanos_max: 0,
-            spool_metadata: crate::blocks::spool_metadata::SpoolMetadata::default(),
-        };
-        let frames = BlockFrames::of(&mut block, 0);
-        BlockWithFrames { block, frames }
+            spool_metadata: SpoolMetadata::default(),
+        }
     }
 
-    fn block(generation: u64, first: i64) -> BlockWithFrames {
+    fn block(generation: u64, first: i64) -> Block {
         of(3, generation, first)
     }
 
@@ -260,102 +277,92 @@ mod tests {
         Order::Forget { id: id(3), generation: Generation(generation), is_leaving: false }
     }
 
-    fn next(queue: &mut BlockQueue) -> Option<i64> {
-        queue.pop().map(|ready| ready.sealed.block.range.first)
-    }
-
     #[test]
     fn a_block_waits_for_its_release_and_a_release_for_its_block() {
-        let mut queue = BlockQueue::new(9);
-        assert!(queue.block(block(1, 0)).is_empty());
-        assert_eq!(next(&mut queue), None);
-        assert!(queue.order(send(1, 10)).is_empty());
-        assert!(queue.order(send(1, 0)).is_empty());
-        assert_eq!(next(&mut queue), Some(0));
-        assert!(queue.block(block(1, 10)).is_empty());
-        assert_eq!(next(&mut queue), Some(10));
-        assert_eq!(next(&mut queue), None);
-        assert!(queue.is_empty());
+        let mut test = Test::new(9);
+        assert_eq!(test.block(block(1, 0)), 0);
+        assert_eq!(test.next(), None);
+        assert_eq!(test.order(send(1, 10)), 0);
+        assert_eq!(test.order(send(1, 0)), 0);
+        assert_eq!(test.next(), Some(0));
+        assert_eq!(test.block(block(1, 10)), 0);
+        assert_eq!(test.next(), Some(10));
+        assert_eq!(test.next(), None);
+        assert!(test.queue.is_empty());
     }
 
     #[test]
     fn a_generation_that_is_over_sends_nothing_more() {
-        let mut queue = BlockQueue::new(9);
-        assert!(queue.block(block(1, 0)).is_empty());
-        assert!(queue.order(send(1, 0)).is_empty());
-        let generation = queue.pop().unwrap().generation;
-        assert!(queue.block(block(1, 10)).is_empty());
-        assert!(queue.block(block(1, 20)).is_empty());
-        assert!(queue.order(send(1, 20)).is_empty());
-        assert_eq!(queue.order(forget(1)).len(), 2);
+        let mut test = Test::new(9);
+        assert_eq!(test.block(block(1, 0)), 0);
+        assert_eq!(test.order(send(1, 0)), 0);
+        let generation = test.queue.pop().unwrap().generation;
+        assert_eq!(test.block(block(1, 10)), 0);
+        assert_eq!(test.block(block(1, 20)), 0);
+        assert_eq!(test.order(send(1, 20)), 0);
+        assert_eq!(test.order(forget(1)), 2);
         assert!(generation.is_over());
-        assert_eq!(next(&mut queue), None);
-        assert_eq!(queue.block(block(1, 30)).len(), 1, "a late one is dropped too");
-        assert!(queue.order(send(1, 30)).is_empty());
-        assert!(queue.block(block(2, 10)).is_empty());
-        assert!(queue.order(send(2, 10)).is_empty());
-        let begun = queue.pop().unwrap();
+        assert_eq!(test.next(), None);
+        assert_eq!(test.block(block(1, 30)), 1, "a late one is dropped too");
+        assert_eq!(test.order(send(1, 30)), 0);
+        assert_eq!(test.block(block(2, 10)), 0);
+        assert_eq!(test.order(send(2, 10)), 0);
+        let begun = test.queue.pop().unwrap();
         assert_eq!((begun.sealed.block.range.first, begun.generation.is_over()), (10, false));
     }
 
     #[test]
     fn an_only_copy_is_sent_after_its_generation_is_over() {
-        let mut queue = BlockQueue::new(9);
-        let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
+        let mut test = Test::new(9);
         for first in [0, 10] {
-            let sealed = block(1, first);
-            let frames = BlockFrames::left(id_of(u32::try_from(first).unwrap()), false, true);
-            assert!(queue.block(BlockWithFrames { frames, ..sealed }).is_empty());
+            let spool_metadata = SpoolMetadata { is_enqueued: true, ..SpoolMetadata::default() };
+            test.left(Block { spool_metadata, ..block(1, first) });
         }
-        assert!(queue.become_only_copies().is_empty(), "their ranges may not be sent yet");
-        assert!(queue.order(send(1, 0)).is_empty());
+        assert!(test.table.next_only_copy().is_none(), "their ranges may not be sent yet");
+        assert_eq!(test.order(send(1, 0)), 0);
         let range = OffsetRange { first: 0, next: 10 };
-        let enqueuing = Enqueuing { id: id(3), generation: Generation(1), range, is_inherited: false };
-        assert_eq!(queue.become_only_copies(), [Enqueued { enqueuing, record: id_of(0) }]);
-        assert!(queue.become_only_copies().is_empty());
-        assert!(queue.order(send(1, 10)).is_empty());
-        assert_eq!(queue.order(forget(1)).len(), 1, "the other one is read again");
-        let ready = queue.pop().unwrap();
+        let (released, record) = test.table.next_only_copy().unwrap();
+        assert_eq!((released.id, released.generation, released.range), (id(3), Generation(1), range));
+        assert_eq!((released.is_inherited, record), (false, BlockId { segment: 1, ordinal: 0 }));
+        assert!(test.table.next_only_copy().is_none());
+        assert_eq!(test.order(send(1, 10)), 0);
+        assert_eq!(test.order(forget(1)), 1, "the other one is read again");
+        let ready = test.queue.pop().unwrap();
         assert_eq!((ready.sealed.block.range, ready.generation.is_over()), (range, true));
-        assert!(queue.is_empty());
+        assert!(test.queue.is_empty());
     }
 
     #[test]
     fn what_waits_for_someone_to_act_does_not_wait_for_its_sink() {
-        let mut queue = BlockQueue::new(2);
-        let on_volume = |first: i64| {
-            let id = sluice_spool::BlockId { segment: 1, ordinal: u32::try_from(first).unwrap() };
-            BlockWithFrames { frames: BlockFrames::left(id, false, false), ..block(1, first) }
-        };
+        let mut test = Test::new(2);
         for first in [0, 10, 20] {
-            assert!(queue.block(on_volume(first)).is_empty());
-            assert!(queue.order(send(1, first)).is_empty());
+            test.left(block(1, first));
+            assert_eq!(test.order(send(1, first)), 0);
         }
-        let waits = |queue: &BlockQueue| queue.waiting().map(|(_, waiting)| waiting).collect::<Vec<_>>();
-        assert_eq!(waits(&queue), [Waiting { for_turn: true, on_volume: true }]);
-        let sending = [queue.pop().unwrap(), queue.pop().unwrap()];
+        assert_eq!(test.waits(), [Waiting { for_turn: true, on_volume: true }]);
+        let sending = [test.queue.pop().unwrap(), test.queue.pop().unwrap()];
         let _one = Halting::of(&sending[0].generation);
-        assert_eq!(waits(&queue), [Waiting { for_turn: true, on_volume: true }], "the other one goes on");
+        assert_eq!(test.waits(), [Waiting { for_turn: true, on_volume: true }], "the other one goes on");
         let other = Halting::of(&sending[1].generation);
-        assert_eq!(waits(&queue), []);
-        assert!(queue.block(of(2, 1, 500)).is_empty());
-        assert_eq!(waits(&queue), [Waiting { for_turn: false, on_volume: false }], "of the other partition");
+        assert_eq!(test.waits(), []);
+        assert_eq!(test.block(of(2, 1, 500)), 0);
+        assert_eq!(test.waits(), [Waiting { for_turn: false, on_volume: false }], "of the other partition");
         drop((other, sending));
-        assert_eq!(waits(&queue).len(), 2);
+        assert_eq!(test.waits().len(), 2);
     }
 
     #[test]
     fn the_oldest_go_first_and_no_partition_takes_all_places() {
-        let mut queue = BlockQueue::new(2);
+        let mut test = Test::new(2);
         for first in [0, 10, 20] {
-            assert!(queue.block(of(1, 1, first)).is_empty());
-            assert!(queue.order(send_of(1, 1, first)).is_empty());
+            assert_eq!(test.block(of(1, 1, first)), 0);
+            assert_eq!(test.order(send_of(1, 1, first)), 0);
         }
-        assert!(queue.block(of(2, 1, 500)).is_empty());
-        assert!(queue.order(send_of(2, 1, 500)).is_empty());
-        assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(10), Some(500)]);
-        assert_eq!((next(&mut queue), queue.len()), (None, 1), "the third of the first partition waits");
-        queue.done(&id(1));
-        assert_eq!(next(&mut queue), Some(20));
+        assert_eq!(test.block(of(2, 1, 500)), 0);
+        assert_eq!(test.order(send_of(2, 1, 500)), 0);
+        assert_eq!([test.next(), test.next(), test.next()], [Some(0), Some(10), Some(500)]);
+        assert_eq!((test.next(), test.queue.len()), (None, 1), "the third of the first partition waits");
+        test.queue.done(&id(1));
+        assert_eq!(test.next(), Some(20));
     }
 }

@@ -1,9 +1,9 @@
 //! `delivery.commit: AfterEnqueue`: decides which blocks on the queue volume count as settled, so that their offsets are committed before
 //! the blocks are inserted.
 //!
-//! Place in the flow: delivery passes every block that it starts to send and every order, and calls [`Enqueue::look`] periodically.
-//! Owner: the delivery task. Limits: one weak pointer for each block that is being sent, and two entries for each block on the volume:
-//! until it is committed, and until the poll thread has room for its report.
+//! Place in the flow: delivery passes every order, and calls [`Enqueue::look`] periodically.
+//! Owner: the delivery task. Limits: two entries for each block on the volume: until it is committed, and until the poll thread has room
+//! for its report.
 //!
 //! ```text
 //!  range released --> spilled --> record synced --> Report::Settled --> commit --> ... --> inserted from the volume
@@ -40,52 +40,20 @@
 //! counts them. A disk that loses a synced record's mark leaves a record that looks as if nothing had relied on it.
 
 use crate::{
-    delivery::block_queue::BlockQueue,
     ground::async_sender::AsyncSender,
-    volume::{block_frames::BlockFrames, ready_block::Ready, spool::Spool},
+    volume::{
+        block_table::{BlockTable, Released},
+        spool::Spool,
+    },
 };
 use crossbeam_channel::TrySendError;
 use sluice_kafka::{Order, Report};
-use sluice_ranges::{Generation, OffsetRange, PartitionId};
+use sluice_ranges::{Generation, PartitionId};
 use sluice_spool::BlockId;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Weak},
-};
-
-/// A block that may become an only copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enqueuing {
-    /// Its partition.
-    pub id: PartitionId,
-    /// The generation under which it was read.
-    pub generation: Generation,
-    /// Its offsets.
-    pub range: OffsetRange,
-    /// Whether an earlier owner may have sent it.
-    pub is_inherited: bool,
-}
-
-/// A block that has become an only copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enqueued {
-    /// The block.
-    pub enqueuing: Enqueuing,
-    pub record: BlockId,
-}
-
-impl Enqueuing {
-    /// A block that may be sent.
-    pub fn of(ready: &Ready) -> Self {
-        let block = &ready.sealed.block;
-        let (id, generation, range) = (block.id.clone(), block.generation, block.range);
-        Self { id, generation, range, is_inherited: ready.release.is_inherited }
-    }
-}
+use std::collections::{BTreeMap, VecDeque};
 
 /// Settles ranges whose blocks are durable on the volume.
 pub struct Enqueue {
-    sending: Vec<(Weak<BlockFrames>, Enqueuing)>,
     /// Only copies that no other process sends once the group has stored the commit behind them, by generation and end of the range.
     uncommitted: BTreeMap<PartitionId, BTreeMap<(Generation, i64), BlockId>>,
     /// Settled, but not reported yet: the report channel was full.
@@ -97,13 +65,7 @@ pub struct Enqueue {
 impl Enqueue {
     /// Without blocks.
     pub fn new(spool: Spool, reports: AsyncSender<Report>) -> Self {
-        let (sending, uncommitted, unreported) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        Self { sending, uncommitted, unreported, spool, reports }
-    }
-
-    /// Adds a block whose sending starts.
-    pub fn add(&mut self, ready: &Ready) {
-        self.sending.push((Arc::downgrade(&ready.sealed.frames), Enqueuing::of(ready)));
+        Self { uncommitted: BTreeMap::new(), unreported: VecDeque::new(), spool, reports }
     }
 
     /// Applies an order's information about commits.
@@ -124,34 +86,16 @@ impl Enqueue {
         }
     }
 
-    /// Settles blocks that have become durable, both those being sent and those waiting, unless `may_settle` is false. Removes ended
-    /// blocks in any case.
-    pub fn look(&mut self, queue: &mut BlockQueue, may_settle: bool) {
-        if !may_settle {
-            self.report();
-            self.sending.retain(|(frames, _)| frames.strong_count() > 0);
-            return;
-        }
-        let mut enqueued = queue.become_only_copies();
-        self.sending.retain(|(frames, enqueuing)| {
-            let Some(frames) = frames.upgrade() else { return false };
-            if let Some(record) = frames.become_only_copy() {
-                enqueued.push(Enqueued { enqueuing: enqueuing.clone(), record });
+    /// Settles blocks that have become durable, both those being sent and those waiting, unless `may_settle` is false.
+    pub fn look(&mut self, table: &mut BlockTable, may_settle: bool) {
+        while may_settle && let Some((block, record)) = table.next_only_copy() {
+            let Released { id, generation, range, is_inherited } = block;
+            if !is_inherited {
+                self.uncommitted.entry(id.clone()).or_default().insert((generation, range.next), record);
             }
-            !frames.is_only_copy()
-        });
-        for Enqueued { enqueuing, record } in enqueued {
-            self.settle(enqueuing, record);
+            self.unreported.push_back(Report::Settled { id, generation, range });
         }
         self.report();
-    }
-
-    fn settle(&mut self, enqueuing: Enqueuing, record: BlockId) {
-        let Enqueuing { id, generation, range, is_inherited } = enqueuing;
-        if !is_inherited {
-            self.uncommitted.entry(id.clone()).or_default().insert((generation, range.next), record);
-        }
-        self.unreported.push_back(Report::Settled { id, generation, range });
     }
 
     /// Reports settled blocks until the channel is full; the next look reports the rest.

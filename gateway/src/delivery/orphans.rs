@@ -354,13 +354,11 @@ fn judge_missing(
 mod tests {
     use super::*;
     use crate::{
-        blocks::buffers::Pool,
         ground::{account::RowAccount, metrics::reference, route::Route},
         volume::{
-            block_frames::tests::{Volume, sealed},
             only_copy::Tables,
-            ready_block::BlockWithFrames,
             spool::Spool,
+            test_volume::{Volume, left_as},
         },
     };
     use sluice_ranges::OffsetRange;
@@ -404,15 +402,7 @@ mod tests {
 
     /// A volume on which an earlier run has left the offsets from 20 to 30, unsent.
     async fn left_unsent(volume: &Volume) -> Spool {
-        let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
-        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
-        block.account.settled();
-        spool.spill(&frames);
-        while frames.is_in_memory() {
-            tokio::task::yield_now().await;
-        }
-        assert!(spool.close(Duration::from_mins(1)));
-        volume.open(64 << 20)
+        left_as(volume, &[20], false).await
     }
 
     /// The only block that is ready.

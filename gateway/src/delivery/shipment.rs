@@ -55,7 +55,7 @@ const AT_ONCE: Next = Next::SendAgain { after: Duration::ZERO, replica: Replica:
 pub struct Shipment {
     shard: Arc<Shard>,
     block: Block,
-    frames: Arc<BlockFrames>,
+    frames: BlockFrames,
     /// Why its record on the queue volume cannot be read.
     damage: Option<Unreadable>,
     release: Release,
@@ -191,7 +191,7 @@ impl Shipment {
         match dead_lettered {
             Some(rows) => self.settle(rows).await,
             None if self.damage.is_some() => {
-                self.frames.end(self.shard.spool(), Ended::Damaged);
+                self.frames.end(self.shard.spool(), Ended::Damaged).await;
                 // After `end`, a block cannot become an only copy any more.
                 if self.frames.is_only_copy() {
                     self.lose();
@@ -200,9 +200,9 @@ impl Shipment {
                 }
             }
             None => {
-                let is_leaving = self.generation.is_leaving();
-                self.shard
-                    .abandon(vec![BlockWithFrames { block: self.block, frames: self.frames }], is_leaving);
+                let ended = Ended::given_up(self.generation.is_leaving());
+                self.frames.end(self.shard.spool(), ended).await;
+                self.shard.abandon(self.block);
             }
         }
         is_given_up
@@ -384,10 +384,13 @@ impl Shipment {
     }
 
     /// Waits until its generation is over, so that another owner reads its messages.
-    async fn over(&self) {
-        self.generation.over().await;
-        if self.frames.is_only_copy() {
-            std::future::pending::<()>().await;
+    fn over(&self) -> impl Future<Output = ()> + use<> {
+        let (generation, is_only_copy) = (self.generation.clone(), self.frames.only_copy_flag());
+        async move {
+            generation.over().await;
+            if is_only_copy.load(Ordering::Acquire) {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! `sink.clickhouse.insert.concurrency` of them send at a time. The pool of chunks bounds the blocks that are held.
 //!
 //! When memory runs short, waiting blocks go to the queue volume ([`crate::volume::spill`]), so that reading continues while ClickHouse is
-//! slow or away.
+//! slow or away. This task alone changes the state of a block ([`crate::volume::block_table`]).
 //!
 //! A block is sent once its range may be sent, by a [`Shipment`].
 
@@ -27,11 +27,11 @@ use crate::{
         table_watch::TableWatch,
     },
     volume::{
-        block_frames::BlockFrames,
+        block_table::BlockTable,
         only_copy::{OnlyCopySender, Tables},
         ready_block::{BlockWithFrames, Ready},
         spill::Spill,
-        spool::Spool,
+        spool::{Ended, Spool},
     },
 };
 use sluice_clickhouse::row_ends::RowShape;
@@ -139,6 +139,7 @@ pub async fn run(
                 }
                 holding.order(order);
             }
+            Some(event) = holding.table.events_in.recv() => holding.table.take(event),
             Some(done) = holding.shipments.join_next() => {
                 holding.queue.done(&done.expect("a panic ends the process").id);
             }
@@ -158,6 +159,8 @@ pub async fn run(
 /// The state of the delivery task.
 struct Holding {
     shards: Shards,
+    /// The state of each block, in the queue or being sent.
+    table: BlockTable,
     queue: BlockQueue,
     spill: Option<Spill>,
     orphans: Option<Orphans>,
@@ -187,6 +190,7 @@ impl Holding {
         let spill = spool.clone().map(|spool| Spill::new(pool_of, spool, shards_of, enqueues));
         let on_volume = spool.clone().filter(|_| enqueues);
         let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
+        let table = BlockTable::new(spool.clone(), shards_of);
         let (queue, shipments) = (BlockQueue::new(sending_max), JoinSet::new());
         let (shards, behind_since) = (Shards::new(deliveries, &pool), None);
         let orphans = spool.clone().map(|spool| {
@@ -197,6 +201,7 @@ impl Holding {
         });
         Self {
             shards,
+            table,
             queue,
             spill,
             orphans,
@@ -218,13 +223,27 @@ impl Holding {
 
     fn block(&mut self, mut block: Block) {
         block.spool_metadata.is_enqueued = self.enqueue.is_some();
-        let frames = BlockFrames::of(&mut block, self.columns);
+        let (shard, now) = (self.shards.route.shard_of(&block.id), Instant::now());
+        let sealed = self.table.add(block, self.columns, shard, now);
         if let Some(spill) = &mut self.spill {
-            let now = Instant::now();
-            spill.add(&frames, self.shards.route.shard_of(&block.id), now);
-            spill.look(|shard| self.shards.is_failing(shard), now);
+            spill.look(&mut self.table, |shard| self.shards.is_failing(shard), now);
         }
-        self.shards.abandon(self.queue.block(BlockWithFrames { block, frames }), false);
+        self.wait_for_release(sealed);
+    }
+
+    fn wait_for_release(&mut self, sealed: BlockWithFrames) {
+        let dropped = self.queue.block(sealed, &mut self.table);
+        self.abandon(dropped, false);
+    }
+
+    /// Gives up blocks: another owner reads their messages if Kafka still has them. Their records stay until Kafka was asked about that;
+    /// with `is_leaving`, the next run asks.
+    fn abandon(&mut self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
+        for BlockWithFrames { block, frames } in blocks {
+            self.table.end(frames.number(), Ended::given_up(is_leaving));
+            // Any shard will do: dropped blocks are sent nowhere.
+            self.shards.shards[0].abandon(block);
+        }
     }
 
     fn order(&mut self, order: Order) {
@@ -239,23 +258,24 @@ impl Holding {
         if let (Order::Forget { id, generation, .. }, Some(spool)) = (&order, &self.spool) {
             spool.left().give_back(id, *generation);
         }
-        self.shards.abandon(self.queue.order(order), is_leaving);
+        let dropped = self.queue.order(order, &mut self.table);
+        self.abandon(dropped, is_leaving);
     }
 
     /// Takes over blocks of an earlier run, as if this one had sealed them.
     fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
         let Some(spool) = &self.spool else { return };
-        for sealed in spool.left().take(id, (generation, ranges), &self.account, spool) {
+        for (block, record) in spool.left().take(id, (generation, ranges), &self.account, spool) {
             self.shards.count_in();
-            self.shards.abandon(self.queue.block(sealed), false);
+            let sealed = self.table.take_over(block, record);
+            self.wait_for_release(sealed);
         }
     }
 
     fn send(&mut self) {
         while let Some(mut ready) = self.queue.pop() {
-            if let Some(enqueue) = &mut self.enqueue {
-                enqueue.add(&ready);
-            }
+            let frames = &mut ready.sealed.frames;
+            frames.found(self.table.record(frames.number()));
             let shard = self.shards.of(&mut ready);
             self.shipments.spawn(Shipment::new(shard, ready).run());
         }
@@ -263,11 +283,11 @@ impl Holding {
 
     fn look(&mut self) {
         if let Some(spill) = &mut self.spill {
-            spill.look(|shard| self.shards.is_failing(shard), Instant::now());
+            spill.look(&mut self.table, |shard| self.shards.is_failing(shard), Instant::now());
         }
         // Once committed, blocks that the table has no columns for could not be read and encoded again.
         if let Some(enqueue) = &mut self.enqueue {
-            enqueue.look(&mut self.queue, !self.shards.is_any_unfit());
+            enqueue.look(&mut self.table, !self.shards.is_any_unfit());
         }
         if let Some(orphans) = &mut self.orphans {
             orphans.look(&self.shards);
@@ -278,9 +298,9 @@ impl Holding {
     /// During the shutdown, reports that no block is only in memory. `times_asked` counts the requests; every block that had arrived
     /// before them is covered.
     fn tell_kept(&mut self, times_asked: Option<u64>) {
-        if let (Some(spool), Some(spill), Some(times)) = (&self.spool, &mut self.spill, times_asked)
+        if let Some((spool, times)) = self.spool.as_ref().zip(times_asked)
             && times > 0
-            && spill.is_everything_kept()
+            && !self.table.uses_memory()
         {
             spool.everything_is_kept(times);
         }
@@ -290,7 +310,7 @@ impl Holding {
     fn look_at_sink(&mut self) {
         let mut on_volume = vec![false; self.shards.shards.len()];
         let mut waits = false;
-        for (id, waiting) in self.queue.waiting() {
+        for (id, waiting) in self.queue.waiting(&self.table) {
             waits |= waiting.for_turn || waiting.on_volume;
             on_volume[self.shards.route.shard_of(id)] |= waiting.on_volume;
         }
@@ -355,10 +375,5 @@ impl Shards {
     /// Whether inserts into this shard fail.
     fn is_failing(&self, shard: usize) -> bool {
         self.shards[shard].is_failing()
-    }
-
-    fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
-        // Any shard will do: dropped blocks are sent nowhere.
-        self.shards[0].abandon(blocks, is_leaving);
     }
 }

@@ -1,9 +1,6 @@
 //! A block with its frames, in memory or on the volume, and the state of its generation: what delivery sends.
 
-use super::{
-    block_frames::BlockFrames,
-    spool::{Ended, Spool},
-};
+use super::block_frames::BlockFrames;
 use crate::blocks::block::Block;
 use sluice_clickhouse::column::TableColumns;
 use sluice_ranges::Release;
@@ -93,18 +90,7 @@ impl GenerationStatus {
 pub struct BlockWithFrames {
     /// The block, without its frames.
     pub block: Block,
-    pub frames: Arc<BlockFrames>,
-}
-
-impl BlockWithFrames {
-    /// Gives it up: another owner reads its messages if Kafka still has them. Its record, if there is one, stays until Kafka was asked
-    /// about that; with `is_leaving`, the next run asks.
-    pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
-        if !is_leaving {
-            self.frames.end(spool, Ended::Orphaned);
-        }
-        self.block.account.abandon();
-    }
+    pub frames: BlockFrames,
 }
 
 /// A block that may be sent.

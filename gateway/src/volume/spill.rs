@@ -1,6 +1,6 @@
 //! Decides which blocks go to the queue volume, and when.
 //!
-//! Place in the flow: delivery adds every block that arrives, and calls [`Spill::look`] periodically. Owner: the delivery task. It decides;
+//! Place in the flow: delivery calls [`Spill::look`] periodically, and for each block that arrives. Owner: the delivery task. It decides;
 //! the spool thread moves the blocks.
 //!
 //! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free, or a worker waits for a chunk. That worker stops reading until
@@ -24,17 +24,18 @@
 //! A block counts for the shard that its chunks were taken for. If its range was first sent while there were fewer shards, it may go to
 //! another one; the shard only decides which blocks are moved first.
 //!
-//! Limits: one weak pointer for each block in memory, as many again, at least [`KEPT_MIN`], for blocks that have left it meanwhile, and one
-//! for each block on its way to the volume, at most [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX). Each new block checks only
-//! the latter. All blocks in memory are checked while the pool is short, or while a shard is away that has blocks on the volume.
+//! Limits: at most [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX) blocks are on their way to the volume. All blocks in memory are
+//! checked while the pool is short, or while a shard is away that has blocks on the volume; else none.
 
 use crate::{
     blocks::buffers::{Pool, Share},
-    volume::{block_frames::BlockFrames, spool::Spool},
+    volume::{
+        block_table::{BlockTable, Number},
+        spool::Spool,
+    },
 };
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -46,21 +47,10 @@ const SHORT_SHARE: usize = 8;
 /// including its wait in the queue, and should not use the volume; and no alert fires for a lag of five seconds.
 pub const ENQUEUE_AFTER: Duration = Duration::from_secs(5);
 
-/// Weak pointers below which dead ones are not removed. Chosen: they and what they keep allocated are 20 kB.
-const KEPT_MIN: usize = 64;
-
 /// Decides which blocks are moved.
 pub struct Spill {
     pool: Arc<Pool>,
     spool: Spool,
-    /// In the order of their arrival.
-    blocks: VecDeque<Waiting>,
-    /// The number of blocks so far, and of the next one.
-    next: u64,
-    /// Blocks that were handed over and had not arrived at the last look.
-    coming: Vec<Coming>,
-    /// The number of entries above which those of blocks no longer in memory are removed.
-    kept_max: usize,
     /// Whether blocks that have waited long go to the volume.
     enqueues: bool,
     /// Whether a run is active because the pool is short.
@@ -69,167 +59,84 @@ pub struct Spill {
     parts: Vec<Part>,
 }
 
-/// A block that has arrived.
-struct Waiting {
-    /// The number of blocks before it.
-    number: u64,
-    came: Instant,
-    shard: usize,
-    frames: Weak<BlockFrames>,
-}
-
-/// A block on its way to the volume.
-struct Coming {
-    shard: usize,
-    frames: Weak<BlockFrames>,
-}
-
 /// The state of a shard's part of the pool.
 #[derive(Clone, Default)]
 struct Part {
     /// Whether a run is active.
     is_short: bool,
-    /// Its bytes on their way to the volume at the last look.
-    coming: u64,
-    /// The number of its last block that was moved. Earlier blocks in memory leave a gap before it.
-    moved_up_to: Option<u64>,
+    /// Its last block that was moved. Earlier blocks in memory leave a gap before it.
+    moved_up_to: Option<Number>,
 }
 
 impl Spill {
-    /// Without blocks, for this many shards. `enqueues`: blocks that have waited long go to the volume even if memory is not short.
+    /// For this many shards. `enqueues`: blocks that have waited long go to the volume even if memory is not short.
     pub fn new(pool: Arc<Pool>, spool: Spool, shards: usize, enqueues: bool) -> Self {
-        let parts = vec![Part::default(); shards.max(1)];
-        Self {
-            pool,
-            spool,
-            blocks: VecDeque::new(),
-            next: 0,
-            coming: Vec::new(),
-            kept_max: KEPT_MIN,
-            enqueues,
-            is_short: false,
-            parts,
-        }
-    }
-
-    /// Adds a block of this shard.
-    pub fn add(&mut self, frames: &Arc<BlockFrames>, shard: usize, now: Instant) {
-        if self.blocks.len() >= self.kept_max {
-            self.leave_out();
-            self.kept_max = (2 * self.blocks.len()).max(KEPT_MIN);
-        }
-        let frames = Arc::downgrade(frames);
-        self.blocks.push_back(Waiting { number: self.next, came: now, shard, frames });
-        self.next += 1;
+        Self { pool, spool, enqueues, is_short: false, parts: vec![Part::default(); shards.max(1)] }
     }
 
     /// Moves blocks if there is a reason. `is_away`: whether inserts into a shard fail.
-    pub fn look(&mut self, is_away: impl Fn(usize) -> bool, now: Instant) {
-        self.move_overdue(now);
-        self.close_gaps(&is_away);
+    pub fn look(&mut self, blocks: &mut BlockTable, is_away: impl Fn(usize) -> bool, now: Instant) {
+        self.move_overdue(blocks, now);
+        self.close_gaps(blocks, &is_away);
         let everything = self.spool.spills_everything();
-        self.count_coming();
-        let mut is_short = self.is_wanted();
+        let mut is_short = self.is_wanted(blocks);
         for shard in 0..self.parts.len() {
-            is_short |= self.is_part_short(shard);
+            is_short |= self.is_part_short(blocks, shard);
         }
         if !everything && !is_short {
             return;
         }
-        self.leave_out();
-        for index in self.order(is_away) {
-            if !self.spool.takes_blocks() {
+        for (number, shard) in order(blocks, is_away) {
+            if !blocks.takes_blocks() {
                 return;
             }
-            let shard = self.blocks[index].shard;
-            if everything || self.is_wanted() || self.is_part_short(shard) {
-                self.spill(index);
+            if everything || self.is_wanted(blocks) || self.is_part_short(blocks, shard) {
+                self.spill(blocks, number, shard);
             }
         }
-    }
-
-    /// The order of moving: the blocks of shards that are away, the oldest first; then the others, the newest first.
-    fn order(&self, is_away: impl Fn(usize) -> bool) -> Vec<usize> {
-        let (mut order, others): (Vec<_>, Vec<_>) =
-            (0..self.blocks.len()).partition(|index| is_away(self.blocks[*index].shard));
-        order.extend(others.into_iter().rev());
-        order
     }
 
     /// Moves blocks that have waited for [`ENQUEUE_AFTER`], the oldest first.
-    fn move_overdue(&mut self, now: Instant) {
-        let is_overdue = |block: &Waiting| now.saturating_duration_since(block.came) >= ENQUEUE_AFTER;
-        if !self.enqueues || !self.blocks.front().is_some_and(is_overdue) {
-            return;
-        }
-        self.leave_out();
-        let overdue = self.blocks.partition_point(is_overdue);
-        for index in 0..overdue {
-            if !self.spool.takes_blocks() {
-                return;
-            }
-            self.spill(index);
+    fn move_overdue(&mut self, blocks: &mut BlockTable, now: Instant) {
+        if self.enqueues {
+            let is_overdue = |came: Instant| now.saturating_duration_since(came) >= ENQUEUE_AFTER;
+            let overdue = blocks.in_memory().take_while(|(_, _, came)| is_overdue(*came));
+            self.spill_all(overdue.map(|(number, shard, _)| (number, shard)).collect(), blocks);
         }
     }
 
     /// Moves blocks in memory that come before blocks on the volume, of shards without successful inserts.
-    fn close_gaps(&mut self, is_away: impl Fn(usize) -> bool) {
+    fn close_gaps(&mut self, blocks: &mut BlockTable, is_away: impl Fn(usize) -> bool) {
         let moved_up_to = |(shard, part): (usize, &Part)| part.moved_up_to.filter(|_| is_away(shard));
-        let gaps: Vec<Option<u64>> = self.parts.iter().enumerate().map(moved_up_to).collect();
+        let gaps: Vec<Option<Number>> = self.parts.iter().enumerate().map(moved_up_to).collect();
         let Some(last) = gaps.iter().flatten().max() else { return };
-        self.leave_out();
-        for index in 0..self.blocks.partition_point(|block| block.number < *last) {
-            let Waiting { number, shard, .. } = self.blocks[index];
-            if !self.spool.takes_blocks() {
-                return;
-            }
-            if gaps[shard].is_some_and(|moved_up_to| number < moved_up_to) {
-                self.spill(index);
-            }
-        }
+        let before = blocks.in_memory().take_while(|(number, ..)| number < last);
+        let in_gaps = before.filter(|(number, shard, _)| gaps[*shard].is_some_and(|up_to| *number < up_to));
+        self.spill_all(in_gaps.map(|(number, shard, _)| (number, shard)).collect(), blocks);
     }
 
-    /// Whether no block needs memory any more.
-    pub fn is_everything_kept(&mut self) -> bool {
-        self.leave_out();
-        self.blocks.is_empty()
+    fn spill_all(&mut self, all: Vec<(Number, usize)>, blocks: &mut BlockTable) {
+        for (number, shard) in all {
+            if !blocks.takes_blocks() {
+                return;
+            }
+            self.spill(blocks, number, shard);
+        }
     }
 
     /// Hands over a block, unless it must not be moved now.
-    fn spill(&mut self, index: usize) {
-        let Waiting { number, shard, frames, .. } = &self.blocks[index];
-        let bytes = frames.upgrade().map_or(0, |frames| self.spool.spill(&frames));
-        if bytes > 0 {
-            let part = &mut self.parts[*shard];
-            part.coming += bytes;
-            part.moved_up_to = part.moved_up_to.max(Some(*number));
-            self.coming.push(Coming { shard: *shard, frames: frames.clone() });
+    fn spill(&mut self, blocks: &mut BlockTable, number: Number, shard: usize) {
+        if blocks.spill(number).is_some() {
+            let part = &mut self.parts[shard];
+            part.moved_up_to = part.moved_up_to.max(Some(number));
         }
-    }
-
-    /// Removes the entries of blocks that are no longer in memory.
-    fn leave_out(&mut self) {
-        self.blocks.retain(|block| block.frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
-    }
-
-    /// Counts the blocks on their way to the volume, and removes those that have arrived.
-    fn count_coming(&mut self) {
-        let Self { coming, parts, .. } = self;
-        for part in parts.iter_mut() {
-            part.coming = 0;
-        }
-        coming.retain(|Coming { shard, frames }| {
-            let bytes = frames.upgrade().and_then(|frames| frames.spilling_bytes());
-            parts[*shard].coming += bytes.unwrap_or(0);
-            bytes.is_some()
-        });
     }
 
     /// Whether more memory is needed than is free or becomes free soon.
-    fn is_wanted(&mut self) -> bool {
+    fn is_wanted(&mut self, blocks: &BlockTable) -> bool {
         let redo = self.pool.redo_bytes();
         let (least, enough) = marks(self.pool.total_bytes(), redo);
-        let free = self.pool.free_bytes().saturating_add(usize_of(self.spool.spilling_bytes()));
+        let free = self.pool.free_bytes().saturating_add(usize_of(blocks.coming_bytes().iter().sum()));
         let waits = self.pool.is_waited_for();
         let mark = if waits {
             enough.max(redo)
@@ -243,13 +150,21 @@ impl Spill {
     }
 
     /// The same for a shard's part of the pool.
-    fn is_part_short(&mut self, shard: usize) -> bool {
+    fn is_part_short(&mut self, blocks: &BlockTable, shard: usize) -> bool {
         let Some(Share { bytes, free_bytes }) = self.pool.share(shard) else { return false };
         let part = &mut self.parts[shard];
-        let free = free_bytes.saturating_add(usize_of(part.coming));
+        let free = free_bytes.saturating_add(usize_of(blocks.coming_bytes()[shard]));
         part.is_short = free < part_mark(bytes, part.is_short);
         part.is_short
     }
+}
+
+/// The order of moving: the blocks of shards that are away, the oldest first; then the others, the newest first.
+fn order(blocks: &BlockTable, is_away: impl Fn(usize) -> bool) -> Vec<(Number, usize)> {
+    let in_memory = blocks.in_memory().map(|(number, shard, _)| (number, shard));
+    let (mut order, others): (Vec<_>, Vec<_>) = in_memory.partition(|(_, shard)| is_away(*shard));
+    order.extend(others.into_iter().rev());
+    order
 }
 
 fn usize_of(bytes: u64) -> usize {
@@ -276,27 +191,67 @@ mod tests {
     use crate::{
         blocks::buffers::{CHUNK_BYTES, Chunks},
         volume::{
-            block_frames::tests::{BLOCK_BYTES, Volume, sealed, sealed_in},
-            ready_block::BlockWithFrames,
+            block_frames::{BlockFrames, Loaded},
             spool::Ended,
+            test_volume::{BLOCK_BYTES, Volume, release_of, sealed, sealed_in, served},
         },
     };
 
     const ALMOST: Duration = Duration::from_millis(4_999);
 
-    fn frames(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
-        released(sealed(pool, first, is_enqueued))
+    /// What decides, and the blocks that it decides about.
+    struct Test {
+        spill: Spill,
+        table: BlockTable,
+        pool: Arc<Pool>,
+        spool: Spool,
+        start: Instant,
     }
 
-    fn released(sealed: BlockWithFrames) -> Arc<BlockFrames> {
-        sealed.block.account.settled();
-        sealed.frames.release(0, None);
-        sealed.frames
-    }
+    impl Test {
+        fn new(spool: Spool, pool: Pool, shards: usize, enqueues: bool) -> Self {
+            let pool = Arc::new(pool);
+            let spill = Spill::new(pool.clone(), spool.clone(), shards, enqueues);
+            let table = BlockTable::new(Some(spool.clone()), shards);
+            Self { spill, table, pool, spool, start: Instant::now() }
+        }
 
-    /// A block on its way to the volume is handed over at once; it may have arrived by now.
-    fn was_moved(frames: &Arc<BlockFrames>) -> bool {
-        frames.spillable_bytes().is_none()
+        /// Adds a block that may be sent, which came so long after the start.
+        fn add(&mut self, first: i64, after: Duration) -> BlockFrames {
+            self.add_to(Chunks::default(), 0, first, after)
+        }
+
+        fn add_to(&mut self, chunks: Chunks, shard: usize, first: i64, after: Duration) -> BlockFrames {
+            let block = sealed_in(chunks, &self.pool, first, self.spill.enqueues);
+            let added = self.table.add(block, 9, shard, self.start + after);
+            self.table.release(&added, &release_of(&added.block));
+            added.block.account.settled();
+            added.frames
+        }
+
+        fn look(&mut self, is_away: impl Fn(usize) -> bool, after: Duration) {
+            self.spill.look(&mut self.table, is_away, self.start + after);
+        }
+
+        /// Whether it is on the volume, or on its way there.
+        fn was_moved(&self, frames: &BlockFrames) -> bool {
+            self.table.was_moved(frames.number())
+        }
+
+        fn moved(&self, blocks: &[BlockFrames]) -> usize {
+            blocks.iter().filter(|frames| self.was_moved(frames)).count()
+        }
+
+        /// What a try would send.
+        async fn load(&mut self, frames: &mut BlockFrames) -> Loaded {
+            let spool = self.spool.clone();
+            served(&mut self.table, frames.load(Some(&spool), 5)).await.unwrap()
+        }
+
+        async fn event(&mut self) {
+            let event = self.table.events_in.recv().await.unwrap();
+            self.table.take(event);
+        }
     }
 
     #[test]
@@ -307,116 +262,99 @@ mod tests {
         assert_eq!(marks(32 * MIB, 28 * MIB), (4 * MIB, 24 * MIB));
     }
 
-    #[test]
-    fn a_worker_that_waits_gets_the_room_it_waits_for() {
+    #[tokio::test]
+    async fn a_worker_that_waits_gets_the_room_it_waits_for() {
         // As large as that of a gateway with little memory: at the end of a run, less is free than a worker waits for.
         const POOL: usize = 32 << 20;
-        let (volume, pool) = (Volume::new("waits"), Arc::new(Pool::new(POOL as u64, 1, 1)));
-        assert!(marks(POOL, pool.redo_bytes()).1 < pool.redo_bytes());
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, false);
-        let start = Instant::now();
+        let volume = Volume::new("waits");
+        let mut test = Test::new(volume.open(64 << 20), Pool::new(POOL as u64, 1, 1), 1, false);
+        assert!(marks(POOL, test.pool.redo_bytes()).1 < test.pool.redo_bytes());
         let count = i64::try_from(POOL / 2 / BLOCK_BYTES).unwrap();
-        let blocks: Vec<_> = (0..count).map(|place| frames(&pool, 10 * place, false)).collect();
-        for frames in &blocks {
-            spill.add(frames, 0, start);
-        }
-        spill.look(|_| true, start);
-        assert!(!blocks.iter().any(was_moved), "half of it is free");
-        assert!(!pool.claim_redo(false));
-        let waiting = pool.wait();
-        while !pool.claim_redo(false) {
-            spill.look(|_| true, start);
-            assert!(blocks.iter().any(was_moved), "nothing is on its way");
-            std::thread::yield_now();
+        let blocks: Vec<_> = (0..count).map(|place| test.add(10 * place, Duration::ZERO)).collect();
+        test.look(|_| true, Duration::ZERO);
+        assert_eq!(test.moved(&blocks), 0, "half of it is free");
+        assert!(!test.pool.claim_redo(false));
+        let waiting = test.pool.wait();
+        while !test.pool.claim_redo(false) {
+            test.look(|_| true, Duration::ZERO);
+            assert!(test.moved(&blocks) > 0, "nothing is on its way");
+            test.event().await;
         }
         drop(waiting);
-        let moved = blocks.iter().filter(|frames| was_moved(frames)).count();
+        let moved = test.moved(&blocks);
         assert!(moved < blocks.len(), "no more than that");
-        spill.look(|_| true, start);
-        assert_eq!(blocks.iter().filter(|frames| was_moved(frames)).count(), moved, "nobody waits any more");
+        test.look(|_| true, Duration::ZERO);
+        assert_eq!(test.moved(&blocks), moved, "nobody waits any more");
     }
 
     #[tokio::test]
     async fn no_gap_stays_before_what_was_moved_while_the_sink_is_away() {
-        let (volume, pool) = (Volume::new("gaps"), Arc::new(Pool::new(64 * CHUNK_BYTES as u64, 0, 0)));
-        let spool = volume.open(64 << 20);
-        let mut spill = Spill::new(pool.clone(), spool.clone(), 1, false);
-        let start = Instant::now();
+        let volume = Volume::new("gaps");
+        let pool = Pool::new(64 * CHUNK_BYTES as u64, 0, 0);
+        let mut test = Test::new(volume.open(64 << 20), pool, 1, false);
         // Three chunks each: seven of 64 are left, an eighth is eight.
-        let blocks: Vec<_> = (0..19).map(|place| frames(&pool, 10 * place, false)).collect();
-        for frames in &blocks {
-            spill.add(frames, 0, start);
-        }
-        let trying = blocks[0].load(Some(&spool), 5).await.unwrap();
-        spill.look(|_| true, start);
-        let moved = |blocks: &[Arc<BlockFrames>]| blocks.iter().filter(|frames| was_moved(frames)).count();
-        assert!(blocks[0].is_in_memory() && moved(&blocks[1..]) > 1);
-        let before = moved(&blocks[1..]);
+        let mut blocks: Vec<_> = (0..19).map(|place| test.add(10 * place, Duration::ZERO)).collect();
+        let trying = test.load(&mut blocks[0]).await;
+        test.look(|_| true, Duration::ZERO);
+        assert!(!test.was_moved(&blocks[0]) && test.moved(&blocks[1..]) > 1);
+        let before = test.moved(&blocks[1..]);
         drop(trying);
-        while spool.spilling_bytes() > 0 {
-            std::thread::yield_now();
+        while test.table.coming_bytes()[0] > 0 {
+            test.event().await;
         }
-        spill.look(|_| false, start);
-        assert!(!was_moved(&blocks[0]), "it is inserted next");
-        spill.look(|_| true, start);
-        assert!(was_moved(&blocks[0]));
-        assert_eq!(moved(&blocks[1..]), before, "what came behind them leaves no gap");
+        test.look(|_| false, Duration::ZERO);
+        assert!(!test.was_moved(&blocks[0]), "it is inserted next");
+        test.look(|_| true, Duration::ZERO);
+        assert!(test.was_moved(&blocks[0]));
+        assert_eq!(test.moved(&blocks[1..]), before, "what came behind them leaves no gap");
     }
 
     #[test]
     fn what_waits_for_long_goes_to_the_volume_where_that_commits_it() {
         for enqueues in [false, true] {
-            let (volume, pool) =
-                (Volume::new(&format!("overdue-{enqueues}")), Arc::new(Pool::new(64 << 20, 1, 1)));
-            let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, enqueues);
-            let (old, young) = (frames(&pool, 20, enqueues), frames(&pool, 30, enqueues));
-            let start = Instant::now();
-            spill.add(&old, 0, start);
-            spill.add(&young, 0, start + Duration::from_millis(1));
+            let volume = Volume::new(&format!("overdue-{enqueues}"));
+            let mut test = Test::new(volume.open(64 << 20), Pool::new(64 << 20, 1, 1), 1, enqueues);
+            let old = test.add(20, Duration::ZERO);
+            let young = test.add(30, Duration::from_millis(1));
             for is_sink_away in [false, true] {
-                spill.look(|_| is_sink_away, start + ALMOST);
-                assert!(!was_moved(&old) && !was_moved(&young), "memory is not short");
+                test.look(|_| is_sink_away, ALMOST);
+                assert!(!test.was_moved(&old) && !test.was_moved(&young), "memory is not short");
             }
-            spill.look(|_| true, start + ENQUEUE_AFTER);
-            assert_eq!((was_moved(&old), was_moved(&young)), (enqueues, false), "enqueues: {enqueues}");
+            test.look(|_| true, ENQUEUE_AFTER);
+            assert_eq!((test.was_moved(&old), test.was_moved(&young)), (enqueues, false), "{enqueues}");
         }
     }
 
     #[test]
     fn what_is_being_sent_or_has_no_plan_yet_is_looked_at_again() {
-        let (volume, pool) = (Volume::new("again"), Arc::new(Pool::new(64 << 20, 1, 1)));
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, true);
-        let unplanned = sealed(&pool, 20, true);
+        let volume = Volume::new("again");
+        let mut test = Test::new(volume.open(64 << 20), Pool::new(64 << 20, 1, 1), 1, true);
+        let unplanned = test.table.add(sealed(&test.pool, 20, true), 9, 0, test.start);
+        test.look(|_| true, ENQUEUE_AFTER);
+        assert!(!test.was_moved(&unplanned.frames));
+        test.table.release(&unplanned, &release_of(&unplanned.block));
+        test.look(|_| true, 2 * ENQUEUE_AFTER);
+        assert!(test.was_moved(&unplanned.frames));
         unplanned.block.account.settled();
-        let start = Instant::now();
-        spill.add(&unplanned.frames, 0, start);
-        spill.look(|_| true, start + ENQUEUE_AFTER);
-        assert!(!was_moved(&unplanned.frames));
-        unplanned.frames.release(0, None);
-        spill.look(|_| true, start + 2 * ENQUEUE_AFTER);
-        assert!(was_moved(&unplanned.frames));
     }
 
     #[tokio::test]
     async fn who_leaves_keeps_everything_on_the_volume_and_knows_when_that_is_done() {
-        let (volume, pool) = (Volume::new("leaving"), Arc::new(Pool::new(64 << 20, 1, 1)));
-        let spool = volume.open(64 << 20);
-        let mut spill = Spill::new(pool.clone(), spool.clone(), 1, false);
-        let start = Instant::now();
-        let (waits, sent) = (frames(&pool, 0, false), frames(&pool, 10, false));
-        spill.add(&waits, 0, start);
-        spill.add(&sent, 0, start);
-        let trying = sent.load(Some(&spool), 5).await.unwrap();
-        spill.look(|_| true, start);
-        assert!(!was_moved(&waits) && !spill.is_everything_kept(), "memory is not short");
+        let volume = Volume::new("leaving");
+        let mut test = Test::new(volume.open(64 << 20), Pool::new(64 << 20, 1, 1), 1, false);
+        let (waits, mut sent) = (test.add(0, Duration::ZERO), test.add(10, Duration::ZERO));
+        let spool = test.spool.clone();
+        let trying = test.load(&mut sent).await;
+        test.look(|_| true, Duration::ZERO);
+        assert!(!test.was_moved(&waits) && test.table.uses_memory(), "memory is not short");
         spool.spill_everything();
-        spill.look(|_| true, start);
-        while !spill.is_everything_kept() {
-            std::thread::yield_now();
+        test.look(|_| true, Duration::ZERO);
+        while test.table.uses_memory() {
+            // Also one that is being sent.
+            test.event().await;
         }
         drop(trying);
         while spool.usage().blocks < 2 {
-            // Also one that is being sent.
             std::thread::yield_now();
         }
         let asked = spool.times_asked();
@@ -429,53 +367,44 @@ mod tests {
 
     #[test]
     fn blocks_that_never_needed_the_volume_are_forgotten() {
-        let (volume, pool) = (Volume::new("forgotten"), Arc::new(Pool::new(64 << 20, 1, 1)));
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, false);
-        let start = Instant::now();
-        let stays = frames(&pool, 0, false);
-        spill.add(&stays, 0, start);
+        let volume = Volume::new("forgotten");
+        let mut test = Test::new(volume.open(64 << 20), Pool::new(64 << 20, 1, 1), 1, false);
+        let stays = test.add(0, Duration::ZERO);
         for at in 1..1_000 {
-            let frames = frames(&pool, 10 * at, false);
-            spill.add(&frames, 0, start);
-            spill.look(|_| false, start);
-            frames.end(None, Ended::Settled);
+            let frames = test.add(10 * at, Duration::ZERO);
+            test.look(|_| false, Duration::ZERO);
+            test.table.end(frames.number(), Ended::Settled);
         }
-        assert!(spill.blocks.len() <= KEPT_MIN, "{}", spill.blocks.len());
-        assert!(spill.blocks.iter().any(|block| block.frames.ptr_eq(&Arc::downgrade(&stays))));
+        let left: Vec<Number> = test.table.in_memory().map(|(number, ..)| number).collect();
+        assert_eq!(left, [stays.number()]);
     }
 
-    #[test]
-    fn a_shard_that_has_filled_its_part_spills_though_the_pool_is_not_short() {
-        let (volume, pool) =
-            (Volume::new("share"), Arc::new(Pool::new(64 * CHUNK_BYTES as u64, 0, 0).shared_by(2)));
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 2, false);
-        let start = Instant::now();
-        let of_shard = |shard, first| (shard, released(sealed_in(Chunks::of(shard), &pool, first, false)));
+    #[tokio::test]
+    async fn a_shard_that_has_filled_its_part_spills_though_the_pool_is_not_short() {
+        let volume = Volume::new("share");
+        let pool = Pool::new(64 * CHUNK_BYTES as u64, 0, 0).shared_by(2);
+        let mut test = Test::new(volume.open(64 << 20), pool, 2, false);
+        let of_shard =
+            |test: &mut Test, shard, first| test.add_to(Chunks::of(shard), shard, first, Duration::ZERO);
         // Three chunks each: 27 of 32, and of the other 3.
-        let blocks: Vec<_> = (0..9).map(|place| of_shard(0, 10 * place)).chain([of_shard(1, 500)]).collect();
-        for (shard, frames) in &blocks {
-            spill.add(frames, *shard, start);
-        }
-        spill.look(|shard| shard == 0, start);
-        assert!(blocks.iter().all(|(_, frames)| !was_moved(frames)), "an eighth of its part is free");
-        assert!(spill.coming.is_empty(), "none is on its way, and none is looked at");
-        let last = of_shard(0, 600);
-        spill.add(&last.1, 0, start);
-        assert!(pool.free_bytes() > 3 * pool.total_bytes() / SHORT_SHARE, "the pool is not short");
-        spill.look(|shard| shard == 0, start);
-        let moved: Vec<_> = blocks.iter().map(|(_, frames)| was_moved(frames)).collect();
+        let mut blocks: Vec<_> = (0..9).map(|place| of_shard(&mut test, 0, 10 * place)).collect();
+        blocks.push(of_shard(&mut test, 1, 500));
+        test.look(|shard| shard == 0, Duration::ZERO);
+        assert_eq!(test.moved(&blocks), 0, "an eighth of its part is free");
+        let last = of_shard(&mut test, 0, 600);
+        assert!(test.pool.free_bytes() > 3 * test.pool.total_bytes() / SHORT_SHARE, "the pool is not short");
+        test.look(|shard| shard == 0, Duration::ZERO);
+        let moved: Vec<_> = blocks.iter().map(|frames| test.was_moved(frames)).collect();
         // 30 of 32: until 8 are free, with what is on its way.
         assert!(moved[..2].iter().all(|moved| *moved) && !moved[3..].contains(&true), "{moved:?}");
-        assert!(!was_moved(&last.1));
+        assert!(!test.was_moved(&last));
 
         let sent = moved.iter().filter(|moved| **moved).count();
-        assert_eq!(spill.coming.len(), sent);
-        let coming = [spill.parts[0].coming, spill.parts[1].coming];
+        let coming = [test.table.coming_bytes()[0], test.table.coming_bytes()[1]];
         assert_eq!(coming, [(sent * BLOCK_BYTES) as u64, 0]);
-        while blocks[..sent].iter().any(|(_, frames)| frames.is_in_memory()) {
-            std::thread::yield_now();
+        for _ in 0..sent {
+            test.event().await;
         }
-        spill.look(|shard| shard == 0, start);
-        assert_eq!((spill.coming.len(), spill.parts[0].coming), (0, 0), "they have arrived");
+        assert_eq!(test.table.coming_bytes()[0], 0, "they have arrived");
     }
 }

@@ -37,16 +37,17 @@ pub use written::Written;
 use crate::{
     ground::async_sender::AsyncSender,
     volume::{
-        block_frames::{BlockFrames, Leaving},
+        block_table::Arrival,
         only_copy::{Finding, Logs},
     },
 };
 use body::Reads;
+use bytes::Bytes;
 use columns::ColumnFiles;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use keeper::Keeper;
 use parts_file::PartsFile;
-use sluice_clickhouse::column::TableColumns;
+use sluice_clickhouse::{body::InsertBody, column::TableColumns};
 use sluice_gateway_config::InitialOffset;
 use sluice_kafka::Beginning;
 use sluice_ranges::{OffsetRange, PartitionId, RefusedParts, Token};
@@ -106,12 +107,30 @@ pub enum Ended {
     /// Its partition has not taken it over, and Kafka was not asked whether it still has its messages. The record stays, like one that an
     /// earlier run has left.
     Orphaned,
+    /// This process ends, and the next run finds the record.
+    Left,
+}
+
+impl Ended {
+    /// For a block that another owner reads again if Kafka still has its messages. With `is_leaving`, the next run asks Kafka about it.
+    pub fn given_up(is_leaving: bool) -> Self {
+        if is_leaving { Self::Left } else { Self::Orphaned }
+    }
+}
+
+/// What is appended to the volume.
+pub struct Leaving {
+    /// Its header for the queue.
+    pub head: BlockHead,
+    pub metadata: Bytes,
+    /// Its frames.
+    pub body: InsertBody,
 }
 
 /// Requests to the thread.
 enum Request {
-    /// Append a block, and tell its frames where they are.
-    Spill { frames: Arc<BlockFrames>, leaving: Leaving },
+    /// Append a block, and tell the delivery task where it is.
+    Spill { leaving: Leaving, arrival: Arrival },
     /// Record durably that a block may have been sent.
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
     /// Record which of these blocks are only copies; answer with the earlier record of each.
@@ -152,13 +171,10 @@ struct Told {
 struct Shared {
     told: Mutex<Told>,
     numbers: Numbers,
-    /// Blocks and bytes on their way to the volume.
+    /// Blocks that wait to be appended.
     spills: AtomicU64,
-    spilling_bytes: AtomicU64,
     /// Whether the volume had no room for the last block.
     is_full: AtomicBool,
-    /// Whether all blocks are to be moved to the volume because the process shuts down.
-    everything: AtomicBool,
     /// Whether a block counts as on the volume only once its record is durable.
     syncs: bool,
     /// How often [`Spool::spill_everything`] was called, and up to which call nothing needs memory any more.
@@ -242,12 +258,11 @@ impl Spool {
     /// call makes [`Self::is_everything_kept`] refer to that call.
     pub fn spill_everything(&self) {
         self.shared.asked.fetch_add(1, Ordering::AcqRel);
-        self.shared.everything.store(true, Ordering::Release);
     }
 
     /// Whether nothing outside the volume was found since the last [`Self::spill_everything`].
     pub fn is_everything_kept(&self) -> bool {
-        let asked = self.shared.asked.load(Ordering::Acquire);
+        let asked = self.times_asked();
         asked > 0 && self.shared.kept_as_of.load(Ordering::Acquire) == asked
     }
 
@@ -263,39 +278,24 @@ impl Spool {
 
     /// Whether all blocks are to be moved.
     pub fn spills_everything(&self) -> bool {
-        self.shared.everything.load(Ordering::Acquire)
+        self.times_asked() > 0
     }
 
-    /// Whether another block may be handed over now.
-    pub fn takes_blocks(&self) -> bool {
+    /// Whether the volume had room for the last block.
+    pub fn has_room(&self) -> bool {
         !self.shared.is_full.load(Ordering::Relaxed)
-            && self.shared.spills.load(Ordering::Relaxed) < SPILLS_MAX as u64
     }
 
-    /// Bytes on their way to the volume, whose memory is free soon.
-    pub fn spilling_bytes(&self) -> u64 {
-        self.shared.spilling_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Moves a block to the volume, and reports to its frames. Does nothing if it is not in memory, must not be moved now, or the request
-    /// channel is full. Returns its bytes on the way.
-    pub fn spill(&self, frames: &Arc<BlockFrames>) -> u64 {
-        let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return 0 };
-        let bytes = leaving.body.len();
+    /// Hands over a block. `false` if the request channel is full.
+    pub fn spill(&self, leaving: Leaving, arrival: Arrival) -> bool {
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
-        self.shared.spilling_bytes.fetch_add(bytes, Ordering::Relaxed);
-        match self.requests.try_send(Request::Spill { frames: frames.clone(), leaving }) {
-            // A failed volume ends the process, with everything on its way there.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => bytes,
-            Err(TrySendError::Full(_)) => {
-                self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.shared.spills.fetch_sub(1, Ordering::Relaxed);
-                if frames.end_spill(None, false).is_some() {
-                    // It has ended meanwhile, without a record.
-                }
-                0
-            }
+        let sent = self.requests.try_send(Request::Spill { leaving, arrival });
+        // A failed volume ends the process, with everything on its way there.
+        let is_full = matches!(sent, Err(TrySendError::Full(_)));
+        if is_full {
+            self.shared.spills.fetch_sub(1, Ordering::Relaxed);
         }
+        !is_full
     }
 
     /// Records durably that a block may be in the table from now on.
@@ -387,6 +387,9 @@ impl Spool {
 
     /// Records that a block has ended: its record is not needed any more.
     pub fn end(&self, id: BlockId, ended: Ended) {
+        if ended == Ended::Left {
+            return;
+        }
         self.tell(|told| told.ended.push((id, ended)));
     }
 
@@ -418,7 +421,7 @@ impl Spool {
 }
 
 /// The answer of the thread. Never returns once the volume has failed, because the process is ending.
-async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
+pub(super) async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
     match answer.await {
         Ok(answer) => answer,
         Err(_) => std::future::pending().await,
@@ -432,32 +435,30 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        blocks::buffers::Pool,
-        volume::{
-            block_frames::tests::{Volume, sealed},
-            ready_block::BlockWithFrames,
-        },
-    };
+    use crate::volume::test_volume::{TestTable, Volume};
+    use sluice_ranges::Content;
 
     #[test]
     fn a_thread_that_stands_still_holds_up_nobody_who_runs_on_the_io_thread() {
-        let (volume, pool) = (Volume::new("stands_still"), Pool::new(4 << 20, 1, 1));
+        let volume = Volume::new("stands_still");
         let (patient, taken_by_nobody) = bounded(1);
         let requests = AsyncSender::new(patient.clone());
         let spool = Spool { requests, patient, ..volume.open(64 << 20) };
-        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
+        let mut test = TestTable::new(&spool);
+        let frames = test.add(20);
+        let id = PartitionId { topic: "spans".into(), partition: 3 };
+        let token = Token::of("c", &id, OffsetRange { first: 20, next: 30 }, Content::default());
         for ordinal in 0..3 {
             let id = BlockId { segment: 1, ordinal };
             spool.mark_sole(vec![id]);
-            spool.unnote(block.token);
+            spool.unnote(token);
             spool.end(id, Ended::Settled);
         }
-        assert_eq!(spool.spill(&frames), 0, "there is no room for it");
-        assert!(frames.is_in_memory() && spool.spilling_bytes() == 0 && spool.takes_blocks());
+        assert!(!test.spill(&frames), "there is no room for it");
+        assert!(test.table.uses_memory() && test.table.coming_bytes()[0] == 0 && test.table.takes_blocks());
+        assert_eq!(spool.shared.spills.load(Ordering::Relaxed), 0);
         let told = spool.shared.told.lock().unwrap();
         assert_eq!((told.sole.len(), told.unnoted.len(), told.ended.len()), (3, 3, 3));
         assert_eq!(taken_by_nobody.len(), 1);
-        block.account.settled();
     }
 }

@@ -2,16 +2,17 @@
 
 use super::*;
 use crate::{
-    blocks::buffers::Pool,
+    delivery::block_queue::BlockQueue,
     ground::{account::RowAccount, route::Route},
     volume::{
-        block_frames::tests::{Volume, sealed},
         ready_block::BlockWithFrames,
+        spool::Ended,
+        test_volume::{TestTable, Volume, sealed},
     },
 };
 use crossbeam_channel::bounded;
-use sluice_ranges::Release;
-use std::time::Duration;
+use sluice_ranges::{OffsetRange, Release};
+use std::time::{Duration, Instant};
 
 const GENERATION: Generation = Generation(1);
 
@@ -34,30 +35,34 @@ fn forget() -> Order {
     Order::Forget { id: id(), generation: GENERATION, is_leaving: true }
 }
 
+/// Adds a block whose range may be sent, and moves it to the volume.
+async fn move_there(test: &mut TestTable, queue: &mut BlockQueue, first: i64) {
+    let block = sealed(&test.pool, first, true);
+    let added = test.table.add(block, 9, 0, Instant::now());
+    let moved = added.frames.number();
+    assert!(queue.block(added, &mut test.table).is_empty());
+    assert!(queue.order(send(first, first == 0), &mut test.table).is_empty());
+    assert!(test.table.spill(moved).is_some());
+    test.arrive().await;
+}
+
 /// Blocks of 0, 10 and 20 go to a volume; an earlier owner may have sent the first one. Then these orders arrive. Returns which of the
 /// blocks the next run considers as possibly sent.
 async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
-    let (volume, pool) = (Volume::new(name), Pool::new(4 << 20, 1, 1));
+    let volume = Volume::new(name);
     let spool = volume.open_as(64 << 20, true);
+    let mut test = TestTable::new(&spool);
     // For one: the others follow.
     let (reports, settled) = bounded(1);
     let mut enqueue = Enqueue::new(spool.clone(), AsyncSender::new(reports));
     let mut queue = BlockQueue::new(9);
     for first in [0, 10, 20] {
-        let sealed = sealed(&pool, first, true);
-        let frames = sealed.frames.clone();
-        assert!(queue.block(sealed).is_empty());
-        assert!(queue.order(send(first, first == 0)).is_empty());
-        spool.spill(&frames);
-        while frames.is_in_memory() {
-            tokio::task::yield_now().await;
-        }
+        move_there(&mut test, &mut queue, first).await;
     }
-    let sending = queue.pop().unwrap();
-    enqueue.add(&sending);
+    let _sending = queue.pop().unwrap();
     let mut count = 0;
     for may_settle in [true, true, false] {
-        enqueue.look(&mut queue, may_settle);
+        enqueue.look(&mut test.table, may_settle);
         count += settled.try_iter().count();
     }
     assert_eq!(count, 3, "the one that is being sent too");
@@ -95,19 +100,22 @@ async fn what_nobody_else_can_have_sent_is_known_by_the_next_run() {
 
 #[tokio::test]
 async fn while_nothing_may_be_settled_what_has_ended_is_forgotten_all_the_same() {
-    let (volume, pool) = (Volume::new("unfit"), Pool::new(4 << 20, 1, 1));
-    let (reports, _settled) = bounded(9);
-    let mut enqueue = Enqueue::new(volume.open(64 << 20), AsyncSender::new(reports));
+    let volume = Volume::new("unfit");
+    let mut test = TestTable::new(&volume.open_as(64 << 20, true));
+    let (reports, settled) = bounded(9);
+    let mut enqueue = Enqueue::new(test.spool.clone(), AsyncSender::new(reports));
     let mut queue = BlockQueue::new(9);
-    assert!(queue.block(sealed(&pool, 0, true)).is_empty());
-    assert!(queue.order(send(0, false)).is_empty());
-    let sending = queue.pop().unwrap();
-    enqueue.add(&sending);
-    enqueue.look(&mut queue, false);
-    assert_eq!(enqueue.sending.len(), 1);
-    let BlockWithFrames { block, frames } = sending.sealed;
+    for first in [0, 10] {
+        move_there(&mut test, &mut queue, first).await;
+    }
+    enqueue.look(&mut test.table, false);
+    let BlockWithFrames { block, frames } = queue.pop().unwrap().sealed;
     block.account.settled();
-    drop(frames);
-    enqueue.look(&mut queue, false);
-    assert_eq!(enqueue.sending.len(), 0);
+    test.table.end(frames.number(), Ended::Settled);
+    enqueue.look(&mut test.table, false);
+    assert_eq!(settled.len(), 0);
+    enqueue.look(&mut test.table, true);
+    let reported: Vec<Report> = settled.try_iter().collect();
+    let range = OffsetRange { first: 10, next: 20 };
+    assert!(matches!(&reported[..], [Report::Settled { range: of, .. }] if *of == range), "the other one");
 }

@@ -171,7 +171,7 @@ mod tests {
     use crate::{
         delivery::orphans::tests::only_copies,
         ground::metrics::reference,
-        volume::block_frames::tests::{Volume, left_behind},
+        volume::test_volume::{Volume, left_behind},
     };
 
     /// All of these wait for the same reason.

@@ -23,7 +23,7 @@ pub struct End {
 impl Shipment {
     /// Settles a stored block; `dead_lettered` of its rows are dead letters.
     pub(super) async fn settle(self, dead_lettered: u64) {
-        self.frames.end(self.shard.spool(), Ended::Settled);
+        self.frames.end(self.shard.spool(), Ended::Settled).await;
         let is_only_copy = self.frames.is_only_copy();
         let Self { shard, block, encoded, rows_elsewhere, .. } = self;
         if shard.failing.swap(false, Ordering::Relaxed) {

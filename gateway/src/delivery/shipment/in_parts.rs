@@ -69,7 +69,7 @@ impl Shipment {
         tracing::debug!(partition = %self.block.id, rows = self.block.rows, "a block is sent in parts");
         self.shard.delivery.metrics.refused.blocks_in_parts.inc();
         self.is_in_parts = true;
-        self.frames.begin_parts();
+        self.frames.begin_parts().await;
         let mut course = PartsProgress { first_sent, ..PartsProgress::default() };
         loop {
             self.have_turn(&mut course).await?;

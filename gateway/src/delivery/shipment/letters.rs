@@ -146,13 +146,7 @@ impl Shipment {
         let place = origin.place;
         let Some(receipt) = self.post_soon(&origin, refused).await? else { return Some(Lettered::Crowded) };
         let mut origin = Some(origin);
-        let (generation, frames) = (self.generation.clone(), self.frames.clone());
-        let over = async {
-            generation.over().await;
-            if frames.is_only_copy() {
-                std::future::pending::<()>().await;
-            }
-        };
+        let over = self.over();
         let let_go = || {
             origin = None;
             self.give_turn_back(course);

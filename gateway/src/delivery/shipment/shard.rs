@@ -15,7 +15,7 @@ use crate::{
     },
     ground::clock::Clock,
     table::sink::Sink,
-    volume::{ready_block::BlockWithFrames, spool::Spool},
+    volume::spool::Spool,
 };
 use sluice_clickhouse::client::InsertClient;
 use std::{
@@ -88,13 +88,11 @@ impl Shard {
         }
     }
 
-    /// Counts blocks that are dropped because another owner reads their messages.
-    pub fn abandon(&self, blocks: Vec<BlockWithFrames>, is_leaving: bool) {
-        for sealed in blocks {
-            tracing::debug!(partition = %sealed.block.id, "a block is dropped: its partition has another owner");
-            self.delivery.metrics.blocks_in_flight.dec();
-            sealed.abandon(self.spool(), is_leaving);
-        }
+    /// Counts a block that is dropped because another owner reads its messages.
+    pub fn abandon(&self, block: Block) {
+        tracing::debug!(partition = %block.id, "a block is dropped: its partition has another owner");
+        self.delivery.metrics.blocks_in_flight.dec();
+        block.account.abandon();
     }
 
     /// Counts a block that no worker of this process has sealed.

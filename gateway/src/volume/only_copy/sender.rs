@@ -97,30 +97,28 @@ fn say_unknown(block: &LeftBlock) {
 mod tests {
     use super::*;
     use crate::{
-        blocks::buffers::Pool,
         ground::metrics::reference,
         volume::{
-            block_frames::tests::{Volume, sealed},
-            ready_block::BlockWithFrames,
             spool::Note,
+            test_volume::{TestTable, Volume, sealed},
         },
     };
     use sluice_ranges::RefusedParts;
     use std::time::Duration;
+    use std::time::Instant;
 
     /// A volume on which an earlier run has left the offsets from 20 to 30, and its progress with them in parts.
     async fn left_in_parts(volume: &Volume) -> (Spool, RefusedParts) {
-        let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
-        let BlockWithFrames { block, frames } = sealed(&pool, 20, false);
+        let mut test = TestTable::new(&volume.open(64 << 20));
+        let added = test.table.add(sealed(&test.pool, 20, false), 9, 0, Instant::now());
+        let block = added.block;
         let parts =
             RefusedParts { check: block.token.check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] };
-        spool.note(Note { token: block.token, range: block.range, parts: parts.clone() }).await;
+        test.spool.note(Note { token: block.token, range: block.range, parts: parts.clone() }).await;
         block.account.settled();
-        spool.spill(&frames);
-        while frames.is_in_memory() {
-            tokio::task::yield_now().await;
-        }
-        assert!(spool.close(Duration::from_mins(1)));
+        assert!(test.spill(&added.frames));
+        test.arrive().await;
+        assert!(test.spool.close(Duration::from_mins(1)));
         (volume.open(64 << 20), parts)
     }
 

@@ -114,7 +114,7 @@ fn decode(text: &str) -> Option<TableColumns> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::block_frames::tests::Volume;
+    use crate::volume::test_volume::Volume;
     use sluice_clickhouse::column::Layout;
 
     fn columns(layout: Layout) -> TableColumns {

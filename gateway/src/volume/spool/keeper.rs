@@ -1,11 +1,11 @@
 //! The spool thread's loop: handles requests in turns, the smallest first.
 
 use super::{
-    Ended, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
+    Ended, Leaving, LeftBlock, Leftovers, Note, Request, Shared, Told, Usage, columns::ColumnFiles,
     parts_file::PartsFile,
 };
 use crate::volume::{
-    block_frames::{BlockFrames, Leaving},
+    block_table::Arrival,
     only_copy::{Finding, Logs, RowLocation},
 };
 use bytes::Bytes;
@@ -26,12 +26,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How often the log says that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
 const SAY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// A block on its way.
-struct Spill {
-    frames: Arc<BlockFrames>,
-    leaving: Leaving,
-}
 
 /// When the log last said that there is no room.
 #[derive(Default)]
@@ -55,7 +49,8 @@ pub(super) struct Keeper {
     columns: ColumnFiles,
     /// Columns that blocks are encoded for and that are not recorded yet.
     unwritten: Option<(u64, Arc<TableColumns>)>,
-    spills: VecDeque<Spill>,
+    /// Blocks on their way.
+    spills: VecDeque<(Leaving, Arrival)>,
     /// Callers that wait for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
     /// Callers that wait for room for a note.
@@ -131,7 +126,7 @@ impl Keeper {
 
     fn take(&mut self, request: Request) -> Result<(), Fatal> {
         match request {
-            Request::Spill { frames, leaving } => self.spills.push_back(Spill { frames, leaving }),
+            Request::Spill { leaving, arrival } => self.spills.push_back((leaving, arrival)),
             Request::Mark { id, now_ms, done } => {
                 self.queue.mark_sent(id, now_ms)?;
                 self.marked.push((id, done));
@@ -271,6 +266,7 @@ impl Keeper {
         let bytes = self.queue.body_bytes(id).unwrap_or(0);
         match ended {
             Ended::Orphaned => return self.orphan(id),
+            Ended::Left => return Ok(()),
             // The caller has counted it.
             Ended::Damaged => drop(self.set_aside(id)?),
             Ended::Settled | Ended::Dropped => {}
@@ -312,27 +308,23 @@ impl Keeper {
         Ok(lost)
     }
 
-    /// Appends one block, or, if appends are synced, all waiting blocks with one sync; and reports to their frames.
+    /// Appends one block, or, if appends are synced, all waiting blocks with one sync; and reports each.
     fn append_next(&mut self) -> Result<(), Fatal> {
         let syncs = self.shared.syncs;
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
         let mut appended = Vec::with_capacity(count);
-        for _ in 0..count {
-            if let Some(Spill { frames, leaving }) = self.spills.pop_front() {
-                let bytes = leaving.body.len();
-                appended.push((frames, self.append(leaving)?, bytes));
-            }
+        for (leaving, arrival) in self.spills.drain(..count).collect::<Vec<_>>() {
+            appended.push((arrival, self.append(leaving)?));
         }
         if syncs {
-            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
+            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id)| *id).collect();
             // Before their offsets can be committed: a record that is found torn was then never relied on.
             self.queue.keep_blocks(&ids)?;
         }
-        for (frames, id, bytes) in appended {
-            if let (Some(ended), Some(id)) = (frames.end_spill(id, syncs), id) {
+        for (arrival, id) in appended {
+            if let (Some(ended), Some(id)) = (arrival.arrive(id, syncs), id) {
                 self.end_block(id, ended)?;
             }
-            self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.spills.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())

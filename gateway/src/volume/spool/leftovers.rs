@@ -19,6 +19,7 @@ use crate::{
     ground::{account::RowAccount, route::Route},
     volume::{
         block_frames::BlockFrames,
+        block_table::OnVolume,
         only_copy::{BlockFacts, Logs, RowLocation},
         ready_block::{BlockWithFrames, Ready},
         spool::{Ended, Missing, Spool},
@@ -199,7 +200,7 @@ impl Leftovers {
         (generation, ranges): (Generation, &[OffsetRange]),
         account: &RowAccount,
         spool: &Spool,
-    ) -> Vec<BlockWithFrames> {
+    ) -> Vec<(Block, OnVolume)> {
         let mut kinds = self.lock();
         if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation > generation) {
             return Vec::new();
@@ -218,7 +219,8 @@ impl Leftovers {
             match (block.spool_metadata.clone(), known) {
                 (Some(spool_metadata), Some(known)) if is_wanted => {
                     wanted.remove(&range.first);
-                    taken.push(sealed(&block, (id, generation), (known, spool_metadata), account));
+                    let record = OnVolume { id: block.id, is_marked: block.is_marked() };
+                    taken.push((sealed(&block, (id, generation), (known, spool_metadata), account), record));
                 }
                 // Asked now, Kafka might answer that it is committed, because this generation has read and inserted its messages.
                 _ if block.is_read_again => dropped.push(block.id),
@@ -429,8 +431,8 @@ impl LeftBlock {
     ) -> Ready {
         let spool_metadata = self.spool_metadata.clone().unwrap_or_default();
         // No generation of a partition has this number.
-        let sealed = sealed(self, (&self.partition(), Generation(0)), (token, spool_metadata), account);
-        let sealed = BlockWithFrames { frames: BlockFrames::only_copy(self.id, self.is_marked()), ..sealed };
+        let block = sealed(self, (&self.partition(), Generation(0)), (token, spool_metadata), account);
+        let sealed = BlockWithFrames { block, frames: BlockFrames::only_copy(self.id, self.is_marked()) };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
             // The commit for which it was appended may not have been stored: then another owner has sent it, later than its append.
@@ -464,12 +466,12 @@ fn sealed(
     (id, generation): (&PartitionId, Generation),
     (token, spool_metadata): (Token, SpoolMetadata),
     account: &RowAccount,
-) -> BlockWithFrames {
-    let LeftBlock { id: record, head, sent, .. } = left;
+) -> Block {
+    let head = &left.head;
     let mut open = account.open();
     // An earlier run has read them.
     open.walked(head.rows);
-    let block = Block {
+    Block {
         id: id.clone(),
         generation,
         range: OffsetRange { first: head.first, next: head.next },
@@ -483,6 +485,8 @@ fn sealed(
         bytes: 0,
         span_end_nanos_max: head.span_end_nanos_max,
         spool_metadata,
-    };
-    BlockWithFrames { block, frames: BlockFrames::left(*record, sent.is_marked(), left.is_enqueued()) }
+    }
 }
+
+#[cfg(test)]
+mod tests;

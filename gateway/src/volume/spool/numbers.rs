@@ -79,7 +79,7 @@ impl Numbers {
             Ended::Settled => self.drained.add(bytes),
             Ended::Dropped => self.dropped.add(bytes),
             // A damaged block is counted where it is set aside; an orphaned one has not ended on the volume.
-            Ended::Damaged | Ended::Orphaned => {}
+            Ended::Damaged | Ended::Orphaned | Ended::Left => {}
         }
     }
 }

@@ -98,7 +98,7 @@ fn name_of(token: Token) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::block_frames::tests::Volume;
+    use crate::volume::test_volume::Volume;
     use sluice_ranges::{Content, PartitionId};
     use sluice_spool::Options;
     use std::{path::Path, sync::atomic::Ordering, time::Duration};

@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::{
-    blocks::buffers::Pool,
     ground::account::RowAccount,
     volume::{
-        block_frames::tests::{Volume, left_behind, sealed},
-        ready_block::BlockWithFrames,
         spool::Written,
+        test_volume::{TestTable, Volume, left_behind},
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
@@ -120,15 +118,14 @@ async fn what_a_partition_leaves_out_is_written_down_before_it_begins() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
-    let (volume, pool) = (Volume::new("on_its_way"), Pool::new(16 << 20, 1, 1));
-    let spool = volume.open(64 << 20);
+    let volume = Volume::new("on_its_way");
+    let mut test = TestTable::new(&volume.open(64 << 20));
     let spilled: Vec<i64> = (10..40).step_by(10).collect();
     for first in &spilled {
-        let BlockWithFrames { block, frames } = sealed(&pool, *first, false);
-        block.account.settled();
-        spool.spill(&frames);
+        let frames = test.add(*first);
+        assert!(test.spill(&frames));
     }
-    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(10, String::new())));
+    assert!(test.spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(10, String::new())));
     let after = killed(&volume);
     let left = after.open(64 << 20);
     assert_eq!(firsts(&left, 60).await, [vec![], vec![], spilled]);
