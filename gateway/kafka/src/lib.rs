@@ -37,6 +37,7 @@ pub use ground::clock;
 pub use ground::refusal::QueueProblem;
 pub use ground::security::{ConnectionProblem, security_settings};
 pub use ground::settings::{Identity, consumer_settings, probe_settings};
+pub use ground::throttle::Throttle;
 pub use group::arrivals::{DestinationOf, KeptRanges};
 pub use group::assignment::{OrderSink, TopicMadeAnew};
 pub use group::committer::{BeforeBegin, Beginning};

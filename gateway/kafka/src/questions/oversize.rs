@@ -5,7 +5,10 @@
 //!
 //! Limits: one warning per topic and size; one line per [`TELL_INTERVAL`] for answers.
 
-use crate::{ground::settings::received_bytes_max, questions::retention::TopicLimits};
+use crate::{
+    ground::{settings::received_bytes_max, throttle::Throttle},
+    questions::retention::TopicLimits,
+};
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
 use sluice_gateway_config::{ByteSize, Kafka};
 use std::{
@@ -65,8 +68,7 @@ impl Warned {
 pub(crate) struct Unreceived {
     received_bytes_max: u64,
     record_batch_bytes_max: ByteSize,
-    /// When the last one was logged.
-    told: Option<Instant>,
+    line: Throttle,
 }
 
 impl Unreceived {
@@ -75,7 +77,7 @@ impl Unreceived {
         Self {
             received_bytes_max: received_bytes_max(kafka),
             record_batch_bytes_max: kafka.record_batch_bytes_max,
-            told: None,
+            line: Throttle::every(TELL_INTERVAL),
         }
     }
 
@@ -86,17 +88,9 @@ impl Unreceived {
 
     /// Logs it, unless that was done a moment ago.
     pub fn tell(&mut self, now: Instant) {
-        if self.is_due(now) {
+        if self.line.is_due((), now) {
             tracing::error!(received_bytes_max = self.received_bytes_max, "{}", self.advice());
         }
-    }
-
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= TELL_INTERVAL);
-        if is_due {
-            self.told = Some(now);
-        }
-        is_due
     }
 
     fn advice(&self) -> String {
@@ -163,9 +157,8 @@ mod tests {
     #[test]
     fn an_answer_that_cannot_be_received_is_told_with_its_limit_once_a_minute() {
         let (mut unreceived, now) = (Unreceived::of(&kafka(1)), Instant::now());
-        assert!(unreceived.is_due(now));
-        assert!(!unreceived.is_due(now + TELL_INTERVAL / 2));
-        assert!(unreceived.is_due(now + TELL_INTERVAL));
+        let mut is_due = |at| unreceived.line.is_due((), at);
+        assert!(is_due(now) && !is_due(now + TELL_INTERVAL / 2) && is_due(now + TELL_INTERVAL));
         let advice = unreceived.advice();
         let limit = received_bytes_max(&kafka(1)).to_string();
         assert!(advice.contains(&limit) && advice.contains("recordBatchBytesMax: 1MiB"), "{advice}");

@@ -1,19 +1,17 @@
 //! Only copies that cannot be sent for now: why they wait, and the log lines about them.
 //!
-//! Owner: the delivery task. Limits: a header for each block; one line for each reason and [`SAY_INTERVAL`].
+//! Owner: the delivery task. Limits: a header for each block; the lines are [throttled](Throttle).
 
 use crate::{
     ground::metrics::Metrics,
     volume::only_copy::{OnlyCopyBlock, Unsendable},
 };
 use sluice_clickhouse::outcome::Actor;
+use sluice_kafka::Throttle;
 use std::time::{Duration, Instant};
 
 /// How long blocks wait before the table is checked again. Chosen: a person fixes it by hand.
 const UNSENT_WAIT: Duration = Duration::from_secs(30);
-
-/// How often the log says what they wait for. Chosen: often enough to be found in the part of a log that is kept.
-const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The advice for blocks that the table does not accept.
 const GIVE_COLUMNS: &str = "give the table those columns, or name a table that has them in the config and run `sluice-gateway drain`";
@@ -61,14 +59,10 @@ pub struct Unsent {
     not_before: Option<Instant>,
     /// Number of blocks that the table does not accept, as the metric has it.
     unfit: i64,
-    said_unfit: Said,
-    said_unknown: Said,
-    said_foreign: Said,
+    said_unfit: Throttle<String>,
+    said_unknown: Throttle,
+    said_foreign: Throttle<String>,
 }
-
-/// The last logged reason, and when it was logged.
-#[derive(Default)]
-struct Said(Option<(String, Instant)>);
 
 impl Unsent {
     /// Whether the table is to be checked again.
@@ -103,18 +97,18 @@ impl Unsent {
         metrics.refused.blocks_waiting_for(Actor::Table).add(unfit.blocks - self.unfit);
         self.unfit = unfit.blocks;
         if let Some(reason) = &unfit.reason
-            && self.said_unfit.is_due(reason, now)
+            && self.said_unfit.is_due(reason.clone(), now)
         {
             say_unfit(unfit, reason);
         }
         // Not by reason, because servers that are away give another one each time.
         if let Some(reason) = &unknown.reason
-            && self.said_unknown.is_due("", now)
+            && self.said_unknown.is_due((), now)
         {
             say_unknown(unknown, reason);
         }
         if let Some(reason) = &foreign.reason
-            && self.said_foreign.is_due(reason, now)
+            && self.said_foreign.is_due(reason.clone(), now)
         {
             say_foreign(foreign, reason);
         }
@@ -152,19 +146,6 @@ fn say_foreign(wait: &Wait, reason: &str) {
     );
 }
 
-impl Said {
-    /// Whether this is to be logged now; if so, records it as logged.
-    fn is_due(&mut self, reason: &str, now: Instant) -> bool {
-        let is_said =
-            |(said, at): &(String, Instant)| said == reason && now.duration_since(*at) < SAY_INTERVAL;
-        let is_due = !self.0.as_ref().is_some_and(is_said);
-        if is_due {
-            self.0 = Some((reason.to_owned(), now));
-        }
-        is_due
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,7 +179,7 @@ mod tests {
             blocks = unsent.take_all();
             assert!(!unsent.is_due(start + UNSENT_WAIT), "they are being looked at");
         }
-        assert!(unsent.said_unfit.0.is_some() && unsent.said_unknown.0.is_none());
+        assert!(unsent.said_unfit.last().is_some() && unsent.said_unknown.last().is_none());
         // For one block no server answers; the other fits.
         blocks.truncate(1);
         let unknown = waits(&blocks, &Unsendable::Unknown("no server answers".to_owned()));
@@ -238,25 +219,8 @@ mod tests {
             let waits = waits(&blocks, &Unsendable::Unknown(reason.to_owned()));
             assert_eq!((waits.unknown.blocks, waits.unfit.blocks), (1, 0));
             unsent.put((blocks, &waits), &metrics, start + Duration::from_secs(seconds));
-            let at = unsent.said_unknown.0.as_ref().map(|(_, at)| *at);
-            assert_eq!(at, Some(start + Duration::from_secs(said)), "{reason}");
+            assert_eq!(unsent.said_unknown.last(), Some(start + Duration::from_secs(said)), "{reason}");
             blocks = unsent.take_all();
-        }
-    }
-
-    #[test]
-    fn a_reason_is_said_when_it_is_new_and_now_and_then() {
-        let (mut said, start) = (Said::default(), Instant::now());
-        let course = [
-            (0, "one", true),
-            (30, "one", false),
-            (31, "other", true),
-            (600, "other", false),
-            (631, "other", true),
-        ];
-        for (seconds, reason, is_due) in course {
-            let now = start + Duration::from_secs(seconds);
-            assert_eq!(said.is_due(reason, now), is_due, "{reason} at {seconds} s");
         }
     }
 }

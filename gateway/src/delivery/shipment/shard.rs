@@ -9,7 +9,7 @@ use crate::{
         bisect::Quota,
         breaker::{Answer, Endpoints, Pass, Wait},
         query_ids::QueryIds,
-        shipment::halts::Halts,
+        shipment::halts::Cause,
         task::Delivery,
         tries::Replica,
     },
@@ -18,6 +18,7 @@ use crate::{
     volume::spool::Spool,
 };
 use sluice_clickhouse::client::InsertClient;
+use sluice_kafka::Throttle;
 use std::{
     hash::RandomState,
     sync::{
@@ -46,7 +47,7 @@ pub struct Shard {
     /// Whether any block was refused because of its rows. The log has one line when this starts.
     pub(super) refusing: AtomicBool,
     /// The causes for which blocks wait until someone acts.
-    pub(super) halts: Halts,
+    pub(super) halts: Mutex<Throttle<Cause>>,
     /// Notified when an insert succeeds after others failed.
     pub(super) recovered: Notify,
     /// A permit for each block of the process that may be sent in parts.
@@ -78,7 +79,7 @@ impl Shard {
             returned: Notify::new(),
             failing: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
-            halts: Halts::default(),
+            halts: Mutex::default(),
             recovered: Notify::new(),
             in_parts,
             pool,

@@ -11,6 +11,7 @@ use crate::volume::{
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use sluice_clickhouse::column::TableColumns;
+use sluice_kafka::Throttle;
 use sluice_ranges::PartitionId;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Held, Lost, Queue, ReadError};
 use std::{
@@ -23,22 +24,6 @@ use tokio::sync::oneshot;
 /// How often marks are synced without a request, and how soon a block is tried again when there was no room. Chosen: a mark that is lost
 /// with the machine costs one retry under a known token.
 const TICK: Duration = Duration::from_secs(1);
-
-/// How often the log says that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
-const SAY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// When the log last said that there is no room.
-#[derive(Default)]
-struct FullSaid(Option<Instant>);
-
-impl FullSaid {
-    /// Whether it is to be logged now; if so, records it as logged.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.0.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
-        self.0 = if is_due { Some(now) } else { self.0 };
-        is_due
-    }
-}
 
 /// The owner of the queue and state of the thread.
 pub(super) struct Keeper {
@@ -56,7 +41,8 @@ pub(super) struct Keeper {
     /// Callers that wait for room for a note.
     noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
-    full: FullSaid,
+    /// The line that there is no room. A full volume is tried again at every [`TICK`], possibly for hours.
+    full: Throttle,
     /// Whether something was appended or ended since the volume's use was last reported.
     has_changed: bool,
     /// The caller that waits for the end.
@@ -80,7 +66,7 @@ impl Keeper {
             marked: Vec::new(),
             noting: Vec::new(),
             last_tick: Instant::now(),
-            full: FullSaid::default(),
+            full: Throttle::default(),
             has_changed: false,
             closing: None,
         };
@@ -376,7 +362,7 @@ impl Keeper {
     fn refuse(&mut self, why: &dyn std::error::Error) {
         self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
         self.shared.is_full.store(true, Ordering::Relaxed);
-        if self.full.is_due(Instant::now()) {
+        if self.full.is_due((), Instant::now()) {
             tracing::warn!(%why, "the queue volume takes no more blocks; reading waits for inserts");
         }
     }
@@ -406,16 +392,4 @@ impl Keeper {
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_volume_that_stays_full_says_so_now_and_then() {
-        let (mut full, start) = (FullSaid::default(), Instant::now());
-        let said = (0..3_600).filter(|tick| full.is_due(start + *tick * TICK)).collect::<Vec<u32>>();
-        assert_eq!(said, [0, 600, 1_200, 1_800, 2_400, 3_000]);
-    }
 }
