@@ -160,14 +160,6 @@ impl Probe {
         }
     }
 
-    /// Whether the table exists. `false` also if the database does not exist.
-    pub async fn table_exists(&self, table: &str) -> Result<bool, ProbeError> {
-        let name = table_name(&self.database, table);
-        let action = format!("looking for {name}");
-        let answer = self.client.query_raw(&format!("EXISTS TABLE {name}")).fetch_one::<u8>();
-        Ok(self.within(PROBE_TIMEOUT, &action, answer).await? == 1)
-    }
-
     /// The table's columns, in its order.
     pub async fn describe(&self, table: &str) -> Result<Vec<DescribedColumn>, ProbeError> {
         let name = table_name(&self.database, table);

@@ -126,16 +126,6 @@ impl BlockQueue {
         })
     }
 
-    /// The number of waiting blocks.
-    pub fn len(&self) -> usize {
-        self.partitions.values().map(|of| of.blocks.len() + of.ready.len()).sum()
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     fn forget(&mut self, id: &PartitionId, generation: Generation, is_leaving: bool) -> Vec<BlockWithFrames> {
         let Some(of) = self.partitions.get_mut(id) else { return Vec::new() };
         of.forgotten = of.forgotten.max(Some(generation));
@@ -225,6 +215,11 @@ mod tests {
             self.queue.pop().map(|ready| ready.sealed.block.range.first)
         }
 
+        /// The number of waiting blocks.
+        fn len(&self) -> usize {
+            self.queue.partitions.values().map(|of| of.blocks.len() + of.ready.len()).sum()
+        }
+
         fn waits(&self) -> Vec<Waiting> {
             self.queue.waiting(&self.table).map(|(_, waiting)| waiting).collect()
         }
@@ -288,7 +283,7 @@ mod tests {
         assert_eq!(test.block(block(1, 10)), 0);
         assert_eq!(test.next(), Some(10));
         assert_eq!(test.next(), None);
-        assert!(test.queue.is_empty());
+        assert_eq!(test.len(), 0);
     }
 
     #[test]
@@ -329,7 +324,7 @@ mod tests {
         assert_eq!(test.order(forget(1)), 1, "the other one is read again");
         let ready = test.queue.pop().unwrap();
         assert_eq!((ready.sealed.block.range, ready.generation.is_over()), (range, true));
-        assert!(test.queue.is_empty());
+        assert_eq!(test.len(), 0);
     }
 
     #[test]
@@ -361,7 +356,7 @@ mod tests {
         assert_eq!(test.block(of(2, 1, 500)), 0);
         assert_eq!(test.order(send_of(2, 1, 500)), 0);
         assert_eq!([test.next(), test.next(), test.next()], [Some(0), Some(10), Some(500)]);
-        assert_eq!((test.next(), test.queue.len()), (None, 1), "the third of the first partition waits");
+        assert_eq!((test.next(), test.len()), (None, 1), "the third of the first partition waits");
         test.queue.done(&id(1));
         assert_eq!(test.next(), Some(20));
     }

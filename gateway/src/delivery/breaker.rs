@@ -109,16 +109,6 @@ impl Breaker {
         }
     }
 
-    /// Whether it allows its full concurrency.
-    pub fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
-    }
-
-    /// Tries in flight.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
     /// A pass, if a try is allowed now.
     ///
     /// # Errors
@@ -244,11 +234,6 @@ impl Endpoints {
     /// Takes back a pass whose try was cancelled.
     pub fn give_up(&mut self, endpoint: usize, pass: Pass) {
         self.0[endpoint].give_up(pass);
-    }
-
-    /// The number of servers that are held back.
-    pub fn held_back(&self) -> usize {
-        self.0.iter().filter(|breaker| !breaker.is_closed()).count()
     }
 }
 

@@ -3,6 +3,25 @@
 use super::*;
 use proptest::prelude::*;
 
+impl Breaker {
+    /// Whether it allows its full concurrency.
+    fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Tries in flight.
+    fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+}
+
+impl Endpoints {
+    /// The number of servers that are held back.
+    fn held_back(&self) -> usize {
+        self.0.iter().filter(|breaker| !breaker.is_closed()).count()
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Ask,
