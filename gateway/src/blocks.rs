@@ -7,12 +7,14 @@
 //! | file | answers |
 //! | --- | --- |
 //! | [`buffers`] | is there memory to read on? |
+//! | [`chunks`] | where are a block's frames? |
 //! | [`block`] | what is in a block, and which offsets does it cover? |
 //! | [`message_rows`] | which message is a row of a block from? |
 //! | [`batch`] | when is a block old enough to be sealed? |
 //! | [`spool_metadata`] | what does the next run need to know about a block on the queue volume? |
 
 pub mod buffers;
+pub mod chunks;
 
 pub mod block;
 pub mod message_rows;

@@ -6,7 +6,8 @@
 use crate::{
     blocks::{
         batch::{BlockAge, OpenCount},
-        buffers::{Chunks, Pool, Purpose, StoreError},
+        buffers::{Pool, Purpose, StoreError},
+        chunks::Chunks,
         message_rows::MessageRows,
         spool_metadata::SpoolMetadata,
     },

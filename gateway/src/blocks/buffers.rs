@@ -1,4 +1,4 @@
-//! The pool of chunks for all compressed bytes, and the store of a block's frames.
+//! The pool of chunks for all compressed bytes.
 //!
 //! All memory of blocks, open or in flight, is in chunks of [`CHUNK_BYTES`] from one pool. Its size is the budget's part `blocks`. The
 //! empty pool is the back-pressure: a worker that gets no chunk seals what it has and stops reading until blocks are inserted.
@@ -9,16 +9,12 @@
 //!
 //! Any thread may take and return chunks; the free list is a bounded channel.
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore};
+use sluice_clickhouse::row_frames::FRAME_RAW_BYTES;
 use sluice_gateway_config::budget::BLOCK_BYTES_MAX;
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// Size of a chunk: a quarter of a frame's raw size. An open block wastes half a chunk on average.
@@ -29,7 +25,7 @@ const SEAL_CHUNKS: usize = FRAME_RAW_BYTES / CHUNK_BYTES + 1;
 
 /// Chunks of the largest block.
 #[expect(clippy::cast_possible_truncation, reason = "24 MiB fit every address space")]
-const BLOCK_CHUNKS_MAX: usize = BLOCK_BYTES_MAX as usize / CHUNK_BYTES;
+pub(super) const BLOCK_CHUNKS_MAX: usize = BLOCK_BYTES_MAX as usize / CHUNK_BYTES;
 
 /// The pool. One per process.
 #[derive(Debug)]
@@ -190,7 +186,8 @@ impl Pool {
         Some(loan)
     }
 
-    fn take(&self, purpose: Purpose, sharer: usize) -> Result<Chunk, StoreError> {
+    /// A free chunk for a block of this sharer.
+    pub(super) fn take(&self, purpose: Purpose, sharer: usize) -> Result<Chunk, StoreError> {
         if purpose == Purpose::Fill && self.free.len() <= self.reserve {
             return Err(StoreError::PoolEmpty);
         }
@@ -229,8 +226,8 @@ impl Drop for Waiting {
 
 /// A chunk of the pool; it returns there when dropped.
 #[derive(Debug)]
-struct Chunk {
-    bytes: Vec<u8>,
+pub(super) struct Chunk {
+    pub bytes: Vec<u8>,
     home: Sender<Vec<u8>>,
     held: Arc<[AtomicUsize]>,
     sharer: usize,
@@ -252,107 +249,12 @@ impl Drop for Chunk {
     }
 }
 
-/// Appends the frames of one block.
-pub struct ChunkStore<'a> {
-    pool: &'a Pool,
-    chunks: &'a mut Chunks,
-    purpose: Purpose,
-}
-
-/// The chunks of one block, in order; all but the last are full.
-#[derive(Debug, Default)]
-pub struct Chunks {
-    list: Vec<Chunk>,
-    len: usize,
-    sharer: usize,
-}
-
-impl Chunks {
-    /// For a block of this sharer.
-    pub fn of(sharer: usize) -> Self {
-        Self { sharer, ..Self::default() }
-    }
-
-    /// The frames as an insert sends them; the chunks return to the pool when the last copy is dropped.
-    pub fn into_bytes(self) -> Vec<Bytes> {
-        self.list.into_iter().map(Bytes::from_owner).collect()
-    }
-
-    /// Stored bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether nothing is stored.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A store that appends to these chunks.
-    pub fn store<'a>(&'a mut self, pool: &'a Pool, purpose: Purpose) -> ChunkStore<'a> {
-        ChunkStore { pool, chunks: self, purpose }
-    }
-}
-
-impl FrameStore for ChunkStore<'_> {
-    type Error = StoreError;
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), StoreError> {
-        let before = self.chunks.len;
-        // The last frame may exceed the limit: a block that could not be sealed could never be sent.
-        if self.purpose == Purpose::Fill && before + frame.len() > BLOCK_CHUNKS_MAX * CHUNK_BYTES {
-            return Err(StoreError::BlockFull);
-        }
-        let mut rest = frame;
-        while !rest.is_empty() {
-            let room = self.chunks.list.len() * CHUNK_BYTES - self.chunks.len;
-            if room == 0 {
-                match self.pool.take(self.purpose, self.chunks.sharer) {
-                    Ok(chunk) => self.chunks.list.push(chunk),
-                    Err(error) => {
-                        self.truncate(before);
-                        return Err(error);
-                    }
-                }
-                continue;
-            }
-            let (now, later) = rest.split_at(room.min(rest.len()));
-            let last = self.chunks.list.last_mut().expect("there is room in the last chunk");
-            last.bytes.extend_from_slice(now);
-            self.chunks.len += now.len();
-            rest = later;
-        }
-        Ok(())
-    }
-
-    fn len(&self) -> usize {
-        self.chunks.len
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.chunks.list.truncate(len.div_ceil(CHUNK_BYTES));
-        self.chunks.len = len;
-        if let Some(last) = self.chunks.list.last_mut() {
-            let full = len.is_multiple_of(CHUNK_BYTES);
-            last.bytes.truncate(if full { CHUNK_BYTES } else { len % CHUNK_BYTES });
-        }
-    }
-
-    fn read(&self, range: Range<usize>, out: &mut Vec<u8>) {
-        let mut at = range.start;
-        while at < range.end {
-            let within = at % CHUNK_BYTES;
-            let end = (within + range.end - at).min(CHUNK_BYTES);
-            out.extend_from_slice(&self.chunks.list[at / CHUNK_BYTES].bytes[within..end]);
-            at += end - within;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::blocks::chunks::Chunks;
+    use bytes::Bytes;
+    use sluice_clickhouse::row_frames::FrameStore as _;
 
     const MIB: u64 = 1 << 20;
 
@@ -422,19 +324,6 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_a_largest_size() {
-        let pool = Pool::new(64 * MIB, 2, 1);
-        let mut chunks = Chunks::default();
-        let frame = vec![1; 1 << 20];
-        for _ in 0..BLOCK_BYTES_MAX / MIB {
-            chunks.store(&pool, Purpose::Fill).append(&frame).unwrap();
-        }
-        let mut store = chunks.store(&pool, Purpose::Fill);
-        assert_eq!(store.append(&[1]), Err(StoreError::BlockFull));
-        assert_eq!(store.len() as u64, BLOCK_BYTES_MAX);
-    }
-
-    #[test]
     fn one_worker_redoes_at_a_time() {
         let pool = Pool::new(64 * MIB, 2, 2);
         assert!(pool.claim_redo(false));
@@ -448,12 +337,12 @@ mod tests {
         let pool = Pool::new(64 * MIB, 2, 2);
         assert!(pool.claim_replay());
         assert!(!pool.claim_replay());
-        let mut others = Chunks::default();
+        let mut others = Vec::new();
         let share = 2 * pool.replay_share(2);
         for _ in 0..share / CHUNK_BYTES {
             let mut chunks = Chunks::default();
             chunks.store(&pool, Purpose::Fill).append(&vec![1; CHUNK_BYTES]).unwrap();
-            others.list.append(&mut chunks.list);
+            others.push(chunks);
         }
         let mut own = Chunks::default();
         for _ in 0..BLOCK_CHUNKS_MAX {
@@ -466,36 +355,5 @@ mod tests {
         pool.release_replay();
         assert!(pool.claim_replay());
         assert_eq!(Pool::new(24 * MIB, 8, 1).replay_share(1), 0);
-    }
-
-    proptest! {
-        /// Compares the store with a plain vector: append, truncate at the end of an earlier frame, read.
-        #[test]
-        fn a_store_is_a_vector_in_pieces(sizes in prop::collection::vec(1usize..150_000, 1..20), back in 0usize..20) {
-            let pool = Pool::new(64 * MIB, 1, 1);
-            let mut chunks = Chunks::default();
-            let mut store = chunks.store(&pool, Purpose::Fill);
-            let (mut model, mut ends) = (Vec::new(), vec![0]);
-            for (number, size) in sizes.iter().enumerate() {
-                let frame = vec![u8::try_from(number).unwrap(); *size];
-                store.append(&frame).unwrap();
-                model.extend_from_slice(&frame);
-                ends.push(model.len());
-            }
-            let end = ends[back.min(ends.len() - 1)];
-            store.truncate(end);
-            model.truncate(end);
-            store.append(b"after").unwrap();
-            model.extend_from_slice(b"after");
-            prop_assert_eq!(store.len(), model.len());
-            let mut read = Vec::new();
-            store.read(0..model.len(), &mut read);
-            prop_assert_eq!(&read, &model);
-            let mut tail = Vec::new();
-            store.read(end / 2..model.len(), &mut tail);
-            prop_assert_eq!(&tail[..], &model[end / 2..]);
-            let sent: Vec<u8> = chunks.into_bytes().concat();
-            prop_assert_eq!(sent, model);
-        }
     }
 }

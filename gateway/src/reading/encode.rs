@@ -14,7 +14,8 @@
 use crate::{
     blocks::{
         block::OpenBlock,
-        buffers::{ChunkStore, Pool, Purpose, StoreError},
+        buffers::{Pool, Purpose, StoreError},
+        chunks::ChunkStore,
     },
     reading::{reader::Reader, reject::Reason},
     rows::{

@@ -24,6 +24,7 @@ mod partition;
 mod refetches;
 mod room;
 mod seal;
+mod stop;
 mod tail;
 mod wait;
 
@@ -41,7 +42,7 @@ use crate::{
     reading::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
-        reject::{BadBatch, Reason},
+        reject::Reason,
     },
     rows::span_row::Scratch,
     table::row_expiry::RowExpiry,
@@ -54,8 +55,7 @@ use refetches::Refetches;
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, KafkaError, OwnedMessage, Ownership, QueueProblem, Renew, Report, Shortage,
-    dead_letter::DeadLetters,
+    BorrowedMessage, KafkaError, OwnedMessage, Ownership, Renew, Report, Shortage, dead_letter::DeadLetters,
 };
 use sluice_ranges::{Generation, Offer, PartitionId};
 use std::{
@@ -309,75 +309,6 @@ impl Worker {
             }
         }
         progressed
-    }
-
-    /// Handles an error of the queue. Stops the partition if its next batch still cannot be read after the last refetch.
-    fn heed(&mut self, reading: &mut Reading, error: &KafkaError) {
-        let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
-            QueueProblem::ReadAgain => return,
-            QueueProblem::OutOfRange => {
-                tracing::warn!(
-                    partition = %reading.place.id,
-                    offset = reading.cutter.position(),
-                    "Kafka no longer has the next offset; the gateway looks up where the log starts"
-                );
-                reading.leave(Renew::OutOfRange);
-                return;
-            }
-            QueueProblem::Passing => {
-                tracing::warn!(partition = %reading.place.id, %error, "Kafka reports a problem with the partition");
-                return;
-            }
-            QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
-            QueueProblem::Undecompressed { bytes: None } => BadBatch::Broken,
-            QueueProblem::Unreadable => BadBatch::Foreign,
-        };
-        let (id, position) = (&reading.place.id, reading.cutter.position());
-        if batch.may_be_read_again() && self.refetches.fetches(id, position) {
-            tracing::warn!(
-                partition = %id,
-                offset = position,
-                reason = %batch,
-                "the record batch cannot be read; the worker fetches it once more"
-            );
-            reading.begin_anew(Renew::Batch);
-            return;
-        }
-        self.refetches.forget(id);
-        self.parts.metrics.messages.reject(batch.label());
-        batch.log(id, position, &self.parts.sizing, reading.cutter.held());
-        self.stop(reading);
-    }
-
-    /// Stops a partition: the poll thread pauses it, and the worker reads the others.
-    fn stop(&mut self, reading: &mut Reading) {
-        self.stand(reading);
-        reading.state = State::Stopped;
-        self.parts.metrics.partitions_stopped.inc();
-        let Place { id, generation, .. } = reading.place.clone();
-        self.report(Report::Stopped { id, generation });
-    }
-
-    /// Stops reading a partition for now. Messages that were read before are inserted if their range may end here; otherwise their rows are
-    /// dropped and they are read again. `true` when rows were dropped.
-    fn stand(&mut self, reading: &mut Reading) -> bool {
-        if self.flush(reading).is_err() {
-            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; the worker tries again");
-        }
-        let is_empty = reading.cutter.fill().messages == 0;
-        let stays_open = reading.cutter.is_replaying() || is_empty;
-        let mut gave_back = false;
-        if stays_open
-            && reading.closing.is_none()
-            && let Some(open) = reading.block.take()
-        {
-            // The buffer would stay allocated for as long as the partition is stopped.
-            self.row_buffers_made -= 1;
-            open.abandon();
-            gave_back = !is_empty;
-        }
-        self.yield_replay(reading);
-        gave_back
     }
 
     /// Keeps a message for which there is no room.

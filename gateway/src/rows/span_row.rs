@@ -27,18 +27,20 @@
 //! size (9 % more instructions, 6 % more time).
 
 mod ids;
+mod row_error;
 mod words;
 
-use crate::rows::attributes::{self, AttributeWriter, Elements, Set};
-use crate::rows::raw_limit::{RawLimit, RawLimitPassed};
+pub use row_error::RowError;
+
+use crate::rows::attributes::{AttributeWriter, Elements, Set};
+use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
 use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
     frame::frame_bytes_max,
-    groups, json_paths,
-    room::{self, NoRoom},
+    groups, json_paths, room,
     row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
@@ -67,50 +69,6 @@ const _: () = assert!(
         <= SCRATCH_BYTES,
     "a worker needs more than the budget counts"
 );
-
-/// Why a message has no rows.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RowError<E> {
-    /// It is not OTLP.
-    #[error("{0}")]
-    Malformed(Malformed),
-    /// One of its spans makes a row that is too large.
-    #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
-    RowTooLarge,
-    /// Its rows together have more bytes than the message may write.
-    #[error("the rows of the spans have more bytes than the message may write")]
-    MessageTooLarge,
-    /// The row buffer did not accept the rows.
-    #[error("the row buffer does not accept the rows")]
-    Store(E),
-}
-
-impl<E> From<Malformed> for RowError<E> {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl<E> From<NoRoom> for RowError<E> {
-    fn from(NoRoom: NoRoom) -> Self {
-        Self::RowTooLarge
-    }
-}
-
-impl<E> From<RawLimitPassed> for RowError<E> {
-    fn from(RawLimitPassed: RawLimitPassed) -> Self {
-        Self::MessageTooLarge
-    }
-}
-
-impl<E> From<attributes::Error> for RowError<E> {
-    fn from(error: attributes::Error) -> Self {
-        match error {
-            attributes::Error::Malformed(malformed) => Self::Malformed(malformed),
-            attributes::Error::RowTooLarge => Self::RowTooLarge,
-        }
-    }
-}
 
 /// Buffers that a worker reuses for all messages.
 #[derive(Default)]

@@ -189,7 +189,7 @@ fn part_mark(bytes: usize, is_short: bool) -> usize {
 mod tests {
     use super::*;
     use crate::{
-        blocks::buffers::{CHUNK_BYTES, Chunks},
+        blocks::{buffers::CHUNK_BYTES, chunks::Chunks},
         volume::{
             block_frames::{BlockFrames, Loaded},
             spool::Ended,

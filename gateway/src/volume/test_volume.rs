@@ -3,7 +3,8 @@
 use crate::{
     blocks::{
         block::Block,
-        buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
+        buffers::{CHUNK_BYTES, Pool, Purpose},
+        chunks::Chunks,
         message_rows::MessageRows,
         spool_metadata::SpoolMetadata,
     },
