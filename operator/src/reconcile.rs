@@ -22,7 +22,7 @@ use crate::{
     },
     remove::{self, Progress},
     steer::{drain::drain_step, rollout, scaling, undrain::undrain},
-    volumes::orphans::{argo_cd, grow, orphans, owner_references, replace},
+    volumes::{argo_cd, grow, orphans, owner_references, replace},
     world::{
         World,
         cache::{Cache, Pipeline},

@@ -15,7 +15,7 @@ use crate::{
     args::Args,
     read::{Sources, kafka::sample::Sampler},
     reconcile::{Reconciler, error_policy, reconcile},
-    volumes::orphans::replace,
+    volumes::replace,
     watch::{Scope, Watches, coalesce::coalesced, state::WatchState},
     world::{
         Shared, World,

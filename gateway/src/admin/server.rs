@@ -283,17 +283,17 @@ async fn state(source: Arc<Source<impl Health>>, pod: PodIdentity) -> Response<F
 
 /// Makes an answer on a blocking thread, when its turn has come.
 async fn aside(
-    turns: Arc<Semaphore>,
-    make: impl FnOnce() -> Response<Full<Bytes>> + Send + 'static,
+    semaphore: Arc<Semaphore>,
+    answer: impl FnOnce() -> Response<Full<Bytes>> + Send + 'static,
 ) -> Response<Full<Bytes>> {
-    let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
-    let made = tokio::task::spawn_blocking(move || {
-        let made = make();
+    let turn = semaphore.acquire_owned().await.expect("the semaphore is never closed");
+    let answered = tokio::task::spawn_blocking(move || {
+        let response = answer();
         // The caller may have gone, but the thread is still busy: the next one waits until here.
         drop(turn);
-        made
+        response
     });
-    made.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+    answered.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
 }
 
 /// The answer of `/drainz`: what remains, as JSON.

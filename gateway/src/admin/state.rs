@@ -56,9 +56,9 @@ impl Status {
 }
 
 /// The partitions of the consumer, by topic.
-fn topics(stats: &ConsumerStats) -> Vec<TopicState> {
+fn topics(consumer: &ConsumerStats) -> Vec<TopicState> {
     let mut topics = BTreeMap::<Arc<str>, BTreeMap<i32, PartitionState>>::new();
-    for (PartitionId { topic, partition }, numbers) in stats.partitions() {
+    for (PartitionId { topic, partition }, numbers) in consumer.partitions() {
         let state = PartitionState {
             position: numbers.position.and_then(count),
             committed_offset: numbers.committed_offset.and_then(count),
@@ -67,11 +67,11 @@ fn topics(stats: &ConsumerStats) -> Vec<TopicState> {
         };
         topics.entry(topic).or_default().insert(partition, state);
     }
-    for still in stats.still() {
+    for still in consumer.still() {
         let state = topics.entry(still.id.topic).or_default().entry(still.id.partition).or_default();
         state.still = Some(still.reason.label().to_owned());
     }
-    for (id, open) in stats.open_transactions() {
+    for (id, open) in consumer.open_transactions() {
         let state = topics.entry(id.topic).or_default().entry(id.partition).or_default();
         state.open_transaction = count(open.first_offset).map(|first_offset| OpenTransactionState {
             first_offset,

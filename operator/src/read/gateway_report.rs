@@ -4,7 +4,7 @@
 use super::gateways::{
     Gateway,
     looks::Look,
-    metrics::{
+    sample::{
         delivery::{Told, together},
         report::Report,
     },

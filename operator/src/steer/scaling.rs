@@ -7,7 +7,7 @@ use crate::{
     read::{
         gateways::{
             looks::{Look, Said},
-            metrics::gateway::GatewayNumbers,
+            sample::gateway::GatewayNumbers,
         },
         kafka::sample,
         observe::Facts,

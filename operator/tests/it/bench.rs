@@ -191,7 +191,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         },
         memory: Memory::default(),
         pipelines: Arc::default(),
-        clock: crate::steer::scaling::clock,
+        clock: crate::scaling::clock,
         server_time: ServerTime::default(),
     })
 }
@@ -199,7 +199,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
 /// Gateways by the tests' clock, with this wait for them.
 fn sources(answers_max: Duration) -> Arc<Sources> {
     Arc::new(Sources {
-        looks: Looks::by(crate::steer::scaling::clock, answers_max),
+        looks: Looks::by(crate::scaling::clock, answers_max),
         commands: Commands::waiting(answers_max),
         ..Sources::default()
     })

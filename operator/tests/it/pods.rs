@@ -1,6 +1,6 @@
 //! Gateways as the operator meets them: a pod that the API server lists, and its admin port on an address of this machine.
 
-use crate::{api_server::ApiServer, bench::NAMESPACE, steer::scaling::clock};
+use crate::{api_server::ApiServer, bench::NAMESPACE, scaling::clock};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};

@@ -3,7 +3,7 @@
 use crate::{
     bench::{Bench, NAMESPACE},
     pods::Pods,
-    steer::scaling::{Scene, pass},
+    scaling::{Scene, pass},
 };
 use serde_json::{Value, json};
 use sluice_gateway_config::STATE_BYTES_MAX;
@@ -30,7 +30,7 @@ async fn said(bench: &Bench) -> (Absence, Result<u64, String>) {
     let gateway = Gateway::of(&serde_json::from_value(pod).unwrap()).unwrap();
     let key = Key { namespace: NAMESPACE.into(), name: "prod".into() };
     pass(10);
-    let look = bench.shared.looks.look(&key, &[gateway]).await.unwrap();
+    let look = bench.sources.looks.look(&key, &[gateway]).await.unwrap();
     let Said { absence, report, .. } = &look.said[0];
     let messages = report.as_ref().map(|report| report.counted.read).map_err(ToString::to_string);
     (absence.clone(), messages)

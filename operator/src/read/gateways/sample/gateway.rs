@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_sample_without_one_of_the_numbers_is_none() {
-        let without: [(&str, fn(&mut GatewaySample)); 9] = [
+        type Take = fn(&mut GatewaySample);
+        let without: [(&str, Take); 9] = [
             ("partitionsOwned", |said| said.partitions_owned = None),
             ("busySeconds", |said| said.busy_seconds = Some(-1.0)),
             ("sourceSeconds", |said| said.source_seconds = None),

@@ -53,6 +53,6 @@ pub mod tests {
 
     /// What a gateway says. The tests of the format and of the gateway read the same.
     pub fn exported() -> GatewaySample {
-        GatewayState::read(include_bytes!("../../tests/gateway-state.json")).unwrap().sample
+        GatewayState::read(include_bytes!("../../../../tests/gateway-state.json")).unwrap().sample
     }
 }
