@@ -57,7 +57,7 @@ impl BlockQueue {
         Self { partitions: BTreeMap::new(), sending_max, releases: 0 }
     }
 
-    /// Adds a block. Returns the blocks to drop: this one if its generation is over.
+    /// Adds a block. Returns the blocks to drop: this one if its generation is over, or one of an earlier generation in its place.
     #[must_use]
     pub fn block(&mut self, sealed: BlockWithFrames, table: &mut BlockTable) -> Vec<BlockWithFrames> {
         let of = self.partitions.entry(sealed.block.id.clone()).or_default();
@@ -65,11 +65,11 @@ impl BlockQueue {
             return vec![sealed];
         }
         let first = sealed.block.range.first;
-        of.blocks.insert(first, sealed);
+        let replaced = of.blocks.insert(first, sealed);
         if let Some(release) = of.released.remove(&first) {
             of.release(release, &mut self.releases, table);
         }
-        Vec::new()
+        replaced.into_iter().collect()
     }
 
     /// Applies an order. Returns the blocks to drop.
@@ -284,6 +284,17 @@ mod tests {
         assert_eq!(test.next(), Some(10));
         assert_eq!(test.next(), None);
         assert_eq!(test.len(), 0);
+    }
+
+    /// The order to forget a generation may come after the first blocks of the next one.
+    #[test]
+    fn a_block_in_the_place_of_another_one_gives_that_up() {
+        let mut test = Test::new(9);
+        assert_eq!(test.block(block(1, 0)), 0);
+        assert_eq!(test.block(block(2, 0)), 1);
+        assert_eq!(test.order(forget(1)), 0);
+        assert_eq!(test.order(send(2, 0)), 0);
+        assert_eq!(test.next(), Some(0));
     }
 
     #[test]

@@ -127,9 +127,11 @@ pub async fn run(
     let mut holding = Holding::new(deliveries, stores);
     let mut look = tokio::time::interval(SPILL_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut gone = false;
+    let (mut gone, mut may_send) = (false, true);
     while !gone || !holding.is_empty() {
-        holding.send();
+        if std::mem::replace(&mut may_send, true) {
+            holding.send();
+        }
         tokio::select! {
             Some(block) = blocks.recv() => holding.block(block),
             Some(order) = orders.recv() => {
@@ -139,7 +141,11 @@ pub async fn run(
                 }
                 holding.order(order);
             }
-            Some(event) = holding.table.events_in.recv() => holding.table.take(event),
+            Some(event) = holding.table.events_in.recv() => {
+                holding.table.take(event);
+                // It makes no block ready and frees no turn, and a block has several of them.
+                may_send = false;
+            }
             Some(done) = holding.shipments.join_next() => {
                 holding.queue.done(&done.expect("a panic ends the process").id);
             }
@@ -153,6 +159,10 @@ pub async fn run(
                 gone = blocks.is_closed() && blocks.is_empty() && orders.is_closed() && orders.is_empty();
             }
         }
+    }
+    // A block that ended while its record was being written: the record must go.
+    while let Ok(event) = holding.table.events_in.try_recv() {
+        holding.table.take(event);
     }
 }
 

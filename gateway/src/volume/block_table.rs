@@ -236,6 +236,8 @@ impl BlockTable {
             // Left by an earlier run: those were synced when the queue was opened. Others that may be committed are released in memory.
             State::OnVolume(_) | State::OnlyCopy(_) => drop(self.durable.insert(number)),
         }
+        // An earlier owner has sent it in parts: the plan that says so must hold until the block has ended.
+        entry.may_be_only_copy &= release.parts.is_none();
         let (id, is_inherited) = (block.id.clone(), release.is_inherited);
         entry.released =
             Some(Released { id, generation: block.generation, range: block.range, is_inherited });

@@ -8,6 +8,7 @@ use crate::volume::{
         BLOCK_BYTES, TestTable, Volume, bytes, damage, damage_at, left_behind, release_of, sealed,
     },
 };
+use sluice_ranges::RefusedParts;
 use std::{sync::atomic::Ordering, time::Duration};
 
 #[tokio::test(flavor = "current_thread")]
@@ -257,6 +258,15 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     assert!(test.spill(&frames));
     test.arrive().await;
     assert!(test.table.next_only_copy().is_none(), "how far its parts are is in the plan of its range");
+
+    // An earlier owner has sent it in parts.
+    let added = test.table.add(sealed(&test.pool, 40, true), 9, 0, Instant::now());
+    let parts = RefusedParts { check: 7, rows: 10, height: 1, code: 53, refused: vec![0] };
+    test.table.release(&added, &Release { parts: Some(parts), ..release_of(&added.block) });
+    assert!(test.spill(&added.frames));
+    test.arrive().await;
+    assert!(test.table.next_only_copy().is_none(), "its shipment has not begun to send parts yet");
+    added.block.account.settled();
 }
 
 #[tokio::test]

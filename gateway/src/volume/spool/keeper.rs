@@ -311,8 +311,12 @@ impl Keeper {
             if let (Some(ended), Some(id)) = (arrival.arrive(id, syncs), id) {
                 self.end_block(id, ended)?;
             }
-            self.shared.spills.fetch_sub(1, Ordering::Relaxed);
         }
+        if count > 0 {
+            // Before the count of spills: without blocks and spills the volume counts as empty.
+            self.tell_usage();
+        }
+        self.shared.spills.fetch_sub(count as u64, Ordering::Relaxed);
         Ok(())
     }
 
