@@ -97,7 +97,9 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
     let listeners = io.block_on(server::bind(checked.listen(), checked.control()))?;
     let listen = listeners.listen();
-    let pod = PodIdentity { name: identity(config).instance_id, uid: pod_uid::own() };
+    let name = identity(config).instance_id;
+    let namespace = name.is_some().then(|| config.pipeline.namespace.clone());
+    let pod = PodIdentity { namespace, name, uid: pod_uid::own() };
     io.spawn(server::serve(listeners, metrics.clone(), status.clone(), pod));
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 

@@ -5,15 +5,15 @@
 //!
 //! ```text
 //! {"version": 1,
-//!  "pod": {"name": "shop-gateway-0", "uid": "3f0d…"},
+//!  "pod": {"namespace": "tracing", "name": "shop-gateway-0", "uid": "3f0d…"},
 //!  "readiness": {"ready": false, "reasons": ["partition spans/4 stands still: no message is fetched from it"]},
 //!  "sample": {"messages": 1000, …, "topics": [{"name": "spans", "partitions": [{"partition": 4, "position": 21, …}]}]},
 //!  "remaining": {"blocks": 0, "bytes": 0, "uncommitted": 0, "damaged": false, "draining": false, "control": 9091}}
 //! ```
 //!
 //! How it changes: a reader ignores fields that it does not know. A new version may add fields and leave fields out; each has a default, which
-//! its comment states. `version`, `remaining` and `remaining.blocks` have none: an answer without them is not a state, because nothing must
-//! seem to be finished only because it is not said. [`STATE_VERSION`] rises when a field changes its meaning.
+//! its comment states. `version` and `remaining` with `blocks`, `damaged` and `draining` have none: an answer without them is not a state,
+//! because nothing must seem to be finished only because it is not said. [`STATE_VERSION`] rises when a field changes its meaning.
 //!
 //! Counters count from the start of the process. Numbers that are not known are left out, and are never written as 0.
 
@@ -56,6 +56,9 @@ pub struct GatewayState {
 /// The pod that a gateway runs in. The address of a request may be another pod's by the time that it arrives.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodIdentity {
+    /// Its namespace. Default: the gateway does not know it, as outside of Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Its name. Default: the gateway does not know it, as outside of Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -234,7 +237,16 @@ impl GatewayState {
             version: u32,
         }
         let Versioned { version } = read(answer)?;
-        if version == STATE_VERSION { read(answer) } else { Err(StateError::Version { found: version }) }
+        if version != STATE_VERSION {
+            return Err(StateError::Version { found: version });
+        }
+        let state: Self = read(answer)?;
+        // `/drainz` of early gateways leaves these out, and is read with the same type.
+        let said = [("damaged", state.remaining.damaged), ("draining", state.remaining.draining)];
+        match said.into_iter().find(|(_, value)| value.is_none()) {
+            Some((field, _)) => Err(unreadable("remaining", &format!("missing field `{field}`"))),
+            None => Ok(state),
+        }
     }
 }
 
@@ -278,11 +290,16 @@ mod tests {
         let expected = GatewayState {
             version: 1,
             sample: GatewaySample { messages: Some(7), ..GatewaySample::default() },
-            remaining: Remaining { blocks: 2, ..Remaining::default() },
+            remaining: Remaining {
+                blocks: 2,
+                damaged: Some(false),
+                draining: Some(true),
+                ..Remaining::default()
+            },
             ..GatewayState::default()
         };
         let answer = r#"{"version":1,"ofTheFuture":[{}],"readiness":{"since":1},"sample":{"messages":7,"x":{}},
-                         "remaining":{"blocks":2,"y":null}}"#;
+                         "remaining":{"blocks":2,"damaged":false,"draining":true,"y":null}}"#;
         assert_eq!(GatewayState::read(answer.as_bytes()).unwrap(), expected);
     }
 
@@ -292,6 +309,8 @@ mod tests {
             ("{}", "version"),
             (r#"{"version":1}"#, "remaining"),
             (r#"{"version":1,"remaining":{"bytes":0}}"#, "blocks"),
+            (r#"{"version":1,"remaining":{"blocks":0,"damaged":false}}"#, "draining"),
+            (r#"{"version":1,"remaining":{"blocks":0,"draining":true}}"#, "damaged"),
         ] {
             let (at, why) = refused(answer);
             assert!(why.contains(missing), "{answer}: at {at}: {why}");

@@ -36,8 +36,7 @@ impl PeerRights {
 /// What a gateway knows about its pod.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    pub name: Option<String>,
-    pub uid: Option<String>,
+    pub pod: PodIdentity,
     /// The port at which other pods may send commands.
     pub control: Option<u16>,
 }
@@ -52,12 +51,12 @@ impl Own {
     /// What a caller is told of this pod: its UID only if the request names it, because it lets a caller send commands.
     pub(super) fn told(&self, headers: &HeaderMap) -> PodIdentity {
         let is_known = headers.contains_key(POD_UID_HEADER) && self.is_named(headers);
-        PodIdentity { name: self.name.clone(), uid: self.uid.clone().filter(|_| is_known) }
+        PodIdentity { uid: self.pod.uid.clone().filter(|_| is_known), ..self.pod.clone() }
     }
 
     /// Whether a request names this pod. A gateway that does not know its UID accepts any name, and none.
     fn is_named(&self, headers: &HeaderMap) -> bool {
-        let Some(uid) = &self.uid else { return true };
+        let Some(uid) = &self.pod.uid else { return true };
         headers.get(POD_UID_HEADER).is_some_and(|named| named.as_bytes() == uid.as_bytes())
     }
 
@@ -113,7 +112,8 @@ mod tests {
 
     #[test]
     fn who_commands_from_elsewhere_names_the_pod() {
-        let own = Own { name: None, uid: Some("one".into()), control: Some(9_091) };
+        let pod = PodIdentity { uid: Some("one".into()), ..PodIdentity::default() };
+        let own = Own { pod, control: Some(9_091) };
         let refused =
             |way, headers: &HeaderMap| own.refused("/drain", way, headers).map(|(status, _)| status.as_u16());
         for (way, headers, expected) in [
@@ -126,7 +126,7 @@ mod tests {
         ] {
             assert_eq!(refused(way, &headers), expected, "{way:?} {headers:?}");
         }
-        let unknown = Own { uid: None, ..own.clone() };
+        let unknown = Own { pod: PodIdentity::default(), ..own.clone() };
         assert_eq!(unknown.refused("/drain", PeerRights::Control, &HeaderMap::new()), None);
         let words = own.refused("/drain", PeerRights::Admin, &HeaderMap::new()).unwrap().1;
         assert!(words.contains("port 9091") && words.contains("port-forward"), "{words}");
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn who_means_another_pod_is_told_so_whatever_was_asked() {
-        let own = Own { uid: Some("one".into()), ..Own::default() };
+        let pod = PodIdentity { uid: Some("one".into()), ..PodIdentity::default() };
+        let own = Own { pod, control: None };
         assert_eq!(own.misdirected(&naming("one")), None);
         assert_eq!(own.misdirected(&HeaderMap::new()), None);
         assert_eq!(own.misdirected(&naming("another")).unwrap().0, StatusCode::MISDIRECTED_REQUEST);

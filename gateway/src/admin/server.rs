@@ -167,21 +167,16 @@ impl<H: Health> Source<H> {
 }
 
 /// Serves forever, in this pod.
-pub async fn serve(
-    listeners: Listeners,
-    metrics: Arc<Metrics>,
-    health: Arc<impl Health>,
-    PodIdentity { name, uid }: PodIdentity,
-) {
+pub async fn serve(listeners: Listeners, metrics: Arc<Metrics>, health: Arc<impl Health>, pod: PodIdentity) {
     let control = listeners.control.as_ref().and_then(|listener| listener.local_addr().ok());
     let control = control.map(|address| address.port());
-    if let (None, Some(port)) = (&uid, control) {
+    if let (None, Some(port)) = (&pod.uid, control) {
         tracing::warn!(
             port,
             "the gateway cannot find its pod's UID: anyone who reaches the control port can drain it"
         );
     }
-    let source = Source::new(metrics, health, Own { name, uid, control });
+    let source = Source::new(metrics, health, Own { pod, control });
     let of_control = async {
         if let Some(listener) = listeners.control {
             accept(listener, PeerRights::Control, &source).await;

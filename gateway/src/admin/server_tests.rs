@@ -43,7 +43,7 @@ impl Health for Told {
 }
 
 async fn asked<H: Health>(way: PeerRights, method: &str, path: &str, health: &Arc<H>) -> (u16, String) {
-    let own = Own { name: Some("a-0".into()), uid: Some("one".into()), control: Some(9_091) };
+    let own = Own { pod: pod(), control: Some(9_091) };
     answered(way, (method, path), &Source::new(Arc::new(metrics()), health.clone(), own)).await
 }
 
@@ -101,9 +101,13 @@ async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_every
     assert!(asked(PeerRights::Within, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
 }
 
+fn pod() -> PodIdentity {
+    PodIdentity { namespace: Some("tracing".into()), name: Some("a-0".into()), uid: Some("one".into()) }
+}
+
 /// The state, as a caller reads it who names this pod.
 async fn state_for(name: Option<&str>) -> (u16, GatewayState) {
-    let own = Own { name: Some("a-0".into()), uid: Some("one".into()), control: Some(9_091) };
+    let own = Own { pod: pod(), control: Some(9_091) };
     let source = Source::new(Arc::new(metrics()), Arc::new(Told::default()), own);
     let mut request = Request::builder().uri(STATE_PATH);
     if let Some(name) = name {
@@ -118,12 +122,11 @@ async fn state_for(name: Option<&str>) -> (u16, GatewayState) {
 #[tokio::test]
 async fn the_state_names_its_pod_and_tells_its_uid_to_nobody_who_does_not_know_it() {
     let (status, state) = state_for(Some("one")).await;
-    let named = PodIdentity { name: Some("a-0".into()), uid: Some("one".into()) };
-    assert_eq!((status, &state.pod), (200, &named));
+    assert_eq!((status, &state.pod), (200, &pod()));
     assert!(state.readiness.ready);
     assert_eq!((state.remaining.control, state.remaining.draining), (Some(9_091), Some(false)));
     let (status, state) = state_for(None).await;
-    assert_eq!((status, state.pod), (200, PodIdentity { uid: None, ..named }));
+    assert_eq!((status, state.pod), (200, PodIdentity { uid: None, ..pod() }));
     assert_eq!(state_for(Some("another")).await.0, 421);
     assert_eq!(asked(PeerRights::Within, "POST", STATE_PATH, &Arc::new(Told::default())).await.0, 405);
 }

@@ -144,7 +144,8 @@ mod tests {
         consumer.publish_open_transactions([(id(5), open)].into());
         let mut state = status.to_state();
         state.remaining.control = Some(9_091);
-        state.pod = PodIdentity { name: Some("a".into()), uid: Some("b".into()) };
+        state.pod =
+            PodIdentity { namespace: Some("n".into()), name: Some("a".into()), uid: Some("b".into()) };
         let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
         fields("", &serde_json::to_value(&state).unwrap(), &mut written);
         fields("", &serde_json::from_str(READ_BY_THE_OPERATOR).unwrap(), &mut read);

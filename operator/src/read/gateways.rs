@@ -66,6 +66,8 @@ pub struct Gateway {
     /// Whether it is ready and is to stay.
     pub is_ready: bool,
     address: SocketAddr,
+    /// The namespace of its pod.
+    namespace: String,
     /// The name of its pod.
     name: String,
     /// The UID of its pod: by the time that it is asked, the address may be another one's.
@@ -104,7 +106,7 @@ pub enum Error {
     #[error("the answer of {address} to {path} {source}")]
     Unreadable { address: SocketAddr, path: &'static str, source: StateError },
     /// The address is another pod's by now.
-    #[error("{address} answers {path} as the pod {found}, not as {meant}")]
+    #[error("{address} answers {path} as another pod, {found}, not as {meant}")]
     OtherPod { address: SocketAddr, path: &'static str, found: String, meant: String },
 }
 
@@ -128,6 +130,7 @@ impl Gateway {
             ordinal: pods::ordinal(pod)?,
             is_ready: pods::is_ready(pod),
             address: SocketAddr::new(address, port),
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.as_deref()?.parse().ok()?,
             container: container(pod),
@@ -167,31 +170,39 @@ impl Gateway {
     async fn state(&self) -> Result<Option<GatewayState>, Error> {
         match self.ask(Method::GET, STATE_PATH).await? {
             (StatusCode::NOT_FOUND, _) => Ok(None),
-            (StatusCode::OK, body) => {
-                let state =
-                    GatewayState::read(&body).map_err(|source| self.unreadable(STATE_PATH, source))?;
-                self.prove(&state.pod)?;
-                Ok(Some(state))
-            }
+            (StatusCode::OK, body) => match GatewayState::read(&body) {
+                Ok(state) => {
+                    self.prove(&state.pod)?;
+                    Ok(Some(state))
+                }
+                // A later gateway, after the operator was taken back: the older answers are there, too.
+                Err(source @ StateError::Version { .. }) => {
+                    let error = self.unreadable(STATE_PATH, source);
+                    debug!(pod = %self.name, %error, "read from /metrics, /readyz and /drainz");
+                    Ok(None)
+                }
+                Err(source) => Err(self.unreadable(STATE_PATH, source)),
+            },
             (status, _) => Err(self.refused(STATE_PATH, status)),
         }
     }
 
-    /// Refuses the answer of another pod. A gateway that does not know its name or UID may be any.
+    /// Refuses the answer of another pod. A gateway that does not know its namespace, name or UID may be any. No UID is said: it lets a caller
+    /// send commands.
     fn prove(&self, pod: &PodIdentity) -> Result<(), Error> {
-        let is_other_name = pod.name.as_ref().is_some_and(|name| *name != self.name);
-        let is_other_uid = pod.uid.as_ref().is_some_and(|uid| uid.as_bytes() != self.uid.as_bytes());
-        if !is_other_name && !is_other_uid {
+        let is_other =
+            |said: &Option<String>, meant: &[u8]| said.as_ref().is_some_and(|said| said.as_bytes() != meant);
+        let is_other_namespace = is_other(&pod.namespace, self.namespace.as_bytes());
+        let is_other_uid = is_other(&pod.uid, self.uid.as_bytes());
+        if !is_other_namespace && !is_other_uid && !is_other(&pod.name, self.name.as_bytes()) {
             return Ok(());
         }
-        let words = |name: Option<&str>, uid: Option<&str>| {
-            let word = |word: Option<&str>| -> String {
-                word.unwrap_or("unknown").chars().take(POD_NAME_CHARS_MAX).collect()
-            };
-            format!("{} with UID {}", word(name), word(uid))
-        };
-        let found = words(pod.name.as_deref(), pod.uid.as_deref());
-        let meant = words(Some(&self.name), self.uid.to_str().ok());
+        let cut = |word: &str| -> String { word.chars().take(POD_NAME_CHARS_MAX).collect() };
+        let namespace = pod.namespace.as_deref().map(|namespace| format!("{}/", cut(namespace)));
+        let name = pod.name.as_deref().map_or_else(|| "unknown".to_owned(), cut);
+        let uid = if is_other_uid { " with another UID" } else { "" };
+        let found = format!("{}{name}{uid}", namespace.unwrap_or_default());
+        let meant = format!("{}/{}", self.namespace, self.name);
         Err(Error::OtherPod { address: self.address, path: STATE_PATH, found, meant })
     }
 
@@ -320,6 +331,7 @@ mod tests {
             ordinal: 1,
             is_ready: false,
             address: "10.0.0.1:9090".parse().unwrap(),
+            namespace: "tracing".into(),
             name: "prod-gateway-1".into(),
             uid: HeaderValue::from_static("one"),
             container: None,
@@ -368,27 +380,28 @@ mod tests {
 
     #[test]
     fn the_answer_of_another_pod_is_none() {
-        let pod = |name: Option<&str>, uid: Option<&str>| PodIdentity {
+        let pod = |namespace: Option<&str>, name: Option<&str>, uid: Option<&str>| PodIdentity {
+            namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
             uid: uid.map(str::to_owned),
         };
-        for own in
-            [pod(None, None), pod(Some("prod-gateway-1"), None), pod(Some("prod-gateway-1"), Some("one"))]
-        {
-            gateway().prove(&own).unwrap();
+        let (home, own) = (Some("tracing"), Some("prod-gateway-1"));
+        for said in [pod(None, None, None), pod(None, own, None), pod(home, own, Some("one"))] {
+            gateway().prove(&said).unwrap();
         }
         for (other, found) in [
-            (pod(Some("prod-gateway-1"), Some("two")), "prod-gateway-1 with UID two"),
-            (pod(Some("other-gateway-1"), None), "other-gateway-1 with UID unknown"),
+            (pod(home, own, Some("two")), "tracing/prod-gateway-1 with another UID"),
+            (pod(None, Some("other-gateway-1"), None), "other-gateway-1"),
+            (pod(Some("staging"), own, None), "staging/prod-gateway-1"),
         ] {
             assert_eq!(
                 gateway().prove(&other).unwrap_err().to_string(),
                 format!(
-                    "10.0.0.1:9090 answers /state as the pod {found}, not as prod-gateway-1 with UID one"
+                    "10.0.0.1:9090 answers /state as another pod, {found}, not as tracing/prod-gateway-1"
                 )
             );
         }
-        let long = gateway().prove(&pod(Some(&"x".repeat(1 << 20)), None)).unwrap_err().to_string();
+        let long = gateway().prove(&pod(None, Some(&"x".repeat(1 << 20)), None)).unwrap_err().to_string();
         assert!(long.len() < 1_000, "{} bytes", long.len());
     }
 

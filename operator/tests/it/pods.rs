@@ -103,7 +103,7 @@ impl Behaviour {
             Some(self.absence.as_str()).filter(|why| !why.is_empty()).into_iter().collect();
         json!({
             "version": STATE_VERSION,
-            "pod": {"name": name, "uid": uid},
+            "pod": {"namespace": NAMESPACE, "name": name, "uid": uid},
             "readiness": {"ready": reasons.is_empty(), "reasons": reasons},
             "sample": without_state::read(&self.metrics()),
             "remaining": self.drainz(),

@@ -92,7 +92,7 @@ async fn gateways_with_and_without_a_state_are_drained() {
 /// A state of this gateway, changed.
 fn state(change: impl Fn(&mut Value)) -> String {
     let mut state = json!({"version": 1, "pod": {"name": "prod-gateway-0"}, "sample": {"messages": 7},
-        "remaining": {"blocks": 0}});
+        "remaining": {"blocks": 0, "damaged": false, "draining": false}});
     change(&mut state);
     state.to_string()
 }
@@ -109,9 +109,19 @@ async fn an_answer_that_is_no_state_is_none_and_says_what_it_is_and_where() {
         (whole[..whole.len() / 2].to_owned(), "cannot be read at "),
         (state(|state| state["remaining"] = Value::Null), "cannot be read at remaining: invalid type: null"),
         (state(|state| state["sample"]["messages"] = (-1).into()), "cannot be read at sample.messages: "),
-        (state(|state| state["version"] = 2.into()), "is in format 2, and only format 1 is known"),
-        (state(|state| state["pod"]["name"] = "b-gateway-0".into()), "as the pod b-gateway-0 with UID"),
-        (state(|state| state["pod"]["uid"] = "two".into()), "as the pod prod-gateway-0 with UID two, not as"),
+        (
+            state(|state| drop(state["remaining"]["draining"].take())),
+            "at remaining: missing field `draining`",
+        ),
+        (state(|state| state["pod"]["name"] = "b-gateway-0".into()), "as another pod, b-gateway-0, not as"),
+        (
+            state(|state| state["pod"]["namespace"] = "staging".into()),
+            "as another pod, staging/prod-gateway-0,",
+        ),
+        (
+            state(|state| state["pod"]["uid"] = "two".into()),
+            "as another pod, prod-gateway-0 with another UID,",
+        ),
     ] {
         pods.is_unready(0);
         pods.each(|gateway| gateway.strange = Some(answer.clone()));

@@ -1,7 +1,7 @@
 //! Tells gateways to leave and to stay beside the reconciles, and keeps what they answered.
 //!
 //! ```text
-//!  reconcile -> tell(): each gateway that is not being told --> GET /drainz, POST /drain, GET /drainz --> Told, kept
+//!  reconcile -> tell(): each gateway that is not being told --> GET /state, POST /drain, GET /state --> Told, kept
 //!                 |                                                  (a silent one: 2 s)
 //!                 `-- answers that are known by then, after 250 ms at the most; whoever is waited for is told again in 2 s
 //! ```
@@ -33,7 +33,7 @@ use std::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-/// An answer counts for so many seconds from when its gateway was asked: who takes its time answers within six, and is asked for it every two.
+/// An answer counts for so many seconds from when its gateway was asked: a slow one answers within six (one without `/state` within ten), and is asked every two.
 /// A reconcile may take longer than that with an answer that it has.
 const ANSWER_SECONDS_MAX: u64 = 15;
 

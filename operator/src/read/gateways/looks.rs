@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn gateway(ordinal: u32) -> Gateway {
-        let pod = serde_json::json!({"metadata": {"name": format!("prod-gateway-{ordinal}"), "uid": "one"}, "status": {
+        let pod = serde_json::json!({"metadata": {"namespace": "tracing", "name": format!("prod-gateway-{ordinal}"), "uid": "one"}, "status": {
             "podIP": "10.0.0.1", "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true,
                 "restartCount": 0, "state": {"running": {}}}]}});
         Gateway::of(&serde_json::from_value(pod).unwrap()).unwrap()
