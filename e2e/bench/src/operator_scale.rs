@@ -100,7 +100,7 @@ It uses a running local stack and keeps it running; otherwise it starts one and 
 watches all namespaces may run meanwhile. The operator runs as a process with the chart's service account; a proxy
 between it and the API server counts its requests. API server, etcd, StatefulSet controller and Kafka are those of the
 cluster. No gateway runs: a node without a kubelet takes their pods and reports them ready, and this program answers
-/metrics for them.
+/state for them.
 Every second pipeline has credentials in its own Secret, every third has scaling.mode Auto, and every fifth has a queue
 volume, which Kubernetes binds and which has no disk. Of 30 pipelines each combination occurs once.
 
