@@ -19,7 +19,7 @@ Exit codes:
   64  an argument is wrong, or the pipeline in the file is invalid
   66  the pipeline, pod or file does not exist
   69  the cluster is unreachable or refuses the request
-  130 `audit` was stopped by Ctrl-C
+  130 `audit` was stopped by Ctrl-C, SIGTERM or a closed terminal
 `dead-letter` and `audit` exit with the code of `sluice-gateway dead-letter` and `sluice-gateway audit` in the pod.
 
 Rights:
@@ -39,8 +39,9 @@ Exit codes:
   64  an argument is wrong
   65  spans are missing or doubled
   66  spans have no row, but none is certainly lost; or there is no such pipeline, or it has no gateways yet
-  69  Kafka, ClickHouse or the cluster is away or refuses, or the pod did not start or was ended
-  130 stopped by Ctrl-C";
+  69  Kafka, ClickHouse or the cluster is away or refuses, the pod did not start or was ended or deleted, or its log
+      cannot be read or has no result
+  130 stopped by Ctrl-C, SIGTERM or a closed terminal";
 
 const PLAN_AFTER_HELP: &str = "\
 Examples:
@@ -165,7 +166,7 @@ pub struct DrainArgs {
 ///
 /// It runs `sluice-gateway audit` in a pod of its own, because an audit takes 250 MB, more than a gateway's pod has to spare. The pod has
 /// the image, config, Secrets and node selection of the pipeline's gateways. The command prints the pod's log, exits with its code and
-/// deletes the pod, also after Ctrl-C.
+/// deletes the pod, also after Ctrl-C or if the terminal closes. It keeps the pod if the audit has ended and its log cannot be read.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AUDIT_AFTER_HELP)]
 pub struct AuditArgs {

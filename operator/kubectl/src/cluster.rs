@@ -86,7 +86,21 @@ pub enum Error {
     /// Neither the program nor the kubelet has ended the pod.
     #[error("{pod} has not ended within {seconds} s: does its node answer?")]
     NotEnded { pod: String, seconds: u64 },
-    /// Ctrl-C cannot be caught.
+    /// The connection broke, or nothing came, while the log of a pod was read.
+    #[error("cannot read the log of {pod} to its end: {source}")]
+    LogBroken { pod: String, source: std::io::Error },
+    /// An audit has ended, but its log cannot be read. The pod stays, because only its log has the result.
+    #[error(
+        "the audit ended with code {code}, but its log cannot be read: {why}. Its pod is kept: {commands}"
+    )]
+    LogUnread { code: u8, why: String, commands: String },
+    /// An audit has ended with a result, which its log does not have.
+    #[error(
+        "the log is incomplete: the audit ended with code {code}, but the log has no result. If the kubelet rotated it, audit fewer \
+         partitions (--partition)"
+    )]
+    LogIncomplete { code: u8 },
+    /// A signal cannot be caught.
     #[error("cannot wait for signals: {0}")]
     Signals(#[source] std::io::Error),
     /// Standard output or standard error cannot be written to.

@@ -24,6 +24,11 @@ pub fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }
 
+/// Whether the server refuses the same request again. After 408 and 429, which are about its load, it may accept it.
+pub fn is_lasting(error: &kube::Error) -> bool {
+    is_refusal(error) && !matches!(error, kube::Error::Api(status) if [408, 429].contains(&status.code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +43,15 @@ mod tests {
         let away = kube::Error::Service(Box::new(std::io::Error::other("connection refused")));
         assert_eq!(words(&away), "the API server cannot be reached: connection refused");
         assert!(!is_missing(&away) && !is_refusal(&away));
+    }
+
+    #[test]
+    fn a_refusal_lasts_unless_it_is_about_load() {
+        for (code, expected) in
+            [(400, true), (401, true), (403, true), (408, false), (429, false), (500, false)]
+        {
+            let status = Status { code, ..Status::failure("no", "Reason") };
+            assert_eq!(is_lasting(&kube::Error::Api(status.boxed())), expected, "{code}");
+        }
     }
 }

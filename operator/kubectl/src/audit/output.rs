@@ -4,6 +4,7 @@
 //! none: the exit code says which, so it is held back until the end. Limit: [`HELD_BYTES_MAX`].
 
 use crate::{cluster::Error, terminal::Terminal};
+use serde::de::IgnoredAny;
 
 /// The end of each line of progress that `sluice-gateway audit` writes to standard error.
 const PROGRESS_END: &str = " offsets done";
@@ -34,7 +35,7 @@ impl Output {
     /// The next line of the log, without its end.
     pub(super) fn line(&mut self, line: &str, terminal: &mut Terminal<'_>) -> Result<(), Error> {
         self.lines += 1;
-        let is_progress = if self.is_json { !line.starts_with('{') } else { line.ends_with(PROGRESS_END) };
+        let is_progress = if self.is_json { !is_object(line) } else { line.ends_with(PROGRESS_END) };
         if is_progress {
             return terminal.tell(line);
         }
@@ -47,9 +48,14 @@ impl Output {
         Ok(())
     }
 
-    /// The program has ended: with this exit code, or because something ended it.
+    /// The program has ended: with this exit code, or because something ended it. A code that comes with a result fails without one: the
+    /// kubelet may have rotated the log within the result.
     pub(super) fn end(&mut self, code: Option<u8>, terminal: &mut Terminal<'_>) -> Result<(), Error> {
-        if self.is_result || code.is_some_and(|code| WITH_RESULT.contains(&code)) {
+        let code = code.filter(|code| WITH_RESULT.contains(code));
+        if !self.is_result && self.held.is_empty() {
+            return code.map_or(Ok(()), |code| Err(Error::LogIncomplete { code }));
+        }
+        if self.is_result || code.is_some() {
             return self.write(terminal);
         }
         terminal.told.write_all(&std::mem::take(&mut self.held)).map_err(Error::Write)
@@ -59,6 +65,11 @@ impl Output {
         let held = std::mem::take(&mut self.held);
         terminal.out.write_all(&held).and_then(|()| terminal.out.flush()).map_err(Error::Write)
     }
+}
+
+/// Whether a line is a whole JSON object. The rest of a rotated line may begin with one.
+fn is_object(line: &str) -> bool {
+    line.starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok()
 }
 
 #[cfg(test)]
@@ -97,6 +108,26 @@ mod tests {
             let (out, told) = divided(false, &["ClickHouse is away"], code);
             assert_eq!((out.as_str(), told.as_str()), ("", "ClickHouse is away\n"), "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_code_that_has_a_result_fails_without_one() {
+        let cut = ["\"spans\":3}]}", "{\"first\":1},{\"first\":9}]}", "{\"group\":"];
+        let logs: [(bool, &[&str]); 3] = [(true, &cut), (true, &[]), (false, &[PROGRESS])];
+        for (is_json, lines) in logs {
+            for code in WITH_RESULT {
+                let (mut out, mut told) = (Vec::new(), Vec::new());
+                let mut terminal = Terminal { out: &mut out, told: &mut told };
+                let mut output = Output::new(is_json);
+                for line in lines {
+                    output.line(line, &mut terminal).unwrap();
+                }
+                let error = output.end(Some(code), &mut terminal).unwrap_err();
+                assert!(matches!(error, Error::LogIncomplete { code: found } if found == code), "{error}");
+                assert!(out.is_empty());
+            }
+        }
+        assert_eq!(divided(true, &[], Some(69)), (String::new(), String::new()));
     }
 
     #[test]

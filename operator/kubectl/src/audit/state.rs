@@ -1,5 +1,6 @@
 //! What has become of the pod of an audit. Pure.
 
+use super::pod::AUDIT;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod, PodStatus};
 
 /// Exit codes from here on are those of signals: the program ended none of these ways by itself.
@@ -22,14 +23,23 @@ impl State {
     pub(super) fn of(pod: &Pod) -> Self {
         let nothing = PodStatus::default();
         let status = pod.status.as_ref().unwrap_or(&nothing);
+        // By name: a webhook may have added containers, such as those of a service mesh.
+        let container = status.container_statuses.iter().flatten().find(|one| one.name == AUDIT);
+        let container = container.and_then(|one| one.state.as_ref());
+        let ended = container.and_then(|state| state.terminated.as_ref()).map(Self::ended);
+        // Before the reason of the pod: an added container may keep the pod running until its deadline.
+        if let Some(Self::Ended(code)) = ended {
+            return Self::Ended(code);
+        }
         // The kubelet ends a pod that takes too long, or for which its node has no room, and says so of the pod.
         let reason = status.reason.as_deref().filter(|_| status.phase.as_deref() == Some("Failed"));
         if let Some(reason) = reason {
             return Self::Killed(said(reason, status.message.as_deref()));
         }
-        let container = status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref());
+        if let Some(killed) = ended {
+            return killed;
+        }
         match container {
-            Some(ContainerState { terminated: Some(ended), .. }) => Self::ended(ended),
             _ if pod.metadata.deletion_timestamp.is_some() => Self::Killed("the pod is being deleted".into()),
             _ if status.phase.as_deref() == Some("Failed") => Self::Killed("the pod has failed".into()),
             Some(ContainerState { running: Some(_), .. }) => Self::Runs,
@@ -120,6 +130,30 @@ mod tests {
         assert_eq!(of(&late), State::Killed("DeadlineExceeded: Pod was active too long".into()));
         let refused = json!({"phase": "Failed", "reason": "OutOfmemory", "message": "Node has no room"});
         assert_eq!(of(&refused), State::Killed("OutOfmemory: Node has no room".into()));
+    }
+
+    #[test]
+    fn the_state_is_that_of_the_audits_container() {
+        let beside = |sidecar: &Value, audit: &Value| {
+            let containers = [("istio-proxy", sidecar), (AUDIT, audit)].map(|(name, state)| {
+                json!({"name": name, "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
+                    "state": state})
+            });
+            json!({"phase": "Running", "containerStatuses": containers})
+        };
+        let (running, done) =
+            (json!({"running": {}}), json!({"terminated": {"exitCode": 0, "reason": "Completed"}}));
+        let found = json!({"terminated": {"exitCode": 65, "reason": "Error"}});
+        let creating = json!({"waiting": {"reason": "ContainerCreating"}});
+        let waits = State::Waits { words: "ContainerCreating".into(), is_explained: false };
+        assert_eq!(of(&beside(&running, &creating)), waits);
+        assert_eq!(of(&beside(&done, &running)), State::Runs);
+        assert_eq!(of(&beside(&running, &found)), State::Ended(65));
+        // The sidecar did not end, so the kubelet ended the pod, after the audit.
+        let mut late = beside(&json!({"terminated": {"exitCode": 137, "reason": "Error"}}), &done);
+        late["phase"] = "Failed".into();
+        late["reason"] = "DeadlineExceeded".into();
+        assert_eq!(of(&late), State::Ended(0));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The plugin's requests for a pod of its own: what it is made from, the pod itself, its log and its end.
 
 use super::{Cluster, Error};
-use crate::request_error::{is_missing, is_refusal};
-use futures::{AsyncBufReadExt as _, StreamExt as _, stream::BoxStream};
+use crate::request_error::{is_lasting, is_missing, is_refusal};
+use futures::AsyncBufRead;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
@@ -14,6 +14,10 @@ use kube::{
 };
 use sluice_crds::TracePipeline;
 use sluice_plan::Names;
+use std::pin::Pin;
+
+/// The log of a container, as it comes.
+pub(crate) type LogReader = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// A right in the namespace: a verb, and a resource with its subresource.
 pub(crate) type Right = (&'static str, &'static str, Option<&'static str>);
@@ -89,13 +93,16 @@ impl Cluster {
         Some(format!("{}: {}", newest.reason.unwrap_or_default(), newest.message.unwrap_or_default()))
     }
 
-    /// The lines of a pod's log from its beginning, also those that are still to come. The stream ends with the container. Without a
-    /// limit of time: the kubelet answers with the first line.
-    pub(crate) async fn log(&self, pod: &str) -> Result<BoxStream<'static, std::io::Result<String>>, Error> {
-        let (all, how) = (self.of_pods(), LogParams { follow: true, ..LogParams::default() });
-        let log = all.log_stream(pod, &how).await;
-        let log = log.map_err(|source| self.failed(&format!("read the log of {pod}"), source))?;
-        Ok(Box::pin(log).lines().boxed())
+    /// The log of a container from its beginning, also what is still to come. The stream ends with the container. Without a limit of
+    /// time: the kubelet answers with the first line.
+    pub(crate) async fn log(&self, pod: &str, container: &str) -> Result<LogReader, Error> {
+        // Named, because a webhook may have added containers: the API server does not choose among several.
+        let how = LogParams { container: Some(container.to_owned()), follow: true, ..LogParams::default() };
+        match self.of_pods().log_stream(pod, &how).await {
+            Ok(log) => Ok(Box::pin(log)),
+            Err(source) if is_missing(&source) => Err(self.missing(format!("pod {pod}"))),
+            Err(source) => Err(self.failed(&format!("read the log of {pod}"), source)),
+        }
     }
 }
 
@@ -103,5 +110,14 @@ impl Error {
     /// Whether the API server may have done what was asked although the request failed.
     pub(crate) fn may_be_done(&self) -> bool {
         !matches!(self, Self::Ask { source, .. } if is_refusal(source))
+    }
+
+    /// Whether the same request would fail again.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Ask { source, .. } => is_lasting(source),
+            Self::Late { .. } | Self::LogBroken { .. } => false,
+            _ => true,
+        }
     }
 }

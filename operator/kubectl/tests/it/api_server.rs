@@ -1,7 +1,11 @@
-//! An API server in memory, for one pipeline and one pod of the plugin: what it answers is scripted, and what it was asked is noted.
+//! An API server for one pipeline and one pod of the plugin, in memory or at a port: what it answers is scripted, and what it was asked is
+//! noted.
 
 use http_body_util::BodyExt as _;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{
+    Method, Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn,
+};
+use hyper_util::rt::TokioIo;
 use kube::{Client, client::Body, core::Status};
 use serde_json::{Value, json};
 use sluice_kubectl::Cluster;
@@ -10,6 +14,7 @@ use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
 };
+use tokio::net::{TcpListener, TcpStream};
 
 const NAMESPACE: &str = "tracing";
 
@@ -18,9 +23,10 @@ const NAMESPACE: &str = "tracing";
 pub struct Script {
     pub pipeline: Option<Value>,
     pub workload: Option<Value>,
-    /// The pod's status at each look; the last one stays. `null` is an answer with status 500.
+    /// The pod's status at each look; the last one stays. A number is an answer with this HTTP status.
     pub pod: VecDeque<Value>,
-    pub log: &'static str,
+    /// The log of the pod's container `audit` at each reading, or an answer with this HTTP status; the last one stays.
+    pub logs: VecDeque<Result<&'static str, u16>>,
     /// Warnings about the pod.
     pub warnings: Vec<&'static str>,
     /// Rights that the user lacks, as `create pods` and `get pods/log`.
@@ -50,6 +56,34 @@ impl ApiServer {
         Cluster::of(Client::new(service, NAMESPACE), "http://server".into(), NAMESPACE.into())
     }
 
+    /// Serves at a port of this machine, for a program.
+    pub async fn listen(&self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(server.clone().serve(stream));
+            }
+        });
+        port
+    }
+
+    async fn serve(self, stream: TcpStream) {
+        let service = service_fn(|request: Request<Incoming>| {
+            let server = self.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = Body::from(body.collect().await.unwrap().to_bytes());
+                Ok::<_, Infallible>(server.answer(Request::from_parts(head, body)).await)
+            }
+        });
+        let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        // A client may close whenever it wants to.
+        drop(served);
+    }
+
     /// What was asked that changes something, as `POST pods` and `DELETE pods/traces-audit-0a1b2`.
     pub fn writes(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
@@ -57,6 +91,7 @@ impl ApiServer {
 
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let query = request.uri().query().unwrap_or_default().to_owned();
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut script = self.script.lock().unwrap();
@@ -78,20 +113,41 @@ impl ApiServer {
             (_, "events") => found(&events(&script)),
             (_, "tracepipelines/traces") => or_missing(script.pipeline.as_ref()),
             (_, "statefulsets/traces-gateway") => or_missing(script.workload.as_ref()),
-            (_, log) if log.ends_with("/log") => Response::new(Body::from(script.log.as_bytes().to_vec())),
+            (_, log) if log.ends_with("/log") => logged(&mut script, &query),
             (_, pod) => {
-                let now =
-                    if script.pod.len() > 1 { script.pod.pop_front() } else { script.pod.front().cloned() };
                 let name = pod.strip_prefix("pods/").unwrap();
-                match now.unwrap() {
-                    Value::Null => failed(StatusCode::INTERNAL_SERVER_ERROR, "etcd is away"),
-                    status => found(
+                let status = next(&mut script.pod);
+                match status.as_u64() {
+                    Some(code) => failed(status_code(u16::try_from(code).unwrap()), "etcd is away"),
+                    None => found(
                         &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status}),
                     ),
                 }
             }
         }
     }
+}
+
+/// The next of several answers; the last one stays.
+fn next<T: Clone>(answers: &mut VecDeque<T>) -> T {
+    let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+    answer.unwrap()
+}
+
+/// The log of the container `audit`. As in a cluster where webhooks add containers, it must be named.
+fn logged(script: &mut Script, query: &str) -> Response<Body> {
+    if !query.split('&').any(|option| option == "container=audit") {
+        let why = "a container name must be specified, choose one of: [istio-proxy audit]";
+        return failed(StatusCode::BAD_REQUEST, why);
+    }
+    match next(&mut script.logs) {
+        Ok(text) => Response::new(Body::from(text.as_bytes().to_vec())),
+        Err(code) => failed(status_code(code), "the kubelet is away"),
+    }
+}
+
+fn status_code(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap()
 }
 
 fn reviewed(script: &Script, mut review: Value) -> Value {

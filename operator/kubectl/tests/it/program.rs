@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-sluice");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-sluice");
 
 /// What a run came to: its status, standard output and standard error.
 type Ended = (Option<i32>, String, String);
@@ -68,7 +68,7 @@ fn plan_answers_on_standard_output_and_says_what_is_wrong_on_standard_error() {
 }
 
 /// A kubeconfig whose API server is at this port.
-fn kubeconfig(name: &str, port: u16) -> PathBuf {
+pub fn kubeconfig(name: &str, port: u16) -> PathBuf {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let cluster = json!({"name": "a", "cluster": {"server": format!("http://127.0.0.1:{port}")}});
     let context = json!({"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "tracing"}});
