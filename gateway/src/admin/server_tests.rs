@@ -30,7 +30,11 @@ impl Health for Told {
         self.0.store(false, Ordering::Relaxed);
     }
     fn remaining(&self) -> Remaining {
-        Remaining { draining: Some(self.0.load(Ordering::Relaxed)), ..Remaining::default() }
+        Remaining {
+            damaged: Some(false),
+            draining: Some(self.0.load(Ordering::Relaxed)),
+            ..Remaining::default()
+        }
     }
     fn state(&self) -> GatewayState {
         GatewayState {

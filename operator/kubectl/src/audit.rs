@@ -47,7 +47,7 @@ const KUBELET_SECONDS: u64 = 60;
 
 /// Once the program has ended, the log may fail this long, and each line of it may take this long. Chosen: an API server or a kubelet that
 /// restarts is back within it.
-const LOG_WAIT: Duration = Duration::from_secs(60);
+const LOG_WAIT: Duration = Duration::from_mins(1);
 
 /// Without them the pod could not be made, followed or removed again.
 const RIGHTS: [Right; 3] = [("create", "pods", None), ("get", "pods", Some("log")), ("delete", "pods", None)];
