@@ -28,10 +28,11 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_inserts(INSERTS_BEFORE).await?;
     let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
-    let other = scene.second_shard()?.front.url();
+    let front = &scene.second_shard()?.front;
+    let (other, stored) = (front.url(), front.stored());
     scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [other]}}}))?;
     let number = scene.start_gateway(Some(MEMBER))?;
-    let recovery = scene.recovered(killed).await?;
+    let recovery = scene.recovered_at(stored, killed).await?;
     scene.wait_metric(number, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     let doubled = doubled(scene).await?;

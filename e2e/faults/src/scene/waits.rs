@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{PATIENCE, Scene};
-use crate::sink_front::SinkFront;
+use crate::sink_front::{SinkFront, Stored};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::produce::Load;
 use e2e_stack::process::interrupt;
+use tokio::sync::watch;
 
 /// How long a partition that stands may take to be called stuck, or not any more: twice the gateway's two minutes.
 const WATCHDOG_PATIENCE: Duration = Duration::from_mins(4);
@@ -147,7 +148,14 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When none was within [`PATIENCE`].
     pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
-        let stored = self.stage.servers.sink.stored();
+        self.recovered_at(self.stage.servers.sink.stored(), since).await
+    }
+
+    /// The same for the server that has stored these INSERTs.
+    ///
+    /// # Errors
+    /// When none was within [`PATIENCE`].
+    pub async fn recovered_at(&mut self, stored: watch::Receiver<Stored>, since: Instant) -> Result<f64> {
         let asked = Instant::now();
         let last = self
             .wait("an insert after the fault", PATIENCE, async |_| {
