@@ -34,7 +34,7 @@ pub const STATE_BYTES_MAX: usize = 4 << 20;
 /// Characters that an error keeps of each text that it got. Chosen: a place and a cause fit, in one line of a log.
 const ERROR_CHARS_MAX: usize = 200;
 
-/// What a gateway says of itself.
+/// The state of a gateway.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayState {
@@ -53,7 +53,7 @@ pub struct GatewayState {
     pub remaining: Remaining,
 }
 
-/// The pod that a gateway runs in. The address of a request may be another pod's by the time that it arrives.
+/// The pod that a gateway runs in. The pod's IP may belong to another pod when a request arrives.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodIdentity {
     /// Its namespace. Default: the gateway does not know it, as outside of Kubernetes.
@@ -62,7 +62,7 @@ pub struct PodIdentity {
     /// Its name. Default: the gateway does not know it, as outside of Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its UID, only for a caller that has named it ([`crate::pod_uid`]): whoever knows the UID may send commands. Default: the caller named
+    /// Its UID, only for a caller that has named it ([`crate::pod_uid`]): a caller that knows the UID may send commands. Default: the caller named
     /// none, or the gateway does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
@@ -101,7 +101,7 @@ pub struct GatewaySample {
     pub messages_without_spans: u64,
     /// Messages that could not be read, by reason (`malformed`). Reasons are of a-z and _, at most 32 bytes, at most 16. Default: none.
     pub messages_rejected: BTreeMap<String, u64>,
-    /// When a message was last rejected, in seconds since 1970; 0 before the first. Default: what becomes of messages is not known.
+    /// When a message was last rejected, in seconds since 1970; 0 before the first. Default: counts of messages are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_rejected_at: Option<u64>,
     /// Messages that Kafka's retention deleted before they were read. Default: not known.
@@ -143,7 +143,7 @@ pub struct GatewaySample {
     /// Partitions that it owns. `topics` may list fewer, because Kafka has not told of all of them yet. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions_owned: Option<u64>,
-    /// Topics of which it has partitions. Default: none is known.
+    /// Topics with partitions that it owns. Default: none is known.
     pub topics: Vec<TopicState>,
 }
 

@@ -14,21 +14,21 @@
 //! tokens, and must not lose a token. The rules that ensure this:
 //!
 //! 1. **No record before the release.** A block goes to the volume only once its range may be sent. Its end then follows from the log or is
-//!    in a stored plan ([`sluice_ranges`]), so every later owner makes the same range with the same token. If the commit behind a record
-//!    is missing (the process died, the partition moved), the next owner and this volume send the same rows under the same token, and the
-//!    server drops one. A record of an unplanned range could overlap the next owner's ranges. So if the coordinator is away, spilling
+//!    in a stored plan ([`sluice_ranges`]), so every later owner makes the same range with the same token. The commit behind a record
+//!    may be missing: the process died, or the partition moved. Then the next owner and this volume send the same rows under the same
+//!    token, and the server drops one. A record of an unplanned range could overlap the next owner's ranges. So if the coordinator is away, spilling
 //!    stops, and then reading, as with a full volume.
 //! 2. **No commit before the sync.** A range counts as settled once its record is durable, one sync after its append, and a mark says so
 //!    ([`sluice_spool::Queue::keep_blocks`]). So a record that is found torn was never relied on, whatever was committed since.
-//! 3. **From then on the volume is responsible for it.** The block is sent regardless of who owns the partition, also by the next run of
-//!    the process and by `sluice-gateway drain`. It is never dropped because its offsets are committed: its record says that they may be
-//!    ([`crate::blocks::spool_metadata`]), whatever the config says when it is found. A block beyond the committed offset is handled as
+//! 3. **From then on the volume is responsible for it.** The block is sent whichever gateway owns the partition, also by the next run of
+//!    the process and by `sluice-gateway drain`. It is not dropped when its offsets are committed: its record says that they may be
+//!    ([`crate::blocks::spool_metadata`]). The config at that time does not matter. A block beyond the committed offset is handled as
 //!    with `AfterInsert`: its owner reads its messages again, or takes it over.
 //! 4. **The refused parts are in the plan or on the volume, never in both.** The progress of a block that is sent in parts is in the plan
 //!    while its range is in flight; such a range is not settled here. A block that is already an only copy keeps its parts on the volume.
 //! 5. **One instance of a block at a time.** The running shipment continues; the end of its partition no longer ends it.
-//! 6. **The volume records that no other process has sent it.** Once the group has stored the commit behind a block that no earlier owner
-//!    can have sent, no other process reads its messages, and its record is marked ([`Spool::mark_sole`]). A later run then knows that the
+//! 6. **The volume records that no other process has sent it.** This needs a block that no earlier owner can have sent. Once the group has
+//!    stored its commit, no other process reads its messages, and its record is marked ([`Spool::mark_sole`]). A later run then knows that the
 //!    block was sent from this volume or not at all, however long ago that was.
 //! 7. **No commit of rows that the table has no columns for.** Once the table was seen not to fit, nothing more is settled here: Kafka
 //!    keeps the messages, and the next start makes rows that fit.

@@ -1,11 +1,11 @@
 //! Asks gateways over HTTP, by the address of their pods: what they say of themselves, and to leave or to stay.
 //!
-//! Every request names the pod that is meant, by its UID ([`sluice_gateway_config::pod_uid`]): a gateway that took over the address answers
-//! that it is another one, which is no answer; one that knows its UID takes commands from nobody else.
+//! Every request names the pod by its UID ([`sluice_gateway_config::pod_uid`]). A gateway in another pod at the same address answers 421,
+//! which counts as no answer. A gateway that knows its UID refuses commands without it.
 //!
 //! Any of them may be away or slow. So no reconcile waits for them: [`looks`] asks what they say, [`commands`] tells them what to do, and
-//! both go on beside the reconciles, each of which takes what is known by then. A reconcile waits for [`WAIT`] at the most, and for those
-//! alone that answered within it the last time.
+//! both go on beside the reconciles. A reconcile takes the answers that are known, and waits [`WAIT`] at most, only for gateways that
+//! answered within it the last time.
 //!
 //! A request has [`REQUEST_SECONDS`]. At most [`GATEWAYS_MAX`] gateways of one pipeline, and [`GATEWAYS_MAX_OF_ALL`] of all, are asked at the
 //! same time, by each of the two. A connection is made for each request: one every 15 s is not worth keeping.
@@ -70,7 +70,7 @@ pub struct Gateway {
     namespace: String,
     /// The name of its pod.
     name: String,
-    /// The UID of its pod: by the time that it is asked, the address may be another one's.
+    /// The UID of its pod: when the operator asks, the address may belong to another pod.
     uid: HeaderValue,
     /// The process that runs in it, by the id of its container: what another one has said is not said by this one.
     container: Option<String>,
@@ -296,7 +296,7 @@ impl Gateway {
 
 fn held(remaining: &Remaining) -> Answer {
     match *remaining {
-        // It was told to stay meanwhile: that it holds nothing now is no proof.
+        // It was resumed meanwhile: that it holds nothing now is no proof.
         Remaining { draining: Some(false), blocks, .. } => Answer::Holds { blocks },
         Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. } => Answer::Done,
         Remaining { blocks: 0, uncommitted: 0, .. } => Answer::Damaged,

@@ -197,21 +197,9 @@ pub(crate) fn happened(reason: &str, type_: EventType, note: &str, action: &str)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::write::status::tests::status;
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-    use sluice_crds::{DrainStatus, Lag};
-
-    fn status(reason: &str, lag: i64) -> TracePipelineStatus {
-        let ready = Condition {
-            type_: condition::READY.to_owned(),
-            status: if reason == reason::RUNNING { "True" } else { "False" }.to_owned(),
-            reason: reason.to_owned(),
-            message: "m".to_owned(),
-            observed_generation: Some(1),
-            last_transition_time: Time(Timestamp::UNIX_EPOCH),
-        };
-        let lag = Some(Lag { messages: lag });
-        TracePipelineStatus { conditions: vec![ready], lag, ..TracePipelineStatus::default() }
-    }
+    use sluice_crds::DrainStatus;
 
     #[test]
     fn events_tell_of_changes_of_ready_alone() {

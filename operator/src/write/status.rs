@@ -98,7 +98,7 @@ fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineSt
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use k8s_openapi::{
         apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -109,7 +109,8 @@ mod tests {
         status::{condition, reason},
     };
 
-    fn status(reason: &str, lag: i64) -> TracePipelineStatus {
+    /// A status with this reason of `Ready`, and this lag.
+    pub fn status(reason: &str, lag: i64) -> TracePipelineStatus {
         let ready = Condition {
             type_: condition::READY.to_owned(),
             status: if reason == reason::RUNNING { "True" } else { "False" }.to_owned(),

@@ -23,7 +23,7 @@ pub fn clock() -> Moment {
     Moment(NOW_MS.get())
 }
 
-/// Whoever asks for the time panics, as a defect of the operator would.
+/// The clock panics when it is read, like a defect of the operator.
 pub fn break_clock(is_broken: bool) {
     IS_BROKEN.set(is_broken);
 }
@@ -314,7 +314,7 @@ async fn one_of_whose_partitions_one_has_stopped_holds_the_number_for_ten_minute
     scene.work().await;
     scene.work().await;
     assert_eq!((scene.said()["held"].clone(), scene.replicas()), (Value::Null, 4), "{}", scene.said());
-    // What the others do not say is not known, whatever this one says.
+    // The numbers of gateways that do not answer stay unknown.
     scene.pods.falls_silent(2);
     for _ in 0..4 {
         scene.work().await;
@@ -349,7 +349,7 @@ async fn the_number_of_the_scale_subresource_is_taken_and_gateways_leave_in_ever
         scene.pods.each(|gateway| gateway.blocks = 1);
         scene.bench.settle("prod").await;
         assert_eq!((scene.replicas(), scene.told(3).pop()), (4, Some("/drain".to_owned())), "{mode}");
-        // More are wanted after all: whoever was told to leave is told to stay.
+        // More gateways are wanted again: the operator resumes those that drain.
         scene.change_spec(|spec| spec["replicas"] = 6.into());
         scene.bench.settle("prod").await;
         assert_eq!((scene.replicas(), scene.told(3).pop()), (6, Some("/resume".to_owned())), "{mode}");

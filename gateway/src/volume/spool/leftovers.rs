@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owner: shared by the poll thread, which asks which blocks there are, and delivery, which takes them, behind a lock that is never held
-//! while waiting. Delivery must find the blocks that the poll thread was told of, whatever becomes an orphan in between and however long
+//! while waiting. Delivery must find the blocks that the poll thread got from here, whatever becomes an orphan in between and however long
 //! the order takes. So they are reserved for the generation that asked, until its order arrives, or until it is over without one.
 //!
 //! Limits: a header for each block, until its partition starts or [`LEFT_WAIT`] is over.
@@ -72,7 +72,7 @@ pub struct InWriting {
 struct Kinds {
     /// By partition, in the order of their appends: the partition may still be assigned.
     of: BTreeMap<PartitionId, Vec<LeftBlock>>,
-    /// A generation of the partition was told of them, and delivery has no order yet that says which ranges it takes over.
+    /// A generation of the partition has asked for them, and delivery has no order yet that says which ranges it takes over.
     reserved: BTreeMap<PartitionId, Reserved>,
     /// Their partition was assigned or revoked, and has not taken them over.
     orphans: Vec<LeftBlock>,
@@ -80,7 +80,7 @@ struct Kinds {
     missing: Vec<Missing>,
 }
 
-/// What a generation was told of, possibly nothing.
+/// What a generation got as an answer, possibly nothing.
 struct Reserved {
     generation: Generation,
     blocks: Vec<LeftBlock>,
@@ -191,9 +191,9 @@ impl Leftovers {
         }
     }
 
-    /// Takes over the blocks of these ranges for a partition that starts, all of which it was [told](Self::kept) of. The partition's
-    /// other blocks are dropped if they are read again, else they are [orphans](Self::orphans). Does nothing if a later generation was
-    /// told of them.
+    /// Takes over the blocks of these ranges for a partition that starts; [`Self::kept`] returned all of them. The partition's
+    /// other blocks are dropped if they are read again, else they are [orphans](Self::orphans). Does nothing if a later generation has
+    /// asked for them.
     pub fn take(
         &self,
         id: &PartitionId,
@@ -236,7 +236,7 @@ impl Leftovers {
         taken
     }
 
-    /// All blocks that no generation was told of; none of them can be taken over afterwards.
+    /// All blocks that no generation has asked for. Afterwards they cannot be taken over.
     pub fn take_all(&self) -> Vec<LeftBlock> {
         self.lock().take_all()
     }

@@ -55,7 +55,7 @@ pub struct VolumesSeen {
 /// What a StatefulSet makes claims from, and what it does with them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TemplateSeen {
-    /// Size of new claims as it is written there; `None` when it makes none.
+    /// Size of new claims, as the StatefulSet writes it; `None` when it makes none.
     pub size: Option<String>,
     /// Storage class of new claims; `None` for the cluster's default.
     pub storage_class: Option<String>,
@@ -100,7 +100,7 @@ pub struct ClaimSeen {
     pub not_deleted: Option<String>,
     /// Whether it is on its way out, or goes with a pod that is.
     pub is_going: bool,
-    /// Whether it was deleted, and is there only as long as a pod has it.
+    /// Whether it was deleted, and exists only as long as a pod uses it.
     pub is_deleted: bool,
     /// Whether there is a pod of its gateway, in whatever state.
     pub has_gateway: bool,
@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// A rollout goes on in steps, each of which changes the spec: none of them gives a gateway a volume that has none.
+    /// Each step of a rollout changes the spec. No step gives a volume to a gateway without one.
     #[test]
     fn a_version_changes_with_the_number_of_gateways_and_with_nothing_else() {
         let version = |generation: u32, set: Value| {

@@ -256,7 +256,7 @@ fn what_the_schema_job_said_stays_while_none_can_be_planned() {
     // What gateways insert is seen to fail, whatever the Job said.
     let failing = Observed { sink: SinkSeen::Failing { all: true }, ..unseen.clone() };
     assert_eq!(words(&said(&pipeline, &failing))[0], "False/InsertsFailing");
-    // A table that nobody managed was not looked at.
+    // A table with management None was not compared.
     for said_before in &mut pipeline.status.as_mut().unwrap().conditions {
         said_before.reason = "NotManaged".into();
     }
@@ -440,7 +440,7 @@ fn whoever_else_sets_the_number_is_what_limits_it() {
     );
 }
 
-/// It stays so until they stop, and whoever waits for `Ready` would wait for it in vain.
+/// It stays so until they stop, and a command that waits for `Ready` would not return.
 #[test]
 fn a_pipeline_with_somebody_elses_number_is_ready_once_all_of_those_gateways_are() {
     let (mut pipeline, mut facts) = running(&json!({}), &[]);

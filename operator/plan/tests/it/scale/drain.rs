@@ -15,7 +15,7 @@ const CALM_STEPS: u32 = 120;
 const TIMEOUT_SECONDS: u32 = 100;
 const STEP_SECONDS: u64 = 2;
 
-/// One gateway as it is.
+/// One gateway of the model.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pod {
     drained: bool,
@@ -45,7 +45,7 @@ enum Event {
     },
     /// The StatefulSet controller starts and ends pods.
     Control,
-    /// Somebody wants this number.
+    /// This number of gateways is wanted.
     Want(u32),
     /// A gateway gets blocks, or becomes silent, or answers again, or is replaced.
     Blocks(u32, u64),
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Nobody is taken away who holds something, unless that is what the user asked for.
+    /// No gateway that holds blocks is removed, unless the user asked for it.
     fn check(&self, replicas: u32, seen: &Seen) {
         for ordinal in replicas..self.replicas {
             let Some(pod) = self.pods.get(ordinal as usize) else { continue };

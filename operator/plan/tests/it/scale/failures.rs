@@ -391,7 +391,7 @@ fn a_pod_that_is_killed_before_anything_is_learned_gets_fewer_partitions() {
     let mut most = 0;
     for _ in 1..8 {
         let mut sample = course.pass();
-        // Its partitions are nobody's as long as it is down.
+        // No gateway reads its partitions while it is down.
         sample.pods.clear();
         sample.group_stable = false;
         course.samples.history.push(sample);

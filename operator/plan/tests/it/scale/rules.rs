@@ -276,7 +276,7 @@ fn a_change_that_is_never_carried_out_is_no_rescale() {
     course.arrivals.fill(150);
     let mut decision = course.run(15);
     for _ in 0..80 {
-        // Somebody else keeps the number as it is.
+        // Another client keeps the number.
         let sample = course.pass();
         course.samples.history.push(sample);
         decision = course.decide();

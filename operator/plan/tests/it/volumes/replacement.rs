@@ -1,5 +1,5 @@
-//! Volumes that are replaced against a naive model of the cluster: gateways put blocks on their volumes, are started again, fall silent
-//! and are deleted by others, and the operator looks at old copies and is cut off between any two of its writes.
+//! Volumes that are replaced against a simple model of the cluster. In it, gateways put blocks on their volumes, restart, stop answering
+//! and are deleted by other clients. The operator reads old copies, and may stop between any two of its writes.
 
 use super::{GIB, claim, template};
 use crate::{
@@ -28,7 +28,7 @@ enum Action {
     Inserted(usize),
     /// Its process ends and is started again.
     Restarted(usize),
-    /// Somebody deletes its pod.
+    /// Another client deletes its pod.
     Deleted(usize),
     /// The kubelet and the StatefulSet controller do what they are to do.
     Controlled,
@@ -132,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Pods that are told to end do; those that nobody holds are made again, with a new claim where the old one goes.
+    /// Deleted pods end. Kubernetes makes them again if no finalizer holds them, with a new claim if the old one is deleted.
     fn control(&mut self) {
         for of in 0..GATEWAYS {
             let (pod, claim) = (self.make(), self.make());
@@ -275,7 +275,7 @@ proptest! {
         for action in &actions {
             cluster.act(action);
         }
-        // Nobody disturbs any more, and what is held goes in.
+        // No more disturbances: gateways insert the blocks that they hold.
         for _ in 0..80 {
             cluster.act(&Action::Written);
             (0..GATEWAYS).for_each(|of| cluster.act(&Action::Inserted(of)));
@@ -307,7 +307,7 @@ fn a_volume_that_is_not_empty_in_time_stays_its_gateway_takes_part_and_it_is_tri
                 *reason,
                 format!("not ended after {timeout} s: it holds 1 blocks, or uncommitted messages")
             );
-            // It is told so with the next look.
+            // The next look sends it the command.
             cluster.act(&Action::Reconciled { is_stale: false, writes: 9, silent: None, seconds: 1 });
             assert!(!cluster.gateways[gateway as usize].is_drained, "it is kept from reading");
         }
@@ -413,7 +413,7 @@ fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
         let found = format!("{:?}", fate(&holder(late, ended), Some(&draining)));
         assert_eq!(found, expected, "{late:?} {ended:?}");
     }
-    // It was told to take part meanwhile, or to drain once more.
+    // Meanwhile the operator sent it `/resume`, or `/drain` once more.
     let ended = holder(Some(0), Some("c1"));
     for other in [None, Some(written(DrainState::Resuming, 0)), Some(written(DrainState::Draining, 1))] {
         for pod in [&ended, &holder(None, None)] {
