@@ -34,6 +34,7 @@ pub use trace_pipeline::{
     ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source,
     TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
+pub use trace_pipeline::{Cpu, DeprecatedField, ResourceLimits, ResourceQuantity, ResourceRequests};
 pub use trace_pipeline::{Observability, PodMonitoring};
 
 /// The API group.

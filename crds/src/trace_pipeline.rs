@@ -13,6 +13,7 @@ mod observability;
 mod pod_template;
 mod protection;
 mod queue;
+mod resources;
 mod rollout;
 mod scaling;
 mod schema;
@@ -20,13 +21,16 @@ mod sink;
 mod source;
 
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
-pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources, UpgradeStrategy};
+pub use gateway::{Gateway, ImagePullPolicy, LogLevel, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use observability::{Observability, PodMonitoring};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
+pub use resources::{
+    Cpu, DeprecatedField, MemoryResizing, ResourceLimits, ResourceQuantity, ResourceRequests, Resources,
+};
 pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{
@@ -92,7 +96,7 @@ use serde::{Deserialize, Serialize};
     ),
     printcolumn(name = "Topic", type_ = "string", json_path = ".spec.source.kafka.topics[0]", priority = 1),
     printcolumn(name = "Table", type_ = "string", json_path = ".spec.sink.clickhouse.table", priority = 1),
-    printcolumn(name = "Memory", type_ = "string", json_path = ".spec.gateway.resources.memory", priority = 1),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".status.derived.memory", priority = 1),
     printcolumn(
         name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message",
         priority = 1

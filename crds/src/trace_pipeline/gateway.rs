@@ -1,6 +1,6 @@
 //! The gateway's image, size and behaviour.
 
-use crate::trace_pipeline::{pod_template::PodTemplate, sink::SecretRef};
+use crate::trace_pipeline::{pod_template::PodTemplate, resources::Resources, sink::SecretRef};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,8 @@ pub struct Gateway {
     #[serde(default)]
     pub resources: Resources,
 
-    /// Worker threads of one gateway, 1 to 64. When it is not set: the whole cores of cpuRequest, at least 1.
+    /// Worker threads of one gateway, 1 to 64. When it is not set: the whole cores of resources.requests.cpu, at least
+    /// 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub workers: Option<u32>,
@@ -85,79 +86,6 @@ impl Default for Gateway {
 
 fn termination_grace_period() -> String {
     "60s".to_owned()
-}
-
-/// Memory and CPU of one gateway.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new(
-    "!has(self.cpuLimit) || !isQuantity(self.cpuLimit) || !isQuantity(self.cpuRequest) \
-     || quantity(self.cpuLimit).compareTo(quantity(self.cpuRequest)) >= 0")
-    .message("cpuLimit must not be less than cpuRequest, which is 500m where it is not set"))]
-pub struct Resources {
-    /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides it among fixed
-    /// buffers when it starts, so another limit replaces gateways (see rollout). Memory that a pod gets in place (see resize) does not
-    /// enlarge those buffers.
-    #[serde(default = "memory")]
-    #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Mi|Gi)$') && quantity(self).compareTo(quantity('128Mi')) >= 0")
-        .message("memory is a whole number of Mi or Gi, at least 128Mi, such as 512Mi"))]
-    pub memory: String,
-
-    /// CPU that is reserved: cores or thousandths of one, 10m to 64. Default 500m.
-    #[serde(default = "cpu_request")]
-    #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
-         && quantity(self).compareTo(quantity('64')) <= 0")
-        .message("cpuRequest is a number of cores from 10m to 64, such as 500m or 2"))]
-    pub cpu_request: String,
-
-    /// CPU limit, 10m to 256. When it is not set, there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
-         && quantity(self).compareTo(quantity('256')) <= 0")
-        .message("cpuLimit is a number of cores from 10m to 256, such as 500m or 2"))]
-    pub cpu_limit: Option<String>,
-
-    /// What happens to a gateway that was OOM-killed. None (the default): it restarts with the same limit, and the status recommends a
-    /// limit. InPlace: its pod also gets more memory, request and limit, without being replaced: a third more at each kill, and at most
-    /// twice gateway.resources.memory. That is room for memory outside the gateway's own budget, and it counts against quotas. A recreated
-    /// pod begins with gateway.resources.memory. InPlace requires Kubernetes 1.33 or later.
-    #[serde(default)]
-    pub resize: MemoryResizing,
-}
-
-/// What is done for a gateway that was killed for its memory.
-#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MemoryResizing {
-    /// The status recommends a limit.
-    #[default]
-    None,
-    /// Its pod gets more memory in place.
-    InPlace,
-}
-
-impl Default for Resources {
-    fn default() -> Self {
-        Self {
-            memory: memory(),
-            cpu_request: cpu_request(),
-            cpu_limit: None,
-            resize: MemoryResizing::default(),
-        }
-    }
-}
-
-fn memory() -> String {
-    "512Mi".to_owned()
-}
-
-fn cpu_request() -> String {
-    "500m".to_owned()
 }
 
 /// What another image of the operator means to gateways whose spec names none.

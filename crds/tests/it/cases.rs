@@ -1,10 +1,17 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/resources.rs"]
+mod resources;
 #[path = "cases/values.rs"]
 mod values;
 
-pub use values::VALUES;
+use values::Case;
+
+/// Rules about a value by itself.
+pub fn values() -> impl Iterator<Item = &'static Case> {
+    values::VALUES.iter().chain(resources::RESOURCES)
+}
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
 pub const REPLICAS: &[(&str, &str, &str)] = &[
@@ -53,6 +60,14 @@ const KEEPS_PLACE: &str = "a shard keeps its place in the list";
 /// And of the first one.
 const FIRST_OF_SHARDS: &str = "the first of shards replaces endpoints";
 
+/// As an earlier version stored it, with what its server filled in.
+const STORED_RESOURCES: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None"}"#;
+/// What a tool applies that has not written the former fields, and so removes none of them.
+const STORED_AND_NEW: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None",
+    "requests": {"cpu": 2}, "limits": {"cpu": 4, "memory": "1Gi"}}"#;
+const NEW_RESOURCES: &str =
+    r#"{"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "512Mi"}}"#;
+
 /// Rules about a change: from, to, whether it is taken, and a part of the message.
 pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""""#, r#""a""#, true, ""),
@@ -86,7 +101,9 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/queue", r#"{"storageClassName": "fast"}"#, r#"{"storageClassName": "slow"}"#, true, ""),
     ("/spec/queue", r#"{"storageClassName": "fast"}"#, r#"{"size": "9Gi"}"#, true, ""),
     ("/spec/replicas", "1", "2", true, ""),
-    ("/spec/gateway/resources/memory", r#""512Mi""#, r#""256Mi""#, true, ""),
+    ("/spec/gateway/resources", r#"{"memory": "512Mi"}"#, r#"{"limits": {"memory": "256Mi"}}"#, true, ""),
+    ("/spec/gateway/resources", STORED_RESOURCES, STORED_AND_NEW, true, ""),
+    ("/spec/gateway/resources", STORED_RESOURCES, NEW_RESOURCES, true, ""),
 ];
 
 /// Rules about what is committed when: `queue.mode`, `scaling.drain.onTimeout`, and a part of the message when that is refused

@@ -7,6 +7,7 @@ mod documents;
 mod manifest;
 mod policies;
 mod rules;
+mod stored;
 
 use kube_cel::apply_defaults;
 use serde_json::Value;

@@ -404,12 +404,12 @@ mod tests {
     fn every_violation_has_its_path() {
         for (from, to, path, message) in [
             (
-                "gateway: {resources: {memory: 256Mi}}",
-                "gateway: {workers: 8, resources: {memory: 128Mi}}",
-                "spec.gateway.resources.memory",
+                "gateway: {resources: {limits: {memory: 256Mi}}}",
+                "gateway: {workers: 8, resources: {limits: {memory: 128Mi}}}",
+                "spec.gateway.resources.limits.memory",
                 "set at least",
             ),
-            ("memory: 256Mi", "memory: 64Mi", "spec.gateway.resources.memory", "at least 128Mi"),
+            ("memory: 256Mi", "memory: 64Mi", "spec.gateway.resources.limits.memory", "at least 128Mi"),
             (
                 "gateway: {",
                 "gateway: {podTemplate: {labels: {}, tolerations: [], nodeSelectr: {a: b}}, ",

@@ -2,7 +2,7 @@
 
 mod lines;
 
-use lines::{behind, delivery, queue, reads, runs, size_of, writes};
+use lines::{behind, delivery, deprecated, left_alone, queue, reads, runs, size_of, writes};
 use serde::Serialize;
 use sluice_crds::{
     ManagementState, TracePipeline, TracePipelineStatus,
@@ -100,7 +100,7 @@ impl Story {
             } else {
                 "the operator has not reconciled the newest spec yet".into()
             },
-            to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).collect(),
+            to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).chain(deprecated(pipeline)).collect(),
         }
     }
 
@@ -224,14 +224,6 @@ impl Seen<'_> {
     }
 }
 
-/// The first line of what to do for an unmanaged pipeline, in case its owner forgot to manage it again.
-fn left_alone(pipeline: &TracePipeline) -> Option<String> {
-    (pipeline.spec.management_state == ManagementState::Unmanaged).then(|| {
-        "managementState is Unmanaged: the operator repairs, scales and changes nothing until you set it to Managed"
-            .into()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +241,7 @@ mod tests {
             "spec": {
                 "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["otlp_spans"]}},
                 "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
-                "gateway": {"resources": {"memory": "256Mi"}},
+                "gateway": {"resources": {"limits": {"memory": "256Mi"}}},
             },
             "status": status,
         });
@@ -295,6 +287,25 @@ mod tests {
         assert_eq!(
             (&json["ready"], &json["toDo"], &json["name"]),
             (&json!(true), &json!([]), &json!("prod"))
+        );
+    }
+
+    #[test]
+    fn a_field_that_the_next_release_does_not_read_is_named_last() {
+        let mut object = pipeline(&well(&[]));
+        object.spec.gateway.resources =
+            serde_json::from_value(json!({"memory": "256Mi", "cpuRequest": "500m"})).unwrap();
+        let story = Story::of(&object);
+        assert_eq!(
+            (story.ready, story.to_do),
+            (
+                true,
+                vec![
+                    "spec.gateway.resources.memory is deprecated, and the next release does not read it: use \
+                     spec.gateway.resources.limits.memory"
+                        .to_owned()
+                ]
+            )
         );
     }
 
@@ -427,9 +438,11 @@ mod tests {
             json!([{"pod": "prod-gateway-2", "uid": "u", "memory": "384Mi", "ends": 1, "state": "Done"}]);
         assert_eq!(
             Story::of(&pipeline(&given)).to_do,
-            ["prod-gateway-2 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it"]
+            [
+                "prod-gateway-2 was resized to 384Mi in place; set gateway.resources.limits.memory: 384Mi to keep it"
+            ]
         );
-        let words = "gateways run out; prod-gateway-2 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it";
+        let words = "gateways run out; prod-gateway-2 was resized to 384Mi in place; set gateway.resources.limits.memory: 384Mi to keep it";
         given["conditions"].as_array_mut().unwrap().push(condition(
             "ScalingLimited",
             "True",

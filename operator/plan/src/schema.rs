@@ -159,7 +159,8 @@ impl SchemaPlan {
         }
         let mut identity = identity.clone();
         identity.secrets.retain(|secret| !secret.of.is_of_source());
-        let cpu_limit = resources::of_job(pipeline.spec.gateway.resources.cpu_limit.as_deref());
+        let limit = pipeline.spec.gateway.resources.cpu_limit();
+        let cpu_limit = resources::of_job(limit.as_ref().map(|limit| limit.text.as_str()));
         Ok(Some(Self { identity, config, cpu_limit: cpu_limit.map(str::to_owned) }))
     }
 }

@@ -91,7 +91,7 @@ fn refused(status: &Status, pod: &str) -> Answer {
     match status.code {
         404 if names_pod => Answer::Unclear,
         404 | 405 => Answer::Refused(
-            "this Kubernetes does not resize pods in place (1.33 or later does); increase gateway.resources.memory instead"
+            "this Kubernetes does not resize pods in place (1.33 or later does); increase gateway.resources.limits.memory instead"
                 .to_owned(),
         ),
         _ => Answer::Refused(status.message.chars().take(ANSWER_CHARS_MAX).collect()),

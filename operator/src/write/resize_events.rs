@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(
             events[0].note.as_deref(),
             Some(
-                "prod-gateway-2 was resized to 320Mi in place; set gateway.resources.memory: 320Mi to keep it"
+                "prod-gateway-2 was resized to 320Mi in place; set gateway.resources.limits.memory: 320Mi to keep it"
             )
         );
     }

@@ -285,34 +285,6 @@ pub const VALUES: &[Case] = &[
         message: "storageClassName is the name of a StorageClass",
     },
     Case {
-        pointer: "/spec/gateway/resources/memory",
-        taken: &[r#""128Mi""#, r#""512Mi""#, r#""2Gi""#],
-        refused: &[r#""127Mi""#, r#""512""#, r#""512M""#, r#""0.5Gi""#, r#""524288Ki""#, r#""much""#],
-        message: "memory is a whole number of Mi or Gi",
-    },
-    Case {
-        pointer: "/spec/gateway/resources/cpuRequest",
-        taken: &[r#""10m""#, r#""500m""#, r#""1.5""#, r#""64""#],
-        refused: &[r#""9m""#, r#""65""#, r#""1k""#, r#""-1""#, r#""""#],
-        message: "cpuRequest is a number of cores",
-    },
-    Case {
-        pointer: "/spec/gateway/resources/cpuLimit",
-        taken: &[r#""500m""#, r#""256""#],
-        refused: &[r#""257""#, r#""many""#],
-        message: "cpuLimit is a number of cores",
-    },
-    Case {
-        pointer: "/spec/gateway/resources",
-        taken: &[
-            r#"{"cpuRequest": "500m", "cpuLimit": "0.5"}"#,
-            r#"{"cpuRequest": "2"}"#,
-            r#"{"cpuRequest": "1", "cpuLimit": "1500m"}"#,
-        ],
-        refused: &[r#"{"cpuRequest": "2", "cpuLimit": "1999m"}"#, r#"{"cpuLimit": "100m"}"#],
-        message: "cpuLimit must not be less than cpuRequest",
-    },
-    Case {
         pointer: "/spec/gateway/terminationGracePeriod",
         taken: &[r#""15s""#, r#""2m""#, r#""1h""#],
         refused: &[r#""14s""#, r#""2h""#, r#""60""#, r#""1m30s""#, r#""1500ms""#],

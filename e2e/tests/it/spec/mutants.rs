@@ -151,7 +151,7 @@ impl Ground<'_> {
             "spec": {
                 // Of two with the same group the younger one would only wait.
                 "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
-                "gateway": {"resources": {"cpuRequest": POD_CORES, "cpuLimit": null}},
+                "gateway": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
             },
         });
         let sample = merged(&sample, &here);

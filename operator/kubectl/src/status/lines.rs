@@ -1,7 +1,7 @@
 //! The lines of a pipeline's summary, one function each.
 
 use crate::table::{size, time};
-use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus};
+use sluice_crds::{EXACTLY_ONCE, ManagementState, ScalingMode, TracePipeline, TracePipelineStatus};
 
 pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
@@ -17,7 +17,7 @@ pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> St
     format!(
         "{} of {wanted} gateways ready{updated}; {image}{other}, {} each",
         of(status.ready_replicas),
-        pipeline.spec.gateway.resources.memory
+        pipeline.spec.gateway.resources.memory().text
     )
 }
 
@@ -112,4 +112,20 @@ pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) ->
             None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),
         },
     }
+}
+
+/// The first line of what to do for an unmanaged pipeline, in case its owner forgot to manage it again.
+pub(super) fn left_alone(pipeline: &TracePipeline) -> Option<String> {
+    (pipeline.spec.management_state == ManagementState::Unmanaged).then(|| {
+        "managementState is Unmanaged: the operator repairs, scales and changes nothing until you set it to Managed"
+            .into()
+    })
+}
+
+/// Fields that the next release does not read.
+pub(super) fn deprecated(pipeline: &TracePipeline) -> impl Iterator<Item = String> {
+    let found = pipeline.spec.gateway.resources.deprecated().into_iter();
+    found.map(|one| {
+        format!("{} is deprecated, and the next release does not read it: use {}", one.field, one.instead)
+    })
 }

@@ -4,7 +4,7 @@
 #[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
-use cases::{AFTER_ENQUEUE, REPLICAS, VALUES};
+use cases::{AFTER_ENQUEUE, REPLICAS, values};
 use serde_json::{Value, json};
 use sluice_kubectl::plan::{Assumed, outline};
 
@@ -12,7 +12,7 @@ const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.ya
 
 #[test]
 fn what_a_rule_takes_is_taken() {
-    for case in VALUES {
+    for case in values() {
         for value in case.taken {
             let found = told(&with(case.pointer, value));
             assert!(!found.contains(case.message), "{} {value}: {found}", case.pointer);
@@ -22,7 +22,7 @@ fn what_a_rule_takes_is_taken() {
 
 #[test]
 fn what_a_rule_refuses_is_refused_with_its_message() {
-    for case in VALUES {
+    for case in values() {
         for value in case.refused {
             let found = told(&with(case.pointer, value));
             assert!(found.contains(case.message), "{} {value}: {found}", case.pointer);
@@ -56,7 +56,7 @@ fn every_violation_is_told_with_its_path() {
     object["spec"]["partitionsPerReplica"] = 0.into();
     object["spec"]["queue"] = json!({"size": "1Ki", "maxBites": "3Gi"});
     object["spec"]["source"]["kafka"]["topics"] = json!(["a b", "c", "c"]);
-    object["spec"]["gateway"] = json!({"resources": {"memory": "64Mi"}});
+    object["spec"]["gateway"] = json!({"resources": {"limits": {"memory": "64Mi"}}});
     let found = told(&object);
     let paths: Vec<_> = found.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
     let expected = [
@@ -66,7 +66,7 @@ fn every_violation_is_told_with_its_path() {
         "spec.queue.maxBites",
         "metadata.name",
         "spec.queue.size",
-        "spec.gateway.resources.memory",
+        "spec.gateway.resources.limits.memory",
     ];
     for path in expected {
         assert!(paths.contains(&path), "{path} is not in {found}");

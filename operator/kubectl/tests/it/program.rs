@@ -20,7 +20,9 @@ fn sample() -> PathBuf {
 
 /// The sample, with too little memory for its partitions.
 fn wrong() -> String {
-    fs::read_to_string(sample()).unwrap().replace("memory: 256Mi", "memory: 128Mi, cpuRequest: '16'")
+    fs::read_to_string(sample())
+        .unwrap()
+        .replace("limits: {memory: 256Mi}", "limits: {memory: 128Mi}, requests: {cpu: 16}")
 }
 
 fn run(mut command: Command, input: &str) -> Ended {
@@ -52,7 +54,7 @@ fn plan_answers_on_standard_output_and_says_what_is_wrong_on_standard_error() {
 
     let (code, out, told) = plan(&["-f", "-"], &wrong());
     assert_eq!((code, out.as_str()), (Some(64), ""));
-    assert!(told.contains("spec.gateway.resources.memory"), "{told}");
+    assert!(told.contains("spec.gateway.resources.limits.memory"), "{told}");
 
     let (code, out, told) = plan(&["-f", "-", "--json"], &wrong());
     assert_eq!((code, told.as_str()), (Some(64), ""));

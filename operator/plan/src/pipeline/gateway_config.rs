@@ -114,7 +114,7 @@ pub(crate) fn of_spec(violations: &Violations) -> Violations {
 
 fn spec_path(path: &str) -> String {
     match path {
-        "memory.limit" => "spec.gateway.resources.memory".into(),
+        "memory.limit" => "spec.gateway.resources.limits.memory".into(),
         "workers" => "spec.gateway.workers".into(),
         "shutdown.deadline" => "spec.gateway.terminationGracePeriod".into(),
         "log.level" => "spec.gateway.logLevel".into(),
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn violations_are_said_of_the_spec() {
         for (path, expected) in [
-            ("memory.limit", "spec.gateway.resources.memory"),
+            ("memory.limit", "spec.gateway.resources.limits.memory"),
             ("workers", "spec.gateway.workers"),
             ("shutdown.deadline", "spec.gateway.terminationGracePeriod"),
             ("source.kafka.topics", "spec.source.kafka.topics"),

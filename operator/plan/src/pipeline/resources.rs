@@ -10,6 +10,8 @@ use sluice_gateway_config::{ByteSize, Violations};
 pub(crate) struct Sized {
     /// Memory, requested and limit at once.
     pub memory: ByteSize,
+    /// The path of the field that says it.
+    pub memory_field: &'static str,
     /// CPU that is reserved, as the user wrote it.
     pub cpu_request: String,
     /// CPU at the most, as the user wrote it.
@@ -20,19 +22,35 @@ pub(crate) struct Sized {
 
 /// Reads the resources, or adds what is wrong with them.
 pub(crate) fn read(resources: &Resources, found: &mut Violations) -> Option<Sized> {
-    let at = |field: &str| format!("spec.gateway.resources.{field}");
-    let memory =
-        resources.memory.parse::<ByteSize>().map_err(|e| found.add(at("memory"), e.to_string())).ok();
-    let request = millicores(&resources.cpu_request);
-    found.add_if(request.is_none(), &at("cpuRequest"), || not_cpu(&resources.cpu_request));
-    if let Some(limit) = &resources.cpu_limit {
-        found.add_if(millicores(limit).is_none(), &at("cpuLimit"), || not_cpu(limit));
+    let (memory, request, limit) = (resources.memory(), resources.cpu_request(), resources.cpu_limit());
+    let bytes = memory.text.parse::<ByteSize>().map_err(|e| found.add(memory.field, e.to_string())).ok();
+    let reserved = resources.requests.as_ref().and_then(|requests| requests.memory.as_deref());
+    if let Some((reserved, bytes)) = reserved.zip(bytes) {
+        let is_equal = reserved.parse::<ByteSize>().is_ok_and(|reserved| reserved == bytes);
+        found.add_if(!is_equal, "spec.gateway.resources.requests.memory", || {
+            format!(
+                "{reserved} is not the limit, {}: set limits.memory to the same, or remove it",
+                memory.text
+            )
+        });
+    }
+    let cores = millicores(&request.text);
+    found.add_if(cores.is_none(), request.field, || not_cpu(&request.text));
+    if let Some(limit) = &limit {
+        let most = millicores(&limit.text);
+        found.add_if(most.is_none(), limit.field, || not_cpu(&limit.text));
+        // A rule of the API server compares them as well, but not two forms of an object that was stored before there was the rule.
+        let is_less = most.zip(cores).is_some_and(|(most, cores)| most < cores);
+        found.add_if(is_less, limit.field, || {
+            format!("{} is less than the CPU that is reserved, {}", limit.text, request.text)
+        });
     }
     Some(Sized {
-        memory: memory?,
-        cpu_request: resources.cpu_request.clone(),
-        cpu_limit: resources.cpu_limit.clone(),
-        cores: (request? / 1_000).max(1),
+        memory: bytes?,
+        memory_field: memory.field,
+        cpu_request: request.text,
+        cpu_limit: limit.map(|limit| limit.text),
+        cores: (cores? / 1_000).max(1),
     })
 }
 
@@ -54,11 +72,13 @@ fn not_cpu(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_crds::{Cpu, ResourceLimits, ResourceRequests};
 
     #[test]
     fn workers_are_whole_cores_and_at_least_one() {
         let cores = |cpu: &str| {
-            let resources = Resources { cpu_request: cpu.into(), ..Resources::default() };
+            let requests = ResourceRequests { cpu: Some(Cpu::Text(cpu.into())), memory: None };
+            let resources = Resources { requests: Some(requests), ..Resources::default() };
             read(&resources, &mut Violations::default()).unwrap().cores
         };
         assert_eq!((cores("100m"), cores("1999m"), cores("2")), (1, 1, 2));
@@ -68,13 +88,35 @@ mod tests {
     fn all_that_is_wrong_is_named() {
         let mut found = Violations::default();
         let resources = Resources {
-            memory: "much".into(),
-            cpu_request: "x".into(),
+            memory: Some("much".into()),
+            cpu_request: Some("x".into()),
             cpu_limit: Some("y".into()),
             ..Resources::default()
         };
         assert_eq!(read(&resources, &mut found), None);
         assert_eq!(found.iter().count(), 3, "{found}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_with_the_field_that_says_it() {
+        let limits = |cpu: u32| ResourceLimits { cpu: Some(Cpu::Cores(cpu)), memory: Some("1Gi".into()) };
+        let reserved = |memory: &str| ResourceRequests { cpu: None, memory: Some(memory.into()) };
+        let former =
+            Resources { cpu_request: Some("4".into()), limits: Some(limits(2)), ..Resources::default() };
+        let less =
+            Resources { requests: Some(reserved("512Mi")), limits: Some(limits(2)), ..Resources::default() };
+        for (resources, expected) in [
+            (former, "spec.gateway.resources.limits.cpu: 2 is less than the CPU that is reserved, 4"),
+            (less, "spec.gateway.resources.requests.memory: 512Mi is not the limit, 1Gi"),
+        ] {
+            let mut found = Violations::default();
+            read(&resources, &mut found);
+            assert!(found.to_string().contains(expected), "{found}");
+        }
+        let equal =
+            Resources { requests: Some(reserved("1024Mi")), limits: Some(limits(2)), ..Resources::default() };
+        let mut found = Violations::default();
+        assert!(read(&equal, &mut found).is_some() && found.iter().count() == 0, "{found}");
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Limit {
             }
             Self::Budget => "the number changed as often in the last hour as it may; it stays for now",
             Self::Memory => {
-                "gateways run out of memory, and more gateways do not help; increase gateway.resources.memory"
+                "gateways run out of memory, and more gateways do not help; increase gateway.resources.limits.memory"
             }
         }
     }

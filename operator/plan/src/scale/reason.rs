@@ -105,7 +105,7 @@ fn because(cause: Cause, figures: &Figures) -> String {
         Cause::MemoryLimited => {
             let limit = figures
                 .memory_limit_mib
-                .map_or("a larger memory limit".into(), |mib| format!("gateway.resources.memory: {mib}Mi"));
+                .map_or("a larger memory limit".into(), |mib| format!("gateway.resources.limits.memory: {mib}Mi"));
             format!("; MemoryLimited: each gateway needs fewer partitions, or {limit}")
         }
     }

@@ -33,7 +33,7 @@ impl Pipeline<'_> {
         let config = gateway_config::build(names, spec, share)?.check();
         let mut found = Violations::default();
         if let Err(smallest) = active {
-            found.add("spec.gateway.resources.memory", self.too_small(smallest));
+            found.add(self.resources.memory_field, self.too_small(smallest));
         }
         match config {
             Ok(config) => found.or((number, config)),

@@ -22,7 +22,7 @@ use sluice_crds::{
     MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState as State, MemoryResizing, TracePipelineSpec,
 };
 
-/// A pod is never given more than so many times `gateway.resources.memory`: what it costs is to be no surprise. Chosen.
+/// A pod is never given more than so many times `gateway.resources.limits.memory`: what it costs is to be no surprise. Chosen.
 pub const TIMES_MAX: u64 = 2;
 /// Pods that are asked for in one look: each takes a request, and the next look follows.
 const ASKED_MAX: usize = 16;
@@ -68,7 +68,7 @@ pub fn step(
     written: &[MemoryResize],
     now: Moment,
 ) -> Step {
-    let memory_mib = mib(&spec.gateway.resources.memory).filter(|_| is_wanted(spec));
+    let memory_mib = mib(&spec.gateway.resources.memory().text).filter(|_| is_wanted(spec));
     let bound_mib = memory_mib.map(|mib| mib.saturating_mul(TIMES_MAX));
     let mut next: Vec<MemoryResize> = kept(written, gateways)
         .map(|(entry, gateway)| {
@@ -202,13 +202,13 @@ pub fn told(entry: &MemoryResize) -> String {
         State::Deferred => format!("{pod} waits for {memory}, which its node does not have free now{why}"),
         State::Infeasible => {
             format!(
-                "{pod} cannot have {memory} on its node{why}; set gateway.resources.memory: {memory} to move it to another node"
+                "{pod} cannot have {memory} on its node{why}; set gateway.resources.limits.memory: {memory} to move it to another node"
             )
         }
         State::Refused => format!("{pod} was not resized to {memory} in place{why}"),
         State::AtBound => {
             format!(
-                "{pod} was OOM-killed with {memory}; resizes in place end at {TIMES_MAX} times gateway.resources.memory: increase that \
+                "{pod} was OOM-killed with {memory}; resizes in place end at {TIMES_MAX} times gateway.resources.limits.memory: increase that \
                  field"
             )
         }
@@ -221,7 +221,7 @@ pub fn words(resizes: &[MemoryResize]) -> Option<String> {
     let others = (more > 0).then(|| format!("and {more} more"));
     let given = resizes.iter().filter(|entry| matches!(entry.state, State::Done | State::InProgress));
     let most = given.filter_map(|entry| mib(&entry.memory)).max();
-    let keep = most.map(|most| format!("set gateway.resources.memory: {most}Mi to keep it"));
+    let keep = most.map(|most| format!("set gateway.resources.limits.memory: {most}Mi to keep it"));
     let parts = resizes.iter().take(NAMED_MAX).map(told).chain(others).chain(keep);
     (!resizes.is_empty()).then(|| parts.collect::<Vec<_>>().join("; "))
 }

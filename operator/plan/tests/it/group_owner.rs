@@ -7,7 +7,7 @@ use crate::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_crds::{TracePipeline, TracePipelineStatus, status::reason};
+use sluice_crds::{Resources, TracePipeline, TracePipelineStatus, status::reason};
 use sluice_plan::{Observed, SchemaSeen, TopicSeen, asks_first, rival};
 
 /// A pipeline by name, the second in which it was made, group and brokers.
@@ -109,7 +109,7 @@ fn a_pipeline_that_cannot_start_keeps_nobody_from_its_group() {
     };
     assert!(!blocks(that_says(old(), without_topic)));
     let mut refused = old();
-    refused.spec.gateway.resources.memory = "64Mi".into();
+    refused.spec.gateway.resources = Resources::default().with_memory("64Mi");
     assert!(!blocks(that_says(refused, |facts| facts)));
     let mut resting = old();
     resting.spec.suspend = true;

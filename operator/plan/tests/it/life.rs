@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_crds::{
-    DeletionPolicy, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode, ScalingMode,
-    SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
+    DeletionPolicy, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode, Resources,
+    ScalingMode, SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
 };
 use sluice_plan::{
     Intent, Moment, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
@@ -111,7 +111,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
 fn a_spec_that_is_wrong_is_said_to_be_so_also_of_a_suspended_pipeline() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
     pipeline.spec.suspend = true;
-    pipeline.spec.gateway.resources.memory = "64Mi".into();
+    pipeline.spec.gateway.resources = Resources::default().with_memory("64Mi");
     assert_eq!(
         summary(&said(&pipeline, &facts))[..3],
         ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]

@@ -24,6 +24,7 @@ mod shards;
 mod source;
 mod statuses;
 mod statuses_of_messages;
+mod stored;
 mod volumes;
 
 use serde_json::{Value, json};

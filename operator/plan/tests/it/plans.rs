@@ -144,7 +144,7 @@ fn the_job_runs_again_for_what_concerns_the_table_alone() {
         // Where its pod may run is part of it: one that found no node is made again where it does.
         ("/spec/gateway/podTemplate", json!({"nodeSelector": {"a": "b"}}), true),
         ("/spec/gateway/podTemplate", json!({"affinity": {"podAntiAffinity": {}}}), false),
-        ("/spec/gateway/resources", json!({"memory": "1Gi", "cpuRequest": "4"}), false),
+        ("/spec/gateway/resources", json!({"requests": {"cpu": 4}, "limits": {"memory": "1Gi"}}), false),
         ("/spec/gateway/logLevel", json!("debug"), false),
         ("/spec/replicas", json!(1), false),
         ("/spec/delivery", json!({"deadLetter": {"topic": "unread"}}), false),
@@ -288,16 +288,16 @@ fn gateways_that_cannot_work_are_refused_with_each_field_and_the_number_that_wou
         (
             "/spec/gateway/workers",
             json!(8),
-            "spec.gateway.resources.memory: 256Mi is too small for 8 workers",
+            "spec.gateway.resources.limits.memory: 256Mi is too small for 8 workers",
         ),
         ("/spec/gateway/workers", json!(8), "set at least 4"),
         (
-            "/spec/gateway/resources/memory",
+            "/spec/gateway/resources/limits/memory",
             json!("64Mi"),
-            "spec.gateway.resources.memory: 64Mi is too small for 1 workers and record batches of 1MiB; set at least 127Mi",
+            "spec.gateway.resources.limits.memory: 64Mi is too small for 1 workers and record batches of 1MiB; set at least 127Mi",
         ),
         (
-            "/spec/gateway/resources/memory",
+            "/spec/gateway/resources/limits/memory",
             json!("much"),
             "memory: \"much\" is not a size: expected a whole number",
         ),
@@ -373,7 +373,7 @@ fn assert_refused(cases: &[(&str, Value, &str)]) {
 
 #[test]
 fn a_wrong_spec_is_refused_whether_or_not_kafka_answers() {
-    let pipeline = with("/spec/gateway/resources/memory", json!("64Mi"));
+    let pipeline = with("/spec/gateway/resources/limits/memory", json!("64Mi"));
     assert!(plan(&pipeline, &Observed::default(), &defaults()).is_err());
 }
 
@@ -383,7 +383,7 @@ fn the_limit_that_is_named_does() {
     let found = plan(&small, &observed(&small, 12), &defaults()).unwrap_err().to_string();
     let named = found.rsplit_once(' ').unwrap().1;
     let mut enough = small;
-    enough.spec.gateway.resources.memory = named.to_owned();
+    enough.spec.gateway.resources = enough.spec.gateway.resources.with_memory(named);
     planned(&enough, &observed(&enough, 12));
 }
 
@@ -407,7 +407,7 @@ prop_compose! {
         let mut pipeline = if credentials { with_credentials() } else { demo() };
         pipeline.spec.replicas = replicas;
         pipeline.spec.partitions_per_replica = per_replica;
-        pipeline.spec.gateway.resources.memory = format!("{memory}Mi");
+        pipeline.spec.gateway.resources = pipeline.spec.gateway.resources.with_memory(format!("{memory}Mi"));
         pipeline.spec.gateway.workers = workers;
         pipeline.spec.source.kafka.topics = topics.into_iter().collect();
         if disabled {

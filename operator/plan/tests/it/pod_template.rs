@@ -152,7 +152,7 @@ fn each_part_of_it_is_another_revision_but_no_other_object_but_jobs() {
 #[test]
 fn all_that_is_wrong_is_named_at_once() {
     let mut pipeline = pipeline(&json!({"labels": {"a b": "c"}}));
-    pipeline.spec.gateway.resources.cpu_request = "much".into();
+    pipeline.spec.gateway.resources.cpu_request = Some("much".into());
     let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
     for path in ["spec.gateway.podTemplate.labels: ", "spec.gateway.resources.cpuRequest: "] {
         assert!(found.contains(path), "{found}");

@@ -153,19 +153,19 @@ fn people_read_what_was_done_and_what_would_help() {
         (
             State::Done,
             "",
-            "prod-gateway-0 was resized to 384Mi in place; set gateway.resources.memory: 384Mi to keep it",
+            "prod-gateway-0 was resized to 384Mi in place; set gateway.resources.limits.memory: 384Mi to keep it",
         ),
         (State::Deferred, "m", "prod-gateway-0 waits for 384Mi, which its node does not have free now (m)"),
         (
             State::Infeasible,
             "m",
-            "prod-gateway-0 cannot have 384Mi on its node (m); set gateway.resources.memory: 384Mi to move it to another node",
+            "prod-gateway-0 cannot have 384Mi on its node (m); set gateway.resources.limits.memory: 384Mi to move it to another node",
         ),
         (State::Refused, "m", "prod-gateway-0 was not resized to 384Mi in place (m)"),
         (
             State::AtBound,
             "",
-            "prod-gateway-0 was OOM-killed with 384Mi; resizes in place end at 2 times gateway.resources.memory: increase that field",
+            "prod-gateway-0 was OOM-killed with 384Mi; resizes in place end at 2 times gateway.resources.limits.memory: increase that field",
         ),
     ] {
         assert_eq!(told(state, message), expected);

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 87] = [
+const CHANGES: [(&str, &str); 91] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -67,6 +67,10 @@ const CHANGES: [(&str, &str); 87] = [
     ("gateway.resources.memory", r#""1Gi""#),
     ("gateway.resources.cpuRequest", r#""1""#),
     ("gateway.resources.cpuLimit", r#""3""#),
+    ("gateway.resources.requests.cpu", "1"),
+    ("gateway.resources.requests.memory", "null"),
+    ("gateway.resources.limits.cpu", r#""3""#),
+    ("gateway.resources.limits.memory", r#""1Gi""#),
     ("gateway.resources.resize", r#""None""#),
     ("gateway.workers", "3"),
     ("gateway.logLevel", r#""debug""#),
@@ -112,8 +116,20 @@ fn revision(pipeline: &TracePipeline) -> String {
 /// Fields of the full sample that a change of this one cannot stand beside.
 fn conflicting(field: &str) -> &'static [&'static str] {
     match field {
-        "sink.clickhouse.schema.layout" => &["schema.maxDynamicPaths", "schema.typedPaths", "schema.columns"],
-        "sink.clickhouse.shards" => &["endpoints"],
+        "sink.clickhouse.schema.layout" => &[
+            "sink.clickhouse.schema.maxDynamicPaths",
+            "sink.clickhouse.schema.typedPaths",
+            "sink.clickhouse.schema.columns",
+        ],
+        "sink.clickhouse.shards" => &["sink.clickhouse.endpoints"],
+        // The former field decides where the new one is not set.
+        "gateway.resources.memory" => {
+            &["gateway.resources.limits.memory", "gateway.resources.requests.memory"]
+        }
+        "gateway.resources.cpuRequest" => &["gateway.resources.requests.cpu"],
+        "gateway.resources.cpuLimit" => &["gateway.resources.limits.cpu"],
+        // Both are one quantity.
+        "gateway.resources.limits.memory" => &["gateway.resources.requests.memory"],
         _ => &[],
     }
 }
@@ -128,7 +144,7 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
         (parent.to_owned(), name.to_owned())
     };
     for other in conflicting(field) {
-        let (parent, name) = place(&format!("sink.clickhouse.{other}"));
+        let (parent, name) = place(other);
         object.pointer_mut(&parent).unwrap().as_object_mut().unwrap().remove(&name);
     }
     let (parent, name) = place(field);

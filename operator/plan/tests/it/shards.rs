@@ -81,7 +81,7 @@ fn every_shard_counts_in_the_memory_of_a_gateway() {
     assert_eq!((inserts(2), inserts(6)), (2 * inserts(1), 6 * inserts(1)));
     let many = with_memory(&sharded(64), "256Mi");
     let found = plan(&many, &observed(&many, 12), &defaults()).unwrap_err().to_string();
-    assert!(found.contains("spec.gateway.resources.memory"), "{found}");
+    assert!(found.contains("spec.gateway.resources.limits.memory"), "{found}");
     // The smallest limit that is named for it does.
     let smallest = found.rsplit(' ').next().unwrap().trim_end_matches("Mi").to_owned() + "Mi";
     let enough = with_memory(&many, &smallest);
@@ -99,6 +99,6 @@ fn a_server_belongs_to_one_shard() {
 
 fn with_memory(pipeline: &TracePipeline, memory: &str) -> TracePipeline {
     let mut pipeline = pipeline.clone();
-    memory.clone_into(&mut pipeline.spec.gateway.resources.memory);
+    pipeline.spec.gateway.resources = pipeline.spec.gateway.resources.with_memory(memory);
     pipeline
 }

@@ -49,7 +49,7 @@ fn a_change_of_kafka_waits_until_kafka_answers_to_it_and_no_other_does() {
         "/spec/source/kafka/sasl",
         json!({"mechanism": "ScramSha512", "secretRef": {"name": "u"}}),
     ));
-    let memory = with_topics(with("/spec/gateway/resources/memory", json!("512Mi")));
+    let memory = with_topics(with("/spec/gateway/resources/limits/memory", json!("512Mi")));
     let version = |version: &str| {
         let mut secrets = runs.secrets.clone();
         secrets.insert(SecretUse::KafkaUser, secret_seen(version));

@@ -6,7 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 use serde_json::{Value, json};
-use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
+use sluice_crds::{Lag, Resources, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
     WorkloadSeen, build, objects,
@@ -222,10 +222,14 @@ fn a_wrong_spec_is_stalled_and_keeps_what_is_known() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
     let before = said(&pipeline, &facts);
     pipeline.status = Some(before.clone());
-    pipeline.spec.gateway.resources.memory = "64Mi".into();
+    pipeline.spec.gateway.resources = Resources::default().with_memory("64Mi");
     let status = said(&pipeline, &facts);
     assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
-    assert!(condition(&status, "Ready").message.contains("spec.gateway.resources.memory: 64Mi is too small"));
+    assert!(
+        condition(&status, "Ready")
+            .message
+            .contains("spec.gateway.resources.limits.memory: 64Mi is too small")
+    );
     assert_eq!((status.partitions, status.topics), (before.partitions, before.topics));
     assert_eq!(status.ready_replicas, Some(3));
 }
@@ -237,7 +241,7 @@ fn what_the_schema_job_said_stays_while_none_can_be_planned() {
     let well = Observed { schema_job: Some("demo-schema-1".into()), ..facts.clone() };
     let before = said(&pipeline, &well);
     pipeline.metadata.generation = Some(2);
-    pipeline.spec.gateway.resources.memory = "64Mi".into();
+    pipeline.spec.gateway.resources = Resources::default().with_memory("64Mi");
     let unseen = Observed { schema: SchemaSeen::NotStarted, ..facts };
     let of = |status: &TracePipelineStatus| {
         ["SinkReachable", "SchemaReady"].map(|kind| condition(status, kind).clone())

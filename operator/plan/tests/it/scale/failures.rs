@@ -318,7 +318,10 @@ fn memory_forces_two_steps_and_then_asks_for_a_larger_limit() {
     assert_eq!(most, 4);
     let (limited, reason) = said.expect("something limits");
     assert_eq!(limited, Limit::Memory);
-    assert!(reason.contains("or gateway.resources.memory: 640Mi"), "480 of 640 are three quarters: {reason}");
+    assert!(
+        reason.contains("or gateway.resources.limits.memory: 640Mi"),
+        "480 of 640 are three quarters: {reason}"
+    );
 }
 
 #[test]
