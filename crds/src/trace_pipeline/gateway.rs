@@ -53,13 +53,14 @@ pub struct Gateway {
     #[serde(default)]
     pub log_level: LogLevel,
 
-    /// How long a gateway may take to stop: a whole number of s, m or h from 15s to 1h. Default 60s. It waits for blocks in flight until 10
+    /// How long a gateway may take to stop: a duration such as 90s or 1m30s, from 15s to 1h. Default 60s. It waits for blocks in flight until 10
     /// s before the end, which are reserved for the exit.
     #[serde(default = "termination_grace_period")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('15s') && duration(self) <= duration('1h')")
-        .message("terminationGracePeriod is a whole number of s, m or h from 15s to 1h, such as 60s"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('15s') && duration(self) <= duration('1h')")
+        .message("terminationGracePeriod is a duration from 15s to 1h in whole h, m and s, such as 60s or 1m30s"))]
     pub termination_grace_period: String,
 
     /// Labels, annotations and placement of the pods. When it is not set, they have only those of the operator, and the scheduler may place

@@ -32,12 +32,13 @@ pub struct PodMonitoring {
         .message("labels of podMonitor cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub labels: BTreeMap<String, LabelValue>,
 
-    /// How often a gateway is scraped: a whole number of s or m from 1s to 10m. Default 30s.
+    /// How often a gateway is scraped: a duration such as 30s or 1m30s, from 1s to 10m. Default 30s.
     #[serde(default = "interval")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m)$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')")
-        .message("interval is a whole number of s or m from 1s to 10m, such as 30s"))]
+        "self != '' && self.matches('^([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('1s') && duration(self) <= duration('10m')")
+        .message("interval is a duration from 1s to 10m in whole m and s, such as 30s or 1m30s"))]
     pub interval: String,
 }
 

@@ -29,13 +29,14 @@ pub struct Rollout {
     #[serde(default = "auto_rollback")]
     pub auto_rollback: bool,
 
-    /// A change fails when no gateway becomes ready within this time: a whole number of s, m or h from 20s to 24h. Default 10m. A change
+    /// A change fails when no gateway becomes ready within this time: a duration such as 90s or 1m30s, from 20s to 24h. Default 10m. A change
     /// that cannot work fails sooner: the gateway refuses its config, ends three times in a row, or its image cannot be pulled for 2m.
     #[serde(default = "progress_deadline")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('20s') && duration(self) <= duration('24h')")
-        .message("progressDeadline is a whole number of s, m or h from 20s to 24h, such as 10m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('20s') && duration(self) <= duration('24h')")
+        .message("progressDeadline is a duration from 20s to 24h in whole h, m and s, such as 10m or 1h30m"))]
     pub progress_deadline: String,
 }
 
@@ -99,13 +100,14 @@ pub enum RolloutStrategy {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
-    /// How long it must be ready without a restart, and without failures that the other gateways do not have: a whole number of
-    /// s, m or h from 1s to 24h. Default 1m.
+    /// How long it must be ready without a restart, and without failures that the other gateways do not have: a duration such
+    /// as 90s or 1m30s, from 1s to 24h. Default 1m.
     #[serde(default = "duration")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')")
-        .message("duration is a whole number of s, m or h from 1s to 24h, such as 1m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('1s') && duration(self) <= duration('24h')")
+        .message("canary.duration is a duration from 1s to 24h in whole h, m and s, such as 1m or 1h30m"))]
     pub duration: String,
 }
 

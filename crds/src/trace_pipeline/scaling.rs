@@ -35,22 +35,24 @@ pub struct Scaling {
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: Option<u32>,
 
-    /// The target lag: a backlog is read within this time, and an older one sooner. A whole number of s, m or h from 30s to 24h. Default
+    /// The target lag: a backlog is read within this time, and an older one sooner. A duration such as 90s or 1m30s, from 30s to 24h. Default
     /// 10m.
     #[serde(default = "target_lag")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')")
-        .message("targetLag is a whole number of s, m or h from 30s to 24h, such as 10m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('30s') && duration(self) <= duration('24h')")
+        .message("targetLag is a duration from 30s to 24h in whole h, m and s, such as 10m or 1h30m"))]
     pub target_lag: String,
 
-    /// The operator removes gateways when fewer would have been enough for this time: a whole number of s, m or h from 1m to 1h. Default
+    /// The operator removes gateways when fewer would have been enough for this time: a duration such as 90s or 1m30s, from 1m to 1h. Default
     /// 10m.
     #[serde(default = "scale_down_after")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1m') && duration(self) <= duration('1h')")
-        .message("scaleDownAfter is a whole number of s, m or h from 1m to 1h, such as 10m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('1m') && duration(self) <= duration('1h')")
+        .message("scaleDownAfter is a duration from 1m to 1h in whole h, m and s, such as 10m or 1m30s"))]
     pub scale_down_after: String,
 
     /// Minimum number of gateways when Kafka or the gateways have not answered for five minutes, in Auto; 1 to 1000. The operator never
@@ -178,12 +180,13 @@ pub enum Day {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drain {
-    /// How long a drain may take: a whole number of s, m or h from 10s to 6h. Default 15m.
+    /// How long a drain may take: a duration such as 90s or 1m30s, from 10s to 6h. Default 15m.
     #[serde(default = "drain_timeout")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('10s') && duration(self) <= duration('6h')")
-        .message("timeout is a whole number of s, m or h from 10s to 6h, such as 15m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
+         && duration(self) >= duration('10s') && duration(self) <= duration('6h')")
+        .message("timeout is a duration from 10s to 6h in whole h, m and s, such as 15m or 1h30m"))]
     pub timeout: String,
 
     /// What happens to gateways that take longer. Abort (the default): all of them stay, and the operator tries again after the same time.

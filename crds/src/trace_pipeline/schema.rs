@@ -45,12 +45,12 @@ pub struct Schema {
     #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
     pub cluster: Option<String>,
 
-    /// Age at which rows are dropped, whole days at a time: a whole number of h or d from 1h to 36500d. When it is not set: as
+    /// Age at which rows are dropped, whole days at a time: a duration such as 30d or 1d12h, from 1h to 36500d. When it is not set: as
     /// the table has it; in one that is made, rows are kept for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new("self.matches('^([1-9][0-9]{0,5}h|[1-9][0-9]{0,4}d)$')")
-        .message("ttl is a whole number of h or d from 1h to 36500d, such as 30d"))]
+    #[x_kube(validation = Rule::new("self != '' && self.matches('^([1-9][0-9]{0,4}d)?([1-9][0-9]{0,5}h)?$')")
+        .message("ttl is a duration from 1h to 36500d in whole d and h, such as 30d or 1d12h"))]
     pub ttl: Option<String>,
 
     /// The sorting key: columns, or functions of one, at most 8, such as ServiceName or toStartOfHour(Timestamp). Low

@@ -21,10 +21,9 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Suffixes of durations, with their milliseconds. `ms` comes before `m` and `s`, which are suffixes of it. Days are read, and written as
-/// hours.
+/// Units of durations, the largest first, with their milliseconds. Days are read, and written as hours.
 const DURATION_UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A text that is not a size or a duration, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +87,8 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A duration of whole milliseconds, written with a unit (`ms`, `s`, `m`, `h`).
+/// A duration of whole milliseconds, written with a unit (`ms`, `s`, `m`, `h`). Several are read, each at most once and the largest first, as
+/// Go writes them and Prometheus reads them: `1h30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
 
@@ -128,10 +128,10 @@ impl FromStr for Duration {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        number_and_unit(text, &DURATION_UNITS).map(Self).ok_or_else(|| UnitError {
+        millis_of(text).map(Self).ok_or_else(|| UnitError {
             text: text.to_owned(),
             what: "duration",
-            example: "500ms or 5s",
+            example: "500ms, 5s or 1h30m",
         })
     }
 }
@@ -143,6 +143,21 @@ fn number_and_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return None;
     }
     number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// The sum of whole numbers with a unit each, the largest unit first; `None` for other texts, or if it does not fit 64 bits.
+fn millis_of(text: &str) -> Option<u64> {
+    let (mut rest, mut sum, mut units) = (text, 0_u64, DURATION_UNITS.iter());
+    while !rest.is_empty() {
+        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let unit_end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+        let (unit, others) = behind.split_at(unit_end);
+        // Goes on behind the unit before, so that none comes twice.
+        let (_, millis) = units.find(|(suffix, _)| *suffix == unit)?;
+        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(*millis)?)?;
+        rest = others;
+    }
+    (!text.is_empty()).then_some(sum)
 }
 
 macro_rules! as_text {
@@ -187,6 +202,11 @@ mod tests {
             ("1h", 3_600_000),
             ("2d", 172_800_000),
             ("0s", 0),
+            ("1h30m", 5_400_000),
+            ("1h0m0s", 3_600_000),
+            ("1d12h", 129_600_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("1m500ms", 60_500),
         ] {
             assert_eq!(text.parse::<Duration>().unwrap().as_millis(), millis, "{text}");
         }
@@ -198,8 +218,26 @@ mod tests {
             let error = text.parse::<ByteSize>().unwrap_err().to_string();
             assert!(error.contains("64MiB"), "{error}");
         }
-        for text in ["", "5", "s", "-5s", "1w", "5 s"] {
-            assert!(text.parse::<Duration>().is_err(), "{text}");
+        for text in [
+            "",
+            "5",
+            "s",
+            "-5s",
+            "1w",
+            "5 s",
+            "1h30",
+            "30m1h",
+            "1h1h",
+            "1.5h",
+            "1h 30m",
+            "1hm",
+            "1h-5m",
+            "٣h",
+            "18446744073709551615h",
+            "213503982334d18446744073709551615ms",
+        ] {
+            let error = text.parse::<Duration>().unwrap_err().to_string();
+            assert!(error.contains("such as 500ms, 5s or 1h30m"), "{error}");
         }
     }
 
@@ -208,6 +246,15 @@ mod tests {
         fn what_is_written_is_read_back(bytes: u64, millis in 0u64..u64::MAX) {
             prop_assert_eq!(ByteSize::bytes(bytes).to_string().parse::<ByteSize>().unwrap().get(), bytes);
             prop_assert_eq!(Duration::millis(millis).to_string().parse::<Duration>().unwrap().as_millis(), millis);
+        }
+
+        #[test]
+        fn a_duration_is_the_sum_of_its_parts(days in 0u64..99_999, hours in 0u64..999_999, minutes in 0u64..999_999,
+            seconds in 0u64..999_999, millis in 0u64..999_999) {
+            let parts = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"), (millis, "ms")];
+            let text: String = parts.iter().map(|(number, unit)| format!("{number}{unit}")).collect();
+            let each = parts.map(|(number, unit)| format!("{number}{unit}").parse::<Duration>().unwrap().as_millis());
+            prop_assert_eq!(text.parse::<Duration>().unwrap().as_millis(), each.iter().sum::<u64>());
         }
 
         #[test]

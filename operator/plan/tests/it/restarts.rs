@@ -211,6 +211,19 @@ fn the_document_says_of_every_field_whether_gateways_are_replaced() {
 }
 
 #[test]
+fn another_spelling_of_a_duration_replaces_no_gateway() {
+    let of = |pointer: &str, text: &str| revision(&with(pointer, json!(text)));
+    for (pointer, short, long) in [
+        ("/spec/gateway/terminationGracePeriod", "90s", "1m30s"),
+        ("/spec/gateway/terminationGracePeriod", "1h", "1h0m0s"),
+        ("/spec/scaling/targetLag", "90m", "1h30m"),
+        ("/spec/sink/clickhouse/schema/ttl", "36h", "1d12h"),
+    ] {
+        assert_eq!(of(pointer, short), of(pointer, long), "{pointer} {short}");
+    }
+}
+
+#[test]
 fn another_number_of_gateways_replaces_none_whoever_says_it() {
     for scaling in
         [json!({}), json!({"mode": "Auto"}), json!({"mode": "External"}), json!({"mode": "Recommend"})]
