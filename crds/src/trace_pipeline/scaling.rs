@@ -120,7 +120,9 @@ pub enum ScalingMode {
     validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
         .message("minReplicas of a schedule must not be more than its maxReplicas"),
     validation = Rule::new("has(self.minReplicas) || has(self.maxReplicas)")
-        .message("a schedule has minReplicas or maxReplicas, or both")
+        .message("a schedule has minReplicas or maxReplicas, or both"),
+    validation = Rule::new("!has(self.timeZone) || !has(self.utcOffset)")
+        .message("a schedule has timeZone or utcOffset, and not both: remove utcOffset, which does not follow daylight saving time")
 )]
 pub struct Schedule {
     /// Its name.
@@ -145,7 +147,16 @@ pub struct Schedule {
         .message("to is hours and minutes from 00:00 to 23:59"))]
     pub to: String,
 
-    /// Offset of from and to from UTC, such as +02:00. When it is not set, they are in UTC.
+    /// Time zone of from and to, by its name in the IANA database, such as Europe/Berlin. On the day on which clocks are set forward, a time
+    /// that does not exist is the moment of the change; on the day on which they are set back, a time that exists twice is the first one. A
+    /// name that is not in the operator's database is refused (SpecInvalid). When neither it nor utcOffset is set, from and to are in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')")
+        .message("timeZone is a name of the IANA time zone database, such as Europe/Berlin"))]
+    pub time_zone: Option<String>,
+
+    /// Offset of from and to from UTC, such as +02:00, in summer and winter. When neither it nor timeZone is set, they are in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 6))]
     #[x_kube(validation = Rule::new("self.matches('^[+-](0[0-9]|1[0-4]):[0-5][0-9]$')")

@@ -3,6 +3,8 @@
 // By its path from this file, which other packages read, too.
 #[path = "cases/resources.rs"]
 mod resources;
+#[path = "cases/schedules.rs"]
+mod schedules;
 #[path = "cases/values.rs"]
 mod values;
 
@@ -10,7 +12,7 @@ use values::Case;
 
 /// Rules about a value by itself.
 pub fn values() -> impl Iterator<Item = &'static Case> {
-    values::VALUES.iter().chain(resources::RESOURCES)
+    values::VALUES.iter().chain(resources::RESOURCES).chain(schedules::SCHEDULES)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.

@@ -183,7 +183,10 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 1] = [("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml")];
+const INSTEAD: [(&str, &str); 2] = [
+    ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
+    ("/spec/scaling/schedules/0/timeZone", "tracepipeline-autoscaled.yaml"),
+];
 
 /// Fields that the sample does not teach, since they are only read: objects of an earlier version have them.
 const DEPRECATED: [&str; 3] = [

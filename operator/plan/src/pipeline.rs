@@ -9,6 +9,7 @@ pub mod policy;
 mod policy_parsing;
 pub mod resources;
 pub mod rollout_terms;
+pub mod schedule;
 
 pub use intent::Intent;
 

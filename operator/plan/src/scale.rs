@@ -31,7 +31,10 @@ mod unschedulable;
 mod window;
 mod workload;
 
-pub use crate::pipeline::policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Schedule};
+pub use crate::pipeline::{
+    policy::{Alignment, Bounds, InitialOffset, Mode, Policy},
+    schedule::{Schedule, Zone},
+};
 pub use cause::Cause;
 pub use gate::Hold;
 pub use limit::Limit;

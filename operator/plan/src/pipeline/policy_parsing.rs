@@ -1,9 +1,15 @@
 //! From the fields of a spec to a policy. Everything that is written in it was checked by the API server's rules; an object
 //! that was stored before a rule was there may still break it, which is a violation and no panic.
 
-use super::policy::{InitialOffset, Mode, Policy, Schedule};
+use super::{
+    policy::{InitialOffset, Mode, Policy},
+    schedule::{Schedule, Zone},
+};
 use sluice_crds::{self as crds, Day, ScalingMode, TracePipelineSpec};
 use sluice_gateway_config::{Duration, Violations};
+
+/// The field of schedules.
+const SCHEDULES: &str = "spec.scaling.schedules";
 
 /// Bits of all days of the week.
 const EVERY_DAY: u8 = 0b111_1111;
@@ -58,26 +64,39 @@ pub(super) fn seconds(field: &str, text: &str, found: &mut Violations) -> Option
 }
 
 fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedule> {
-    let offset = schedule.utc_offset.as_deref().map_or(Some(0), ahead);
-    let (Some(from_minute), Some(to_minute), Some(ahead_minutes)) =
-        (minute(&schedule.from), minute(&schedule.to), offset)
-    else {
-        found.add(
-            "spec.scaling.schedules",
-            format!("{:?}: from and to must be HH:MM, and utcOffset +HH:MM or -HH:MM", schedule.name),
-        );
-        return None;
-    };
+    let mut refuse = |words: String| found.add(SCHEDULES, format!("{:?}: {words}", schedule.name));
+    let minutes = minute(&schedule.from).zip(minute(&schedule.to));
+    if minutes.is_none() {
+        refuse("from and to must be HH:MM".into());
+    }
+    let zone = zone(schedule).map_err(refuse).ok();
+    let ((from_minute, to_minute), zone) = minutes.zip(zone)?;
     let days = schedule.days.iter().fold(0, |days, day| days | bit(*day));
     Some(Schedule {
         name: schedule.name.clone(),
         days: if days == 0 { EVERY_DAY } else { days },
         from_minute,
         to_minute,
-        ahead_minutes,
+        zone,
         replicas_min: schedule.min_replicas,
         replicas_max: schedule.max_replicas,
     })
+}
+
+/// Whose clock a schedule goes by; UTC where it names none.
+fn zone(schedule: &crds::Schedule) -> Result<Zone, String> {
+    match (schedule.time_zone.as_deref(), schedule.utc_offset.as_deref()) {
+        (None, None) => Ok(Zone::UTC),
+        (Some(name), None) => Zone::named(name).ok_or_else(|| {
+            format!(
+                "timeZone {name:?} is not a name of the IANA time zone database; write one such as Europe/Berlin, or set utcOffset"
+            )
+        }),
+        (None, Some(offset)) => ahead(offset)
+            .and_then(Zone::ahead_of_utc)
+            .ok_or_else(|| format!("utcOffset {offset:?} must be +HH:MM or -HH:MM")),
+        (Some(_), Some(_)) => Err("timeZone and utcOffset are both set; remove one of them".into()),
+    }
 }
 
 fn bit(day: Day) -> u8 {
@@ -124,6 +143,36 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_is_named_by_a_zone_or_an_offset_and_not_by_both() {
+        let read = |zone: Option<&str>, offset: Option<&str>| {
+            let one = crds::Schedule {
+                name: "office".into(),
+                days: Vec::new(),
+                from: "08:00".into(),
+                to: "18:00".into(),
+                utc_offset: offset.map(str::to_owned),
+                time_zone: zone.map(str::to_owned),
+                min_replicas: Some(2),
+                max_replicas: None,
+            };
+            let mut found = Violations::default();
+            let zone = schedule(&one, &mut found).map(|one| one.zone);
+            found.or(zone).map_err(|found| found.to_string())
+        };
+        assert_eq!(read(None, None), Ok(Some(Zone::UTC)));
+        assert_eq!(read(None, Some("+02:00")), Ok(Zone::ahead_of_utc(120)));
+        assert_eq!(read(Some("Europe/Berlin"), None), Ok(Zone::named("Europe/Berlin")));
+        for (zone, offset, expected) in [
+            (Some("Europe/Berln"), None, "\"office\": timeZone \"Europe/Berln\" is not a name of the IANA"),
+            (Some("Europe/Berlin"), Some("+02:00"), "\"office\": timeZone and utcOffset are both set"),
+            (None, Some("2"), "\"office\": utcOffset \"2\" must be"),
+        ] {
+            let refused = read(zone, offset).unwrap_err();
+            assert!(refused.starts_with(&format!("spec.scaling.schedules: {expected}")), "{refused}");
+        }
+    }
+
+    #[test]
     fn days_are_bits_and_none_is_all() {
         let of = |days: &[Day]| {
             let one = crds::Schedule {
@@ -132,6 +181,7 @@ mod tests {
                 from: "08:00".into(),
                 to: "18:00".into(),
                 utc_offset: None,
+                time_zone: None,
                 min_replicas: Some(2),
                 max_replicas: None,
             };

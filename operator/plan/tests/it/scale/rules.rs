@@ -5,7 +5,7 @@ use super::course::Course;
 use proptest::{collection::vec, prelude::*};
 use sluice_plan::{
     Moment,
-    scale::{Cause, Decision, Limit, Schedule},
+    scale::{Cause, Decision, Limit, Schedule, Zone},
 };
 
 /// What a reason says while the budget holds a change back.
@@ -157,7 +157,7 @@ fn scheduled(replicas_min: Option<u32>, replicas_max: Option<u32>) -> Schedule {
         days: 0b111_1111,
         from_minute: 30,
         to_minute: 60,
-        ahead_minutes: 0,
+        zone: Zone::UTC,
         replicas_min,
         replicas_max,
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::{DrainState, DrainStatus, TracePipeline};
 use sluice_plan::{
     Moment, Observed, ScalingSeen, WorkloadSeen,
-    scale::{Decision, Mode, Policy, Samples, State, decide},
+    scale::{Decision, Mode, Policy, Samples, State, Zone, decide},
 };
 
 const PARTITIONS: u32 = 96;
@@ -80,7 +80,8 @@ fn the_full_sample_is_the_policy_that_it_reads_like() {
     assert_eq!((policy.catch_up_seconds, policy.down_after_seconds), (600.0, 600));
     assert_eq!(policy.fallback_replicas, Some(6));
     assert_eq!((office.days, office.from_minute, office.to_minute), (0b1_1111, 480, 1_080));
-    assert_eq!((office.ahead_minutes, office.replicas_min, office.replicas_max), (120, Some(4), Some(12)));
+    assert_eq!(Some(&office.zone), Zone::ahead_of_utc(120).as_ref());
+    assert_eq!((office.replicas_min, office.replicas_max), (Some(4), Some(12)));
 }
 
 #[test]
@@ -90,6 +91,10 @@ fn what_was_stored_before_a_rule_was_there_is_a_violation() {
         (json!({"scaleDownAfter": "10"}), "spec.scaling.scaleDownAfter"),
         (json!({"drain": {"timeout": ""}}), "spec.scaling.drain.timeout"),
         (json!({"schedules": [{"name": "a", "from": "8", "to": "18:00"}]}), "spec.scaling.schedules"),
+        (
+            json!({"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "timeZone": "Nowhere/There", "minReplicas": 2}]}),
+            "spec.scaling.schedules",
+        ),
     ] {
         let pipeline = pipeline(&scaling, None);
         let found =

@@ -4,7 +4,7 @@ use super::course::{Course, POLL_SECONDS};
 use proptest::{collection::vec, prelude::*};
 use sluice_plan::{
     Moment,
-    scale::{Decision, History, Mode, Schedule},
+    scale::{Decision, History, Mode, Schedule, Zone},
 };
 
 /// Half past midnight, when the schedule of these courses begins; it ends at one.
@@ -16,7 +16,7 @@ fn night(replicas_min: Option<u32>, replicas_max: Option<u32>) -> Schedule {
         days: 0b111_1111,
         from_minute: 30,
         to_minute: 60,
-        ahead_minutes: 0,
+        zone: Zone::UTC,
         replicas_min,
         replicas_max,
     }
