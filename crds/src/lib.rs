@@ -21,7 +21,7 @@ pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus, MEMORY_RESIZES_MAX, MemoryResize,
     MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SchemaStatus, SuspensionStatus, TopicStatus,
-    TracePipelineStatus, VolumesStatus,
+    TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};

@@ -14,7 +14,7 @@ mod scaling;
 mod schema;
 mod volumes;
 
-pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
 pub use lifecycle::SuspensionStatus;
 pub use loss::LossStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};

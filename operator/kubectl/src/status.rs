@@ -261,7 +261,7 @@ mod tests {
         json!({
             "observedGeneration": 2, "conditions": all, "desiredReplicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
             "topics": [{"name": "otlp_spans", "partitions": 12}], "consumerGroup": "tracing.prod",
-            "lag": {"messages": 1200}, "delivery": {"guarantee": "exactly_once_effect"},
+            "lag": {"messages": 1200}, "delivery": {"guarantee": "ExactlyOnceEffect"},
             "queue": {"blocks": 3, "bytes": 24_000_000}, "image": "sluice-gateway:0.1.0",
             "scaling": {"reason": "3 gateways: 12,000 messages/s arrive and one takes 5,000", "lagSeconds": 61},
         })
@@ -278,7 +278,7 @@ mod tests {
             \x20 writes    otel.otel_traces at http://clickhouse:8123\n\
             \x20 behind    1200 messages, 1 min 1 s of arrivals\n\
             \x20 queue     3 blocks, 22 MiB on the queue volumes\n\
-            \x20 delivery  exactly_once_effect: every row is in the table once\n\
+            \x20 delivery  ExactlyOnceEffect: every row is in the table once\n\
             \x20 size      Fixed: 3 gateways: 12,000 messages/s arrive and one takes 5,000\n\
             \x20 now       nothing is on its way\n\
             \x20 to do     nothing\n"
@@ -405,7 +405,7 @@ mod tests {
             let mut durable = well(&[]);
             durable["delivery"]["durability"] = json!(durability);
             let told = Story::of(&pipeline(&durable)).delivery;
-            assert_eq!(told, format!("exactly_once_effect: every row is in the table once{expected}"));
+            assert_eq!(told, format!("ExactlyOnceEffect: every row is in the table once{expected}"));
         }
     }
 
@@ -416,7 +416,7 @@ mod tests {
         let story = Story::of(&pipeline(&lost));
         assert_eq!(
             story.delivery,
-            "exactly_once_effect: every row is in the table once; but Kafka deleted 40000 messages before they were read, last noticed \
+            "ExactlyOnceEffect: every row is in the table once; but Kafka deleted 40000 messages before they were read, last noticed \
              at 2026-01-01T00:00:00Z"
         );
         assert_eq!(serde_json::to_value(&story).unwrap()["lostMessages"], 40_000);

@@ -146,7 +146,7 @@ fn promised(delivery: &DeliveryStatus) -> Event {
     if delivery.guarantee == EXACTLY_ONCE {
         return happened("ExactlyOnce", EventType::Normal, "every row is in the table once", "Deliver");
     }
-    let reason = delivery.reason.as_deref().unwrap_or("unknown");
+    let reason = delivery.reason.as_deref().unwrap_or("Unknown");
     let note = format!(
         "delivery is {} ({reason}): after a failure, rows may be in the table twice; none is lost. `sluice-gateway check` says \
          what to change",
@@ -228,7 +228,7 @@ mod tests {
             TracePipelineStatus { delivery, queue, ..TracePipelineStatus::default() }
         };
         let none = TracePipelineStatus::default();
-        let (once, off) = (delivery(EXACTLY_ONCE, None), delivery("at_least_once", Some("window_off")));
+        let (once, off) = (delivery(EXACTLY_ONCE, None), delivery("AtLeastOnce", Some("WindowOff")));
         let reasons = |before: &TracePipelineStatus, after: &TracePipelineStatus| {
             gateway_events(before, after).into_iter().map(|event| event.reason).collect::<Vec<_>>()
         };
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(reasons(&of(once.clone(), 0), &of(off.clone(), 3)), ["AtLeastOnce", "Queued"]);
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 70)), Vec::<String>::new());
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 0)), ["QueueEmpty"]);
-        let durable = once.clone().map(|once| DeliveryStatus { durability: Some("fsync".into()), ..once });
+        let durable = once.clone().map(|once| DeliveryStatus { durability: Some("Fsync".into()), ..once });
         assert_eq!(reasons(&of(once, 0), &of(durable, 0)), Vec::<String>::new(), "the promise is the same");
         let words = gateway_events(&none, &of(off, 3)).remove(0).note.unwrap();
-        assert!(words.contains("window_off") && words.contains("none is lost"), "{words}");
+        assert!(words.contains("WindowOff") && words.contains("none is lost"), "{words}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ pub(super) mod tests {
         for (before, after) in [
             (with(1), with(2)),
             (with(1), promising(EXACTLY_ONCE)),
-            (promising(EXACTLY_ONCE), promising("at_least_once")),
+            (promising(EXACTLY_ONCE), promising("AtLeastOnce")),
         ] {
             assert!(!is_worth_writing(&before, &after, || false));
             assert!(is_worth_writing(&before, &after, || true));

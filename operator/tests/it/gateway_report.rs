@@ -27,7 +27,7 @@ fn status(bench: &Bench) -> Value {
 #[tokio::test]
 async fn guarantee_and_queue_of_all_gateways_stand_in_the_status() {
     let (mut bench, pods) = saying(ONCE).await;
-    assert_eq!(status(&bench)["delivery"], json!({"guarantee": "exactly_once_effect"}));
+    assert_eq!(status(&bench)["delivery"], json!({"guarantee": "ExactlyOnceEffect"}));
     assert!(status(&bench)["queue"].is_null(), "these gateways do not say it");
     pods.each(|gateway| {
         gateway.more =
@@ -43,7 +43,7 @@ async fn guarantee_and_queue_of_all_gateways_stand_in_the_status() {
         "the promise, and that blocks wait"
     );
     let now = status(&bench);
-    assert_eq!(now["delivery"], json!({"guarantee": "at_least_once", "reason": "window_off"}));
+    assert_eq!(now["delivery"], json!({"guarantee": "AtLeastOnce", "reason": "WindowOff"}));
     assert_eq!(now["queue"], json!({"blocks": 120, "bytes": 24_000_000}));
     assert_eq!(bench.condition("prod", "Ready"), "True Running", "it is a report, not a failure");
     bench.reconcile("prod").await.unwrap();
@@ -56,7 +56,7 @@ async fn what_rows_survive_stands_beside_the_guarantee_and_is_no_event() {
         saying(&format!("{ONCE}sluice_gateway_durability{{durability=\"process\"}} 1\n")).await;
     assert_eq!(
         status(&bench)["delivery"],
-        json!({"guarantee": "exactly_once_effect", "durability": "process"})
+        json!({"guarantee": "ExactlyOnceEffect", "durability": "Process"})
     );
     pods.each(|gateway| {
         gateway.more = format!("{ONCE}sluice_gateway_durability{{durability=\"fsync\"}} 1\n");
@@ -66,7 +66,7 @@ async fn what_rows_survive_stands_beside_the_guarantee_and_is_no_event() {
     bench.reconcile("prod").await.unwrap();
     let writes: Vec<String> = bench.server.take_writes().into_iter().map(|write| write.what).collect();
     assert_eq!(writes, ["tracepipelines/prod/status"]);
-    assert_eq!(status(&bench)["delivery"]["durability"], "fsync");
+    assert_eq!(status(&bench)["delivery"]["durability"], "Fsync");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn one_that_is_silent_changes_nothing_that_was_said() {
     bench.restart();
     bench.server.take_writes();
     bench.reconcile("prod").await.unwrap();
-    assert_eq!(status(&bench)["delivery"], json!({"guarantee": "exactly_once_effect"}));
+    assert_eq!(status(&bench)["delivery"], json!({"guarantee": "ExactlyOnceEffect"}));
     assert_eq!(bench.server.take_writes(), []);
 }
 

@@ -91,9 +91,10 @@ pub(super) fn delivery(status: &TracePipelineStatus) -> String {
 /// What stored rows survive, appended to the guarantee.
 fn survives(durability: &str) -> String {
     let what = match durability {
-        "process" => "the end of the ClickHouse process, not a power failure of its host",
-        "fsync" => "a power failure of ClickHouse's host",
-        "quorum" => "the loss of a ClickHouse host",
+        "Process" => "the end of the ClickHouse process, not a power failure of its host",
+        "Fsync" => "a power failure of ClickHouse's host",
+        "Quorum" => "the loss of a ClickHouse host",
+        "Unknown" => return "; what it survives is unknown".into(),
         other => return format!("; what it survives is {other}"),
     };
     format!("; it survives {what}")

@@ -10,7 +10,7 @@
 use super::{Absence, Error, Gateway};
 use crate::read::gateways::sample::{delivery::least, report::Report};
 use hyper::{Method, StatusCode};
-use sluice_crds::EXACTLY_ONCE;
+use sluice_crds::{EXACTLY_ONCE, status_word};
 use sluice_gateway_config::{
     DeliveryState, GatewaySample, OpenTransactionState, PartitionState, QueueState, Readiness, Remaining,
     StateError, TopicState,
@@ -159,7 +159,7 @@ impl Found {
     fn see_delivery(&mut self, line: &Line<'_>) {
         let label = |name| line.label(name).map(Cow::into_owned);
         if let Some(guarantee) = label("guarantee") {
-            let is_once = guarantee == EXACTLY_ONCE;
+            let is_once = status_word(&guarantee) == EXACTLY_ONCE;
             if self.guarantee.is_none() || !is_once {
                 self.guarantee = Some((guarantee, label("reason").filter(|_| !is_once)));
             }
@@ -254,7 +254,7 @@ mod tests {
             let text = order.concat() + &durable("fsync") + &durable("process");
             assert_eq!(read(&text).delivery, Some(expected.clone()));
         }
-        let alone = DeliveryState { guarantee: EXACTLY_ONCE.into(), ..DeliveryState::default() };
+        let alone = DeliveryState { guarantee: "exactly_once_effect".into(), ..DeliveryState::default() };
         assert_eq!(read(once).delivery, Some(alone));
     }
 

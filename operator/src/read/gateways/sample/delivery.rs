@@ -1,12 +1,12 @@
 //! What one gateway says of itself for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of it is
 //! needed for a decision, so a gateway that does not say it is not asked in vain.
 
-use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
 use sluice_gateway_config::{DeliveryState, GatewaySample};
 use sluice_plan::observed::inserts::Inserts;
 
-/// What rows survive, in the gateways' words, the least first. A word that is not among them is less than all.
-const DURABILITIES: [&str; 4] = ["unknown", "process", "fsync", "quorum"];
+/// What rows survive, the least first. A word that is not among them is less than all.
+const DURABILITIES: [&str; 4] = ["Unknown", "Process", "Fsync", "Quorum"];
 
 /// The longest word that is taken over, bytes; the definition refuses longer ones.
 const WORD_BYTES_MAX: usize = 64;
@@ -69,10 +69,10 @@ fn guarantee(delivery: &DeliveryState) -> Option<DeliveryStatus> {
     Some(DeliveryStatus { guarantee, reason, durability: delivery.durability.as_deref().and_then(word) })
 }
 
-/// A text, if it is a word.
+/// A text, if it is a word; as the status has it.
 fn word(text: &str) -> Option<String> {
     let is_word = text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    (is_word && !text.is_empty() && text.len() <= WORD_BYTES_MAX).then(|| text.to_owned())
+    (is_word && !text.is_empty() && text.len() <= WORD_BYTES_MAX).then(|| status_word(text))
 }
 
 /// Whatever is less than once goes before it; of two reasons, the first by the alphabet, so that the same ones give the same.
@@ -89,10 +89,10 @@ fn weaker(one: Option<DeliveryStatus>, other: Option<DeliveryStatus>) -> Option<
     Some(DeliveryStatus { durability, ..if is_first { a } else { b } })
 }
 
-/// The one of two durabilities that is less; the other one where one is not said.
+/// The one of two durabilities that is less, in the words of gateways or of a status; the other one where one is not said.
 pub(crate) fn least(one: Option<String>, other: Option<String>) -> Option<String> {
     let (Some(a), Some(b)) = (&one, &other) else { return one.or(other) };
-    let rank = |word: &String| DURABILITIES.iter().position(|known| known == word);
+    let rank = |word: &String| DURABILITIES.iter().position(|known| *known == status_word(word));
     if (rank(a), a) <= (rank(b), b) { one } else { other }
 }
 
@@ -124,12 +124,12 @@ mod tests {
     fn what_a_gateway_says_is_read() {
         let sample = exported();
         let expected = DeliveryStatus {
-            guarantee: "at_least_once".into(),
-            reason: Some("window_off".into()),
-            durability: Some("fsync".into()),
+            guarantee: "AtLeastOnce".into(),
+            reason: Some("WindowOff".into()),
+            durability: Some("Fsync".into()),
         };
         assert_eq!(read(&sample).delivery, Some(expected));
-        assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
+        assert_eq!(said("exactly_once_effect", "none").delivery.unwrap().reason, None);
         assert_eq!(read(&sample).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
         assert_eq!(inserts(&sample), Some(Inserts { done: 40, failed: 3, waiting: true }));
         assert_eq!(inserts(&GatewaySample { blocks_inserted: None, ..sample.clone() }), None);
@@ -158,18 +158,18 @@ mod tests {
 
     #[test]
     fn rows_survive_what_they_do_in_every_gateway() {
-        let durable = |word: &str| delivering(EXACTLY_ONCE, None, Some(word));
+        let durable = |word: &str| delivering("exactly_once_effect", None, Some(word));
         for (words, least) in [
-            (&["fsync", "quorum"][..], Some("fsync")),
-            (&["quorum", "fsync", "process"], Some("process")),
-            (&["process", "unknown"], Some("unknown")),
-            (&["fsync", "of_the_future"], Some("of_the_future")),
+            (&["fsync", "quorum"][..], Some("Fsync")),
+            (&["quorum", "fsync", "process"], Some("Process")),
+            (&["process", "unknown"], Some("Unknown")),
+            (&["fsync", "of_the_future"], Some("OfTheFuture")),
             (&["fsync", ""], None),
         ] {
             let all: Vec<Told> = words.iter().map(|word| durable(word)).collect();
             assert_eq!(together(&all).delivery.unwrap().durability.as_deref(), least, "{words:?}");
         }
-        let before = said(EXACTLY_ONCE, "none");
+        let before = said("exactly_once_effect", "none");
         let both = together(&[durable("fsync"), before.clone(), durable("fsync")]).delivery.unwrap();
         assert_eq!(
             (both.guarantee.as_str(), both.durability),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_weakest_holds_for_all_and_queues_are_summed() {
-        let (once, off) = (said(EXACTLY_ONCE, "none"), said("at_least_once", "window_off"));
+        let (once, off) = (said("exactly_once_effect", "none"), said("at_least_once", "window_off"));
         let forgets = said("at_least_once", "engine_forgets");
         assert_eq!(together(&[once.clone(), off.clone()]).delivery, off.delivery);
         assert_eq!(together(&[off.clone(), forgets.clone(), once.clone()]).delivery, forgets.delivery);
