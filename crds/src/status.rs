@@ -139,7 +139,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
-    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual, an upgrade of the operator does not change it
+    /// The image of gateways while gateway.image is not set. With gateway.upgradeStrategy Manual, an upgrade of the operator does not change it
     /// once a gateway was ready with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_image: Option<String>,

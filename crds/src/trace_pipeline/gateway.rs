@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
-    /// Image. Empty (the default) stands for the operator's image for gateways when the pipeline began; gateways keep it when the operator
-    /// is upgraded (see upgradeStrategy). status.image is the one that runs.
-    #[serde(default)]
+    /// Image. When it is not set, or empty, the operator's image for gateways when the pipeline began; gateways keep it when the operator is
+    /// upgraded (see upgradeStrategy). status.image is the one that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$')")
         .message("image is a reference such as registry.example.com/sluice-gateway:1.2.3"))]
-    pub image: String,
+    pub image: Option<String>,
 
-    /// What an upgrade of the operator, which brings another image, does to gateways while image is empty. Manual (the default when it is
+    /// What an upgrade of the operator, which brings another image, does to gateways while image is not set. Manual (the default when it is
     /// not set): no gateway is replaced; they keep the image that they began with (status.defaultImage), and status.operatorImage is the
     /// operator's image for them now. Automatic: they get that image, one gateway first as with any change (see rollout). Gateways hold
     /// messages and rows, so the owner of a pipeline decides when they are replaced; an upgrade of the operator would replace the gateways
@@ -72,7 +72,7 @@ pub struct Gateway {
 impl Default for Gateway {
     fn default() -> Self {
         Self {
-            image: String::new(),
+            image: None,
             upgrade_strategy: None,
             image_pull_policy: ImagePullPolicy::default(),
             image_pull_secrets: Vec::new(),

@@ -61,13 +61,13 @@ pub struct KafkaSource {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub topics: Vec<String>,
 
-    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once gateways have read, another one is refused, since
-    /// it would read everything again.
-    #[serde(default)]
+    /// The consumer group. When it is not set, or empty, <namespace>.<name>. Once gateways have read, another one is refused, since it would
+    /// read everything again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 255))]
     #[x_kube(validation = Rule::new("oldSelf == '' || self == '' || self == oldSelf")
         .message("consumerGroup cannot be changed once it is set: another group would read everything again"))]
-    pub consumer_group: String,
+    pub consumer_group: Option<String>,
 
     /// How gateways are members of the group. Classic (the default): one member assigns the partitions; a member that is back within 45 s
     /// gets its own again, and no other partition moves. Consumer (KIP-848, brokers from 4.0 on): the brokers assign them and no member

@@ -350,7 +350,10 @@ mod tests {
         let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.name);
         let user = find("KafkaUser", user["stringData"]["username"].as_str().unwrap());
         let acls = user["spec"]["authorization"]["acls"].to_string();
-        assert!(acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group)), "{acls}");
+        assert!(
+            acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group.as_deref().unwrap())),
+            "{acls}"
+        );
         let writer = find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.name);
         let servers = find("ClickHouseInstallation", "traces");
         let name = writer["stringData"]["username"].as_str().unwrap();

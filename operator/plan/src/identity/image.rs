@@ -1,6 +1,6 @@
 //! Which image gateways and the schema Job run: the spec's, else the operator's, which an upgrade of the operator does not change.
 //!
-//! The status keeps the image that an empty `gateway.image` stands for. If the status lacks it (an older operator wrote it, or it was
+//! The status keeps the image that gateways run while `gateway.image` is not set. If the status lacks it (an older operator wrote it, or it was
 //! lost), the StatefulSet's image counts. An image with which no gateway was ever ready is not kept: if the operator was installed with
 //! an image that cannot be pulled, an installation with another image mends that, and there is no gateway to replace.
 
@@ -12,9 +12,9 @@ use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, UpgradeStrategy};
 pub(crate) struct Image {
     /// What gateways and the schema Job run.
     pub runs: String,
-    /// What an empty `gateway.image` stands for; `None` while that may still follow the operator.
+    /// What gateways run while `gateway.image` is not set; `None` while that may still follow the operator.
     pub default: Option<String>,
-    /// What the operator has for an empty `gateway.image`, when that is not what it stands for.
+    /// What the operator has for gateways without `gateway.image`, when that is not what they run.
     pub operators: Option<String>,
 }
 
@@ -23,8 +23,9 @@ impl Image {
     pub(crate) fn of(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>, defaults: &Defaults) -> Self {
         let (gateway, operators) = (&pipeline.spec.gateway, &defaults.gateway_image);
         let is_kept = gateway.upgrade_strategy.unwrap_or_default() == UpgradeStrategy::Manual;
-        if !gateway.image.is_empty() || !is_kept {
-            let runs = if gateway.image.is_empty() { operators } else { &gateway.image };
+        let named = gateway.image.as_ref().filter(|image| !image.is_empty());
+        if named.is_some() || !is_kept {
+            let runs = named.unwrap_or(operators);
             return Self { runs: runs.clone(), default: Some(operators.clone()), operators: None };
         }
         let kept = kept(pipeline, workload);

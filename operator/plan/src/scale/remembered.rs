@@ -23,14 +23,11 @@ impl State {
             return written.clone();
         }
         match serde_json::to_value(&kept) {
-            Ok(Value::Object(mut fields)) => {
-                // What is not set says nothing.
-                fields.retain(|_, value| {
-                    !value.is_null() && *value != Value::Bool(false) && *value != Value::Array(Vec::new())
-                });
-                Remembered(fields)
-            }
-            _ => written.clone(),
+            Ok(fields) => match without_defaults(fields) {
+                Some(Value::Object(fields)) => Remembered(fields),
+                _ => written.clone(),
+            },
+            Err(_) => written.clone(),
         }
     }
 
@@ -64,6 +61,26 @@ impl State {
             anew: self.anew,
             ..Self::default()
         }
+    }
+}
+
+/// What is set: a field that is missing is read as what it is in a state that knows nothing.
+fn without_defaults(state: Value) -> Option<Value> {
+    let nothing = serde_json::to_value(State::default()).ok()?;
+    let mut state = state;
+    state.as_object_mut()?.retain(|name, value| nothing.get(name) != Some(value));
+    without_nulls(&mut state);
+    Some(state)
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
     }
 }
 
@@ -140,6 +157,32 @@ mod tests {
         let text = serde_json::to_string(&written).unwrap().replace("10000.0", "10000");
         let given_back: Remembered = serde_json::from_str(&text).unwrap();
         assert_eq!(state.remembered(&given_back), given_back);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_written_and_read_back_as_such() {
+        assert!(State::default().remembered(&Remembered::default()).is_empty());
+        let mut state = State { capacity: Some(5.0), lost: 7, ..State::default() };
+        state.memory = state.memory.learn(&pods(0)[..1]);
+        let written = state.remembered(&Remembered::default());
+        let text = serde_json::to_string(&written).unwrap();
+        assert!(!text.contains("null") && !text.contains("inVain") && text.contains("memory"), "{text}");
+        let resumed = State::resumed(&written, Moment(0));
+        assert_eq!((resumed.capacity, resumed.lost, resumed.memory), (state.capacity, 7, state.memory));
+    }
+
+    /// 0.1.0 wrote fields that say nothing.
+    #[test]
+    fn a_state_of_an_earlier_version_is_nothing_new() {
+        let written: Remembered = serde_json::from_str(
+            r#"{"capacity": 10000, "cause": "ComputeLimited", "disruptionSeconds": 40, "givenUp": 0, "inVain": 0, "lost": 0,
+                "memory": {"mib": 0, "partMib": null, "partitions": 0, "partitionsMib": 0, "partitionsSquared": 0, "weight": 0},
+                "memorySteps": 0, "partitions": 8, "revision": "0123456789"}"#,
+        )
+        .unwrap();
+        let state = State::resumed(&written, Moment(0));
+        assert_eq!((state.capacity, state.partitions), (Some(10_000.0), 8));
+        assert_eq!(state.remembered(&written), written);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 
+/// Message of `Stalled` while it is false.
+pub(super) const NOT_STALLED: &str = "nothing waits for an edit of the spec";
+
 /// Pods in trouble that are named in a message; the others are counted.
 const PODS_NAMED_MAX: usize = 3;
 
@@ -127,12 +130,12 @@ impl Progress {
 
     pub(super) fn reconciling(&self) -> Verdict {
         match self {
-            Self::Done { .. } => Verdict::no(reason::OK, ""),
+            Self::Done { .. } => Verdict::no(reason::OK, "nothing is on its way"),
             Self::Moving { reason, message } | Self::Held { reconciling: reason, message, .. } => {
                 Verdict::yes(reason, message)
             }
-            Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
-            Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
+            Self::Resting { .. } => Verdict::no(reason::SUSPENDED, "the pipeline is suspended"),
+            Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
             Self::Failed { reason, .. } => Verdict::no(reason, "edit the spec to try again"),
             Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before keeps running"),
         }
@@ -147,7 +150,7 @@ impl Progress {
             | Self::Moving { .. }
             | Self::Held { .. }
             | Self::Resting { .. }
-            | Self::LeftAlone { .. } => Verdict::no(reason::OK, ""),
+            | Self::LeftAlone { .. } => Verdict::no(reason::OK, NOT_STALLED),
         }
     }
 

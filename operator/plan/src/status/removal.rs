@@ -1,6 +1,6 @@
 //! The status of a pipeline that is being deleted, while its finalizer holds it.
 
-use super::{counted, scaling, verdict::Verdict};
+use super::{counted, progress::NOT_STALLED, scaling, verdict::Verdict};
 use crate::facts::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -16,7 +16,7 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
     let said = [
         (condition::READY, Verdict::no(reason::DELETING, &message)),
         (condition::RECONCILING, Verdict::yes(reason::DRAINING, &message)),
-        (condition::STALLED, Verdict::no(reason::OK, "")),
+        (condition::STALLED, Verdict::no(reason::OK, NOT_STALLED)),
     ];
     let ours = said.map(|(kind, verdict)| {
         verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now)

@@ -163,12 +163,15 @@ fn automatic_moves_on_and_manual_stays_where_it_got_to() {
 #[test]
 fn an_image_that_is_named_counts_and_one_that_is_taken_away_leaves_the_operators() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
-    pipeline.spec.gateway.image = "mine:1".into();
+    pipeline.spec.gateway.image = Some("mine:1".into());
     let (plan, mut pipeline, said) = reconciled(&pipeline, &facts, &upgraded());
     assert_eq!((plan.image(), images(&said)), ("mine:1", [Some("mine:1"), Some(NEW), None]));
-    pipeline.spec.gateway.image = String::new();
-    assert_eq!(reconciled(&pipeline, &facts, &upgraded()).0.image(), NEW);
-    // What it went back from is not what an empty image stands for.
+    // Objects of 0.1.0 have an empty one.
+    for none in [Some(String::new()), None] {
+        pipeline.spec.gateway.image = none;
+        assert_eq!(reconciled(&pipeline, &facts, &upgraded()).0.image(), NEW);
+    }
+    // What it went back from is not what gateways without an image run.
     let mut failed = facts.clone();
     failed.rollout = Some(rolled(RolloutState::RolledBack, Some("b")));
     assert_eq!(reconciled(&pipeline, &failed, &upgraded()).0.image(), NEW);

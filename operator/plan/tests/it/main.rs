@@ -114,3 +114,13 @@ fn planned(pipeline: &TracePipeline, observed: &Observed) -> Plan {
         other => panic!("{other:?}"),
     }
 }
+
+/// Whether a field is written that has no value. Such a field is left out.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.values().any(has_null),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}

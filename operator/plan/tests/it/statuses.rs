@@ -1,6 +1,6 @@
 //! What is said in which situation.
 
-use crate::{defaults, observed, planned, sample, with, with_credentials};
+use crate::{defaults, has_null, observed, planned, sample, with, with_credentials};
 use k8s_openapi::{
     api::{apps::v1::StatefulSet, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -21,7 +21,12 @@ pub fn now(second: u8) -> Time {
 /// The status at second 1.
 pub fn said(pipeline: &TracePipeline, observed: &Observed) -> TracePipelineStatus {
     let outcome = plan(pipeline, observed, &defaults());
-    status(pipeline, observed, outcome.as_ref(), &now(1))
+    let said = status(pipeline, observed, outcome.as_ref(), &now(1));
+    for condition in &said.conditions {
+        assert!(!condition.message.is_empty(), "{} says nothing", condition.type_);
+    }
+    assert!(!has_null(&serde_json::to_value(&said).unwrap()), "{said:?}");
+    said
 }
 
 pub fn condition<'a>(status: &'a TracePipelineStatus, kind: &str) -> &'a Condition {

@@ -185,7 +185,7 @@ fn a_rollout_that_is_not_over_or_about_to_begin_keeps_its_workload() {
     let proved = ProvedSeen { revision: "another".into(), image: None, config_hash: None };
     assert_eq!(state(&pipeline, &|seen| seen.proved = Some(proved.clone())), GrowthState::Later);
     let mut edited = pipeline;
-    edited.spec.gateway.image = "other:1".into();
+    edited.spec.gateway.image = Some("other:1".into());
     assert_eq!(state(&edited, &|_| {}), GrowthState::Later);
 }
 
