@@ -6,6 +6,30 @@ use crate::crd;
 use serde_json::Value;
 use std::fmt::Write as _;
 
+/// Fields without a default in the schema that count nevertheless while they are not set, and as what.
+pub const DERIVED: [(&str, &str); 17] = [
+    ("replicas", "the partitions / `partitionsPerReplica`, or the decision of `scaling`"),
+    ("source.kafka.consumerGroup", "`<namespace>.<name>`"),
+    ("scaling.maxReplicas", "the number of partitions"),
+    ("gateway.image", "the operator's image for gateways, as `gateway.upgradeStrategy` says"),
+    ("gateway.workers", "the whole cores of `gateway.resources.requests.cpu`, at least 1"),
+    ("gateway.resources.requests.cpu", "500m, or `cpuRequest` while that is read"),
+    ("gateway.resources.requests.memory", "`gateway.resources.limits.memory`"),
+    ("gateway.resources.limits.memory", "512Mi, or `memory` while that is read"),
+    ("queue.maxBytes", "95 % of the volume"),
+    ("queue.storageClassName", "the cluster's default class"),
+    ("delivery.deadLetter.topic", "`<topic>.dead-letter`, one for each topic of the source"),
+    ("sink.clickhouse.schema.layout", "that of the table; `Json` in one that is made"),
+    (
+        "sink.clickhouse.schema.engine",
+        "that of the table; `MergeTree` in one that is made, `ReplicatedMergeTree` with `durability: Quorum`",
+    ),
+    ("sink.clickhouse.schema.ttl", "that of the table; none in one that is made"),
+    ("sink.clickhouse.schema.orderBy", "that of the table; the usual one in one that is made"),
+    ("sink.clickhouse.schema.maxDynamicPaths", "that of the table; 64 in one that is made"),
+    ("scaling.schedules[].timeZone", "UTC, or `utcOffset`"),
+];
+
 /// The reference as `crds/REFERENCE.md` has it.
 ///
 /// # Panics
@@ -28,6 +52,14 @@ pub fn reference_markdown() -> String {
         group = text_of(&crd["spec"]["group"]),
         name = text_of(&version["name"]),
     );
+    text.push_str(
+        "\n## Values that follow from others\n\nEvery other default stands in the schema: the API server fills it in, and `kubectl get -o yaml` \
+         shows it. These follow from another field, from the topics, from the table or from the cluster, so that the object shows none while \
+         the field is not set. `status.derived` has what came of them.\n\n| field of `spec` | while it is not set |\n| --- | --- |\n",
+    );
+    for (field, value) in DERIVED {
+        writeln!(text, "| `{field}` | {value} |").expect("writing to a String cannot fail");
+    }
     for part in ["spec", "status"] {
         object(&mut text, part, &schema["properties"][part]);
     }

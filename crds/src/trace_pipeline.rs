@@ -160,16 +160,18 @@ pub struct TracePipelineSpec {
     #[serde(default)]
     pub delivery: Delivery,
 
-    /// How many gateways may be evicted at the same time. When it is not set, one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How many gateways may be evicted at the same time.
+    #[serde(default = "pod_disruption_budget", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DisruptionBudget")]
     pub pod_disruption_budget: Option<DisruptionBudget>,
 
     /// Which connections to and from the pods are allowed. When it is not set, there is a NetworkPolicy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<NetworkRules>,
 
-    /// What reads the gateways' metrics. When it is not set, nothing that the operator makes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What reads the gateways' metrics.
+    #[serde(default = "observability", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Observability")]
     pub observability: Option<Observability>,
 
     /// Whether the pipeline is suspended. Its gateways insert and commit what they hold, for at most scaling.drain.timeout, and are
@@ -191,6 +193,16 @@ pub struct TracePipelineSpec {
     /// they need a running operator. With delivery.commit AfterEnqueue the queue volumes always stay.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn pod_disruption_budget() -> Option<DisruptionBudget> {
+    Some(DisruptionBudget::default())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn observability() -> Option<Observability> {
+    Some(Observability::default())
 }
 
 fn partitions_per_replica() -> u32 {

@@ -33,7 +33,7 @@ pub enum Commit {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// The topic that they are written to, each with its topic, partition, offset and the reason. When it is not set (the default), each
+    /// The topic that they are written to, each with its topic, partition, offset and the reason. When it is not set, each
     /// topic of the source has its own, <topic>.dead-letter. When it is set, all of them share it; it must not be a topic of the source,
     /// which would read its dead letters again. A gateway creates a topic that is missing for its first letter, with as many partitions as
     /// its source, 8 at most, and the source's replication factor. After a change, the letters stay in the former topic: list or replay them

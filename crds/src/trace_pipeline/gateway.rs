@@ -17,14 +17,14 @@ pub struct Gateway {
         .message("image is a reference such as registry.example.com/sluice-gateway:1.2.3"))]
     pub image: Option<String>,
 
-    /// What an upgrade of the operator, which brings another image, does to gateways while image is not set. Manual (the default when it is
-    /// not set): no gateway is replaced; they keep the image that they began with (status.defaultImage), and status.operatorImage is the
+    /// What an upgrade of the operator, which brings another image, does to gateways while image is not set. Manual (the
+    /// default): no gateway is replaced; they keep the image that they began with (status.defaultImage), and status.operatorImage is the
     /// operator's image for them now. Automatic: they get that image, one gateway first as with any change (see rollout). Gateways hold
     /// messages and rows, so the owner of a pipeline decides when they are replaced; an upgrade of the operator would replace the gateways
     /// of all pipelines at once. To upgrade, set Automatic, once or permanently, or set image. When image is removed from the spec,
     /// gateways get the operator's image of that moment. An image with which no gateway has been ready is not kept: the operator's next one
     /// takes its place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default = "upgrade_strategy", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "UpgradeStrategy")]
     pub upgrade_strategy: Option<UpgradeStrategy>,
 
@@ -73,7 +73,7 @@ impl Default for Gateway {
     fn default() -> Self {
         Self {
             image: None,
-            upgrade_strategy: None,
+            upgrade_strategy: upgrade_strategy(),
             image_pull_policy: ImagePullPolicy::default(),
             image_pull_secrets: Vec::new(),
             resources: Resources::default(),
@@ -83,6 +83,11 @@ impl Default for Gateway {
             pod_template: None,
         }
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn upgrade_strategy() -> Option<UpgradeStrategy> {
+    Some(UpgradeStrategy::default())
 }
 
 fn termination_grace_period() -> String {

@@ -21,12 +21,12 @@ const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_asyn
 const OF_THE_SESSION: &str = "self.all(k, !k.startsWith('session_') && !k.startsWith('param_'))";
 
 /// How rows are inserted.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Insert {
     /// How blocks go over the wire: RowBinary (the default) or Native. With Native a gateway turns rows into columns before it sends
     /// them: ClickHouse needs about half the CPU for an INSERT, a gateway more CPU and 48Mi more memory. What is stored is the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default = "format", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "InsertFormat")]
     pub format: Option<InsertFormat>,
 
@@ -41,6 +41,17 @@ pub struct Insert {
         validation = Rule::new(OF_THE_SESSION)
         .message("settings has a name that the gateway decides: one of a session (session_*) or of a query's parameters (param_*)"))]
     pub settings: BTreeMap<String, SettingValue>,
+}
+
+impl Default for Insert {
+    fn default() -> Self {
+        Self { format: format(), settings: BTreeMap::new() }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn format() -> Option<InsertFormat> {
+    Some(InsertFormat::default())
 }
 
 /// How blocks go over the wire.

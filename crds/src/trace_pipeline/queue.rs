@@ -59,7 +59,7 @@ pub struct Queue {
 
     /// What the operator does with a volume that no node reaches any more, so that its gateway cannot run: Wait (the default) for a person,
     /// or Recreate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default = "on_zone_loss", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OnZoneLoss")]
     pub on_zone_loss: Option<OnZoneLoss>,
 }
@@ -72,9 +72,14 @@ impl Default for Queue {
             max_bytes: None,
             storage_class_name: None,
             retention_policy: RetentionPolicy::default(),
-            on_zone_loss: None,
+            on_zone_loss: on_zone_loss(),
         }
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn on_zone_loss() -> Option<OnZoneLoss> {
+    Some(OnZoneLoss::default())
 }
 
 fn size() -> String {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Who makes the table, and how.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.layout) || self.layout == 'Json' || (!has(self.maxDynamicPaths) \
@@ -96,9 +96,32 @@ pub struct Schema {
     /// (fsync_after_insert, fsync_part_directory), so that each INSERT takes longer. Evolve gives a table that is there these settings;
     /// otherwise SchemaReady names the statement. Quorum: the loss of a host. An INSERT is acknowledged once a majority of the replicas has
     /// its rows (insert_quorum); while fewer answer, nothing is inserted. What the table gives is in status.delivery.durability.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default = "durability", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Durability")]
     pub durability: Option<Durability>,
+}
+
+impl Default for Schema {
+    fn default() -> Self {
+        Self {
+            management: SchemaManagement::default(),
+            layout: None,
+            engine: None,
+            cluster: None,
+            ttl: None,
+            order_by: Vec::new(),
+            max_dynamic_paths: None,
+            typed_paths: TypedPaths::default(),
+            columns: Vec::new(),
+            views: Vec::new(),
+            durability: durability(),
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field, as serde wants it")]
+fn durability() -> Option<Durability> {
+    Some(Durability::default())
 }
 
 /// What Sluice may do with the table.

@@ -2,7 +2,7 @@
 
 use crate::{defaulted, sample, schema, smallest};
 use serde_json::{Value, json};
-use sluice_crds::{NAME_CHARS_MAX, TracePipeline, crd, crd_yaml, reference_markdown};
+use sluice_crds::{DERIVED, NAME_CHARS_MAX, TracePipeline, crd, crd_yaml, reference_markdown};
 
 #[test]
 fn the_file_is_what_the_types_say() {
@@ -119,6 +119,32 @@ fn every_default_of_the_spec_is_told_and_every_number_has_a_range() {
         assert!(is_told, "{path} does not tell its default {default}: {told}");
     });
     assert!(defaults > 30, "{defaults}");
+}
+
+/// What counts while a field is not set is a default of the schema, or one of the values that follow from others.
+#[test]
+fn what_counts_while_a_field_is_not_set_is_in_the_schema_or_follows_from_others() {
+    let schema = schema();
+    for (path, _) in DERIVED {
+        let pointer = format!(
+            "/properties/spec/properties/{}",
+            path.replace("[]", ".items").replace('.', "/properties/")
+        );
+        let pointer = pointer.replace("/properties/items/properties/", "/items/properties/");
+        let field = schema.pointer(&pointer).unwrap_or_else(|| panic!("no {path}"));
+        assert!(field.get("default").is_none(), "{path} has a default in the schema");
+    }
+    // Words such as "(the default)" need a default that the server fills in.
+    each(schema.pointer("/properties/spec").unwrap(), "", &mut |path, value| {
+        let told = value["description"].as_str().unwrap_or_default();
+        let says = told.contains("(the default") || told.contains(" Default ");
+        if field(path).is_some() && says && value["type"] != "object" && value["type"] != "array" {
+            assert!(
+                value.get("default").is_some(),
+                "{path} tells of a default that the schema does not have: {told}"
+            );
+        }
+    });
 }
 
 #[test]

@@ -18,14 +18,16 @@ mod hold;
 mod judgement;
 mod outdated;
 pub(crate) mod source_change;
+mod spec_hash;
 mod stuck;
 
 pub use crate::pipeline::rollout_terms::{Terms, Unavailable};
 pub use judgement::{Counted, Counts, Looks, trouble_of};
 pub use outdated::outdated;
+pub use spec_hash::{spec_hash, spec_known_as};
 pub use stuck::stuck;
 
-use crate::{ground::hash, observed::WorkloadSeen};
+use crate::observed::WorkloadSeen;
 use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
@@ -39,7 +41,7 @@ pub struct Seen<'a> {
     pub replicas: u32,
     /// The planned revision: [`crate::objects::revision`].
     pub revision: &'a str,
-    /// The spec that it comes from: [`spec_hash`].
+    /// The spec that it comes from: [`spec_known_as`].
     pub spec: &'a str,
     /// The hash of the planned StatefulSet, by which one is known that carries no revision.
     pub plan_hash: &'a str,
@@ -82,15 +84,6 @@ pub enum Memory {
     Kept,
     /// The template that it has now.
     Live,
-}
-
-/// The spec by its hash. The number of replicas is left out, since an autoscaler that writes it tries nothing again; and so is how many
-/// gateways may be away, since older operators knew no such field, and what they took back is not to be tried again for it.
-pub fn spec_hash(pipeline: &TracePipeline) -> String {
-    let mut spec = pipeline.spec.clone();
-    spec.replicas = None;
-    spec.rollout.max_unavailable = None;
-    hash::of_object(&spec)
 }
 
 /// The next step.

@@ -20,7 +20,9 @@ use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
     GatewaySeen, Names, Plan, WorkloadSeen,
     objects::{plan_hash, revision},
-    rollout::{Counts, Looks, Seen, Step, Terms, Unavailable, outdated, spec_hash, step, stuck, trouble_of},
+    rollout::{
+        Counts, Looks, Seen, Step, Terms, Unavailable, outdated, spec_known_as, step, stuck, trouble_of,
+    },
 };
 use tracing::info;
 
@@ -53,7 +55,7 @@ pub fn next_step(
         workload: facts.observed.workload.as_ref(),
         replicas,
         revision: &revision(plan),
-        spec: &spec_hash(pipeline),
+        spec: &spec_known_as(pipeline, facts.observed.workload.as_ref()),
         plan_hash: &plan_hash(plan),
         leaving: facts.observed.scaling.drain.as_ref(),
         trouble,
