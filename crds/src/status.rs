@@ -47,6 +47,11 @@ pub struct TracePipelineStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
+    /// Gateways that are ready, of those wanted, such as 3/3: what kubectl get shows. 0/? before it is known how many are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub ready: Option<String>,
+
     /// Gateways wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<u32>,
@@ -167,6 +172,15 @@ pub struct TracePipelineStatus {
     /// Version of the operator that wrote this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_version: Option<String>,
+}
+
+impl TracePipelineStatus {
+    /// The same with `ready` as the counts are.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        let wanted = self.desired_replicas.map_or_else(|| "?".to_owned(), |wanted| wanted.to_string());
+        Self { ready: self.ready_replicas.map(|ready| format!("{ready}/{wanted}")), ..self }
+    }
 }
 
 /// A topic as last seen.

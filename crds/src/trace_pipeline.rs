@@ -64,18 +64,13 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("size(self.metadata.name) <= 44 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message("the name of a TracePipeline is a-z, 0-9 and '-', begins with a letter and has at most 44 characters: \
                   a StatefulSet and a Service are named after it"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready", type_ = "string", json_path = ".status.ready",
+        description = "gateways that are ready, of those wanted"
+    ),
     printcolumn(
         name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
-        description = "why it is ready or not: a suspended pipeline is ready, and reads nothing"
-    ),
-    printcolumn(
-        name = "Replicas", type_ = "integer", json_path = ".status.readyReplicas",
-        description = "gateways that are ready"
-    ),
-    printcolumn(
-        name = "Desired", type_ = "integer", json_path = ".status.desiredReplicas",
-        description = "gateways wanted"
+        description = "why the pipeline is ready or not: Running while all is as the spec says"
     ),
     printcolumn(
         name = "Partitions", type_ = "integer", json_path = ".status.partitions",

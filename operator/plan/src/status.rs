@@ -95,10 +95,11 @@ pub fn status(
         Some(plan) => gone_back(planned(after, pipeline, (plan, observed)), observed),
         None => after,
     };
-    match Intent::of(pipeline) {
+    let after = match Intent::of(pipeline) {
         Intent::Suspend => TracePipelineStatus { desired_replicas: Some(0), ..after },
         Intent::Run | Intent::LeaveAlone | Intent::Remove => after,
-    }
+    };
+    after.counted()
 }
 
 /// What is remembered of a suspension, with what Kafka says of the group meanwhile.

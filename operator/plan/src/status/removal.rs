@@ -24,13 +24,14 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
     let is_other = |condition: &&Condition| ours.iter().all(|own| own.type_ != condition.type_);
     let others: Vec<Condition> = before.conditions.iter().filter(is_other).cloned().collect();
     let scaling = scaling::with_drain(before.scaling.clone(), observed.scaling.drain.as_ref());
-    TracePipelineStatus {
+    let after = TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions: ours.into_iter().chain(others).collect(),
         desired_replicas: Some(0),
         scaling,
         ..counted(before, observed)
-    }
+    };
+    after.counted()
 }
 
 fn message(pipeline: &TracePipeline, observed: &Observed) -> String {

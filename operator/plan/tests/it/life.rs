@@ -88,6 +88,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
         (status.desired_replicas, status.suspension),
         (Some(0), Some(SuspensionStatus { replicas: 3, ..SuspensionStatus::default() }))
     );
+    assert_eq!(status.ready.as_deref(), Some("3/0"));
     assert!(message(&status).contains("for at most 15m"), "{}", message(&status));
     let rests = ["True/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
     // Gateways without their StatefulSet read on: it does not rest before they are gone.

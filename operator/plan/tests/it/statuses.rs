@@ -73,7 +73,7 @@ fn a_running_pipeline_says_so_with_every_count() {
         assert_eq!(condition(&status, kind).status, "True", "{kind}");
     }
     let counts = [status.desired_replicas, status.replicas, status.ready_replicas, status.updated_replicas];
-    assert_eq!(counts, [Some(3); 4]);
+    assert_eq!((counts, status.ready.as_deref()), ([Some(3); 4], Some("3/3")));
     assert_eq!((status.partitions, status.lag), (Some(12), Some(Lag { messages: 1_200 })));
     assert_eq!(status.consumer_group.as_deref(), Some("default.demo"));
     assert_eq!(status.image.as_deref(), Some("sluice-gateway:0.1.0"));
