@@ -198,7 +198,8 @@ pub struct TopicStatus {
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
-    /// Messages that are not yet committed, over all partitions, rounded to two significant digits.
+    /// Messages that are not yet committed, over all partitions, in steps: the number stays until it is half or twice as many, and is then
+    /// rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics have it as it is.
     pub messages: i64,
 }
 

@@ -52,9 +52,9 @@ pub struct DeliveryStatus {
 #[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// Blocks that wait, over all gateways, rounded to two significant digits.
+    /// Blocks that wait, over all gateways, in steps: the number stays until it is half or twice as many. 0 is exact.
     pub blocks: i64,
-    /// Bytes of the files on the volumes, over all gateways, rounded to two significant digits.
+    /// Bytes of the files on the volumes, over all gateways, in the same steps.
     pub bytes: i64,
 }
 

@@ -1,6 +1,6 @@
 //! What the operator says about the number of gateways: why it is what it is, and what it was learned from.
 //!
-//! Numbers are rounded, so that a pipeline at rest has a status at rest.
+//! Numbers are in steps, so that the status of a pipeline at work is written seldom, and of one at rest never.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
@@ -29,20 +29,20 @@ pub struct ScalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<String>,
 
-    /// All of it in words.
+    /// All of it in words. Its numbers are written anew when one of them has moved far, or anything else has changed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 
-    /// Messages a second that arrive, rounded to two significant digits.
+    /// Messages a second that arrive, in steps: the number stays until it differs by a fifth, and is then rounded to two significant digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival_rate: Option<i64>,
 
-    /// Messages that wait, in seconds of arrivals, rounded to two significant digits.
+    /// Messages that wait, in seconds of arrivals, in steps: the number stays until it is half or twice as many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<i64>,
 
-    /// Messages a second that one gateway can do, as learned so far, rounded to two significant digits; below ten to whole ones, where the
-    /// reason has more of it.
+    /// Messages a second that one gateway can do, as learned so far, in steps as arrivalRate; below ten in whole ones, where the reason has
+    /// more of it. Decisions have the exact number; remembered has it in steps of a twentieth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_per_replica: Option<i64>,
 

@@ -4,6 +4,7 @@
 //! changes. So a status without news equals the previous one and is not written.
 
 mod apply_failure;
+mod coarse;
 pub(crate) mod derived;
 mod loss;
 mod messages;
@@ -76,7 +77,9 @@ pub fn status(
     let after = TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions,
-        lag: observed.lag.map(|lag| Lag { messages: rounded(lag.messages) }),
+        lag: observed.lag.map(|lag| Lag {
+            messages: coarse::backlog(before.lag.map(|written| written.messages), lag.messages),
+        }),
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
@@ -223,39 +226,12 @@ fn queue(
     before: Option<QueueStatus>,
     seen: Option<QueueStatus>,
 ) -> Option<QueueStatus> {
-    let rounded =
-        |seen: QueueStatus| QueueStatus { blocks: rounded(seen.blocks), bytes: rounded(seen.bytes) };
+    let coarse = |seen: QueueStatus| QueueStatus {
+        blocks: coarse::backlog(before.map(|written| written.blocks), seen.blocks),
+        bytes: coarse::backlog(before.map(|written| written.bytes), seen.bytes),
+    };
     match pipeline.spec.queue.mode {
-        QueueMode::Spill => seen.map(rounded).or(before),
+        QueueMode::Spill => seen.map(coarse).or(before),
         QueueMode::Disabled => None,
-    }
-}
-
-/// Two significant digits: 1,234 is 1,200. A number that moves all the time would be written all the time.
-fn rounded(number: i64) -> i64 {
-    let mut unit = 1;
-    while number / unit >= 100 {
-        unit *= 10;
-    }
-    number / unit * unit
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_rounded_to_two_significant_digits() {
-        for (number, expected) in [
-            (0, 0),
-            (7, 7),
-            (99, 99),
-            (100, 100),
-            (123, 120),
-            (98_765, 98_000),
-            (i64::MAX, 9_200_000_000_000_000_000),
-        ] {
-            assert_eq!(rounded(number), expected);
-        }
     }
 }

@@ -29,8 +29,10 @@ pub const WAIT_MIN_SECONDS: u64 = 5;
 /// The longest such wait in seconds. New topics of an empty cluster are noticed within it, and 50 unreachable clusters occupy only two of ten
 /// parallel reconciles, at 2 s each.
 const WAIT_MAX_SECONDS: u64 = 60;
-/// A status that differs only in its lag is written once in this many seconds.
+/// A status that differs only in its lag is written once in this many seconds; while it differs each time, the wait doubles.
 const LAG_SECONDS: u64 = 60;
+/// The longest such wait in seconds. A pipeline whose lag comes and goes is written twelve times an hour at most. Chosen.
+const LAG_SECONDS_MAX: u64 = 300;
 /// If the API server refused to delete claims, the operator asks again once in this many seconds, and after a restart. A user may wait for a
 /// right that was granted, but nothing else depends on it. Chosen.
 const DELETION_SECONDS: u64 = 3_600;
@@ -53,12 +55,20 @@ impl Key {
     }
 }
 
+/// When a status was last written for its lag alone.
+#[derive(Debug)]
+struct LagWritten {
+    at: Instant,
+    /// Seconds until it may be written again.
+    wait_seconds: u64,
+}
+
 /// What is remembered of one pipeline.
 #[derive(Debug, Default)]
 pub struct PipelineMemory {
     failures: u32,
     failure: Option<String>,
-    lag_written: Option<Instant>,
+    lag_written: Option<LagWritten>,
     deletion_asked: Option<Instant>,
     is_offsets_due: bool,
     /// Fields of the status that the API server has dropped, as JSON pointers.
@@ -206,7 +216,19 @@ impl Memory {
 
     /// Whether the lag may be written now. If so, records that it was.
     pub fn may_write_lag(&self, key: &Key, now: Instant) -> bool {
-        self.with(key, |memory| is_due(&mut memory.lag_written, LAG_SECONDS, now))
+        self.with(key, |memory| {
+            let wait_seconds = match &memory.lag_written {
+                None => LAG_SECONDS,
+                Some(last) => match now.saturating_duration_since(last.at).as_secs() {
+                    since if since < last.wait_seconds => return false,
+                    // Nothing was to be written for a while.
+                    since if since >= 2 * last.wait_seconds => LAG_SECONDS,
+                    _ => (2 * last.wait_seconds).min(LAG_SECONDS_MAX),
+                },
+            };
+            memory.lag_written = Some(LagWritten { at: now, wait_seconds });
+            true
+        })
     }
 
     /// Whether to ask now if claims may be deleted. If so, records that it was asked.
@@ -374,11 +396,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lag_is_written_once_a_minute() {
+    fn a_lag_is_written_once_a_minute_and_less_often_while_it_never_rests() {
         let memory = Memory::default();
         let begin = Instant::now();
         let may = |seconds| memory.may_write_lag(&key("a"), begin + Duration::from_secs(seconds));
-        assert_eq!([0, 30, 59, 60, 61, 120].map(may), [true, false, false, true, false, true]);
+        assert_eq!([0, 30, 59, 60].map(may), [true, false, false, true]);
+        let waits = [61, 179, 180, 419, 420, 719, 720].map(may);
+        assert_eq!(waits, [false, false, true, false, true, false, true], "2, 4, 5 and 5 minutes");
+        assert_eq!([1_320, 1_379, 1_380].map(may), [true, false, true], "it rested for ten minutes");
+        // One that is always different, looked at every 15 seconds for a day.
+        let day =
+            (0..5_760).filter(|look| memory.may_write_lag(&key("b"), begin + Duration::from_secs(look * 15)));
+        assert!((286..=292).contains(&day.count()));
     }
 
     #[test]

@@ -1,10 +1,8 @@
-//! The scaling status. Numbers are rounded, and a learned number replaces the written one only when it differs noticeably. So a steady
-//! pipeline causes no writes.
+//! The scaling status. Measured numbers are written in steps ([`coarse`]), and a learned number that is remembered is replaced only when it
+//! differs noticeably. So a steady pipeline causes no writes.
 
-use crate::{
-    facts::ScalingSeen,
-    scale::{Decision, Figures},
-};
+use super::coarse;
+use crate::{facts::ScalingSeen, scale::Decision};
 use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus, TracePipelineStatus};
 
 /// The scaling status; `None` where nothing is decided and no gateway drains. `resized` describes memory that gateways got in place.
@@ -29,9 +27,16 @@ pub fn told(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStat
     let mut told = said.clone();
     if let Some(watched) = &seen.watched {
         let scaling = told.scaling.get_or_insert_default();
-        scaling.arrival_rate = Some(rounded(watched.arrival_rate));
-        scaling.lag_seconds = Some(rounded(watched.lag_seconds));
+        scaling.arrival_rate = Some(coarse::whole(watched.arrival_rate));
+        scaling.lag_seconds = Some(coarse::whole(watched.lag_seconds));
         scaling.cause = Some(watched.cause.word().to_owned());
+    }
+    // The status has it in steps.
+    let learned = seen.decision.as_ref().and_then(|decision| decision.next.capacity);
+    if let (Some(scaling), Some(learned)) = (&mut told.scaling, learned)
+        && scaling.capacity_per_replica.is_some()
+    {
+        scaling.capacity_per_replica = Some(coarse::whole(learned));
     }
     told
 }
@@ -45,17 +50,19 @@ pub(super) fn with_drain(said: Option<ScalingStatus>, drain: Option<&DrainStatus
 
 fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) -> ScalingStatus {
     let figures = decision.figures.as_ref();
-    let figure = |of: fn(&Figures) -> f64| figures.map(|figures| rounded(of(figures)));
     let rescaled = decision.next.rescales.last().map(|at| at.time());
     ScalingStatus {
         recommended_replicas: Some(decision.recommended),
         cause: Some(decision.cause.word().to_owned()),
         held: decision.hold.map(|hold| hold.word().to_owned()),
         limited: decision.limited.map(|limit| limit.word().to_owned()),
-        reason: joined(&decision.reason, resized),
-        arrival_rate: figure(|figures| figures.arrival_rate),
-        lag_seconds: figure(|figures| figures.lag_seconds),
-        capacity_per_replica: decision.next.capacity.map(rounded),
+        reason: coarse::reason(&before.reason, joined(&decision.reason, resized)),
+        arrival_rate: figures.map(|figures| coarse::rate(before.arrival_rate, figures.arrival_rate)),
+        lag_seconds: figures.map(|figures| coarse::seconds(before.lag_seconds, figures.lag_seconds)),
+        capacity_per_replica: decision
+            .next
+            .capacity
+            .map(|now| coarse::rate(before.capacity_per_replica, now)),
         next_steps: figures.map_or_else(Vec::new, |figures| figures.next_steps.clone()),
         // A rescale is forgotten after an hour, the time of the last one is not.
         last_rescale_time: rescaled.or(before.last_rescale_time),
@@ -69,24 +76,14 @@ pub(super) fn joined(words: &str, resized: Option<&str>) -> String {
     resized.map_or_else(|| words.to_owned(), |resized| format!("{words}; {resized}"))
 }
 
-/// Two significant digits of a number that is not negative.
-#[expect(clippy::cast_possible_truncation, reason = "a float is cut off at the bounds of the integer")]
-fn rounded(number: f64) -> i64 {
-    let whole = number.round() as i64;
-    let mut unit = 1;
-    while whole / unit >= 100 {
-        unit *= 10;
-    }
-    whole / unit * unit
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         ground::moment::Moment,
-        scale::{Cause, State, Watched},
+        scale::{Cause, Figures, State, Watched},
     };
+    use proptest::prelude::*;
 
     fn decision() -> Decision {
         let figures = Figures { arrival_rate: 12_345.0, lag_seconds: 3.4, ..Figures::default() };
@@ -122,6 +119,44 @@ mod tests {
         let given =
             scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was resized to 1Mi")), &later).unwrap();
         assert_eq!(given.reason, "so it is; a-0 was resized to 1Mi");
+    }
+
+    /// A decision for so many messages a second, with a reason as `scale` words it.
+    fn decided_for(arrival: f64, capacity: f64, lag_seconds: f64) -> ScalingSeen {
+        let figures = Figures { arrival_rate: arrival, lag_seconds, ..Figures::default() };
+        let lag = arrival * lag_seconds;
+        let reason = format!(
+            "{:.1} k messages/s at 76 % of {:.1} k per gateway and a lag of {:.1} k ({lag_seconds:.0} s) need 4; stays at 4",
+            arrival / 1e3,
+            capacity / 1e3,
+            lag / 1e3
+        );
+        let next = State { capacity: Some(capacity), ..State::default() };
+        let decision = Decision { figures: Some(figures), reason, next, ..decision() };
+        ScalingSeen { decision: Some(decision), ..ScalingSeen::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn a_sample_that_differs_by_less_than_a_twentieth_changes_nothing(
+            arrival in 2e3f64..9e8, capacity in 2e3f64..9e8, lag in 2.0f64..1e5,
+            by in -0.049f64..0.049, and_by in -0.049f64..0.049,
+        ) {
+            let said = scaling(ScalingMode::Auto, (None, None), &decided_for(arrival, capacity, lag)).unwrap();
+            let later = decided_for(arrival * (1.0 + by), capacity * (1.0 + and_by), lag * (1.0 - by));
+            let again = scaling(ScalingMode::Auto, (Some(&said), None), &later).unwrap();
+            prop_assert_eq!(again, said);
+        }
+    }
+
+    #[test]
+    fn metrics_have_the_capacity_as_it_is() {
+        let said = scaling(ScalingMode::Auto, (None, None), &decided_for(9e3, 10e3, 5.0)).unwrap();
+        let later = decided_for(9e3, 11e3, 5.0);
+        let again = scaling(ScalingMode::Auto, (Some(&said), None), &later).unwrap();
+        assert_eq!(again.capacity_per_replica, Some(10_000));
+        let all = TracePipelineStatus { scaling: Some(again), ..TracePipelineStatus::default() };
+        assert_eq!(told(&all, &later).scaling.unwrap().capacity_per_replica, Some(11_000));
     }
 
     #[test]
