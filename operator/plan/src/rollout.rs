@@ -16,21 +16,22 @@
 
 mod hold;
 mod judgement;
+mod known_spec;
 mod outdated;
 pub(crate) mod source_change;
-mod spec_hash;
+
 mod stuck;
 
 pub use crate::pipeline::rollout_terms::{Terms, Unavailable};
 pub use judgement::{Counted, Counts, Looks, trouble_of};
+pub use known_spec::{spec_hash, spec_known_as};
 pub use outdated::outdated;
-pub use spec_hash::{spec_hash, spec_known_as};
 pub use stuck::stuck;
 
 use crate::observed::WorkloadSeen;
 use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy, TracePipeline};
+use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy};
 
 /// What is planned, and what there is.
 #[derive(Debug, Clone)]

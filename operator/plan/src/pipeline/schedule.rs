@@ -126,10 +126,7 @@ mod tests {
 
     /// `2026-03-29T00:30:00Z` as a moment.
     fn at(text: &str) -> Moment {
-        Moment::of_timestamp(
-            k8s_openapi::jiff::Timestamp::from_second(text.parse::<Timestamp>().unwrap().as_second())
-                .unwrap(),
-        )
+        Moment::of_timestamp(text.parse().unwrap())
     }
 
     /// From when until when it is active between two moments, minute by minute.

@@ -20,7 +20,7 @@ struct LateDefault {
 }
 
 /// All of them.
-const LATE_DEFAULTS: [LateDefault; 6] = [
+static LATE_DEFAULTS: [LateDefault; 6] = [
     LateDefault {
         is_default: |spec| spec.gateway.upgrade_strategy == Some(UpgradeStrategy::default()),
         set: |spec, is_written| spec.gateway.upgrade_strategy = is_written.then(UpgradeStrategy::default),
@@ -160,8 +160,9 @@ mod tests {
 
     #[test]
     fn what_an_earlier_operator_took_back_is_known_whatever_was_written_out() {
+        const WRITTEN_OUT: [&[usize]; 5] = [&[], &[0], &[3], &[0, 1, 4], &[0, 1, 2, 3, 4, 5]];
         let all = written();
-        for has in [&[][..], &[0], &[3], &[0, 1, 4], &[0, 1, 2, 3, 4, 5]] {
+        for has in WRITTEN_OUT {
             let fields = has.iter().map(|place| (all[*place].0.to_owned(), all[*place].1.clone()));
             let object = pipeline(&Value::Object(fields.collect()));
             let hash = earlier(&object, has);
