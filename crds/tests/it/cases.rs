@@ -11,7 +11,7 @@ mod values;
 use values::Case;
 
 /// Rules about a value by itself.
-pub fn values() -> impl Iterator<Item = &'static Case> {
+pub fn value_cases() -> impl Iterator<Item = &'static Case> {
     values::VALUES.iter().chain(resources::RESOURCES).chain(schedules::SCHEDULES)
 }
 
