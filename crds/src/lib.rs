@@ -24,7 +24,9 @@ pub use status::{
     TracePipelineStatus, VolumesStatus,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
-pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};
+pub use trace_pipeline::{
+    AnnotationValue, DisruptionBudget, DnsPolicy, LabelValue, NetworkRules, PodTemplate, UserAndGroup,
+};
 pub use trace_pipeline::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,

@@ -24,7 +24,7 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources,
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use observability::{Observability, PodMonitoring};
-pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
+pub use pod_template::{AnnotationValue, DnsPolicy, LabelValue, PodTemplate, UserAndGroup};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};

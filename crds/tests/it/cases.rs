@@ -1,10 +1,18 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/pods.rs"]
+mod pods;
 #[path = "cases/values.rs"]
 mod values;
 
-pub use values::VALUES;
+use pods::PODS;
+use values::{Case, VALUES};
+
+/// Rules about a value by itself.
+pub fn values() -> impl Iterator<Item = &'static Case> {
+    VALUES.iter().chain(PODS)
+}
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
 pub const REPLICAS: &[(&str, &str, &str)] = &[

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 87] = [
+const CHANGES: [(&str, &str); 96] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -79,6 +79,15 @@ const CHANGES: [(&str, &str); 87] = [
     ("gateway.podTemplate.topologySpreadConstraints", "[]"),
     ("gateway.podTemplate.priorityClassName", r#""another""#),
     ("gateway.podTemplate.runtimeClassName", r#""another""#),
+    ("gateway.podTemplate.env", "[]"),
+    ("gateway.podTemplate.volumes", r#"[{"name": "authorities", "configMap": {"name": "another"}}]"#),
+    ("gateway.podTemplate.volumeMounts", r#"[{"name": "authorities", "mountPath": "/etc/another"}]"#),
+    ("gateway.podTemplate.dnsPolicy", r#""Default""#),
+    ("gateway.podTemplate.dnsConfig", "{}"),
+    ("gateway.podTemplate.hostAliases", "[]"),
+    ("gateway.podTemplate.userAndGroup", r#""Assigned""#),
+    ("gateway.podTemplate.securityContext", "{}"),
+    ("gateway.podTemplate.containerSecurityContext", "{}"),
     ("rollout.strategy", r#""RollingUpdate""#),
     ("rollout.canary.duration", r#""2m""#),
     ("rollout.maxUnavailable", "3"),
@@ -103,6 +112,14 @@ const CHANGES: [(&str, &str); 87] = [
     ("suspend", "true"),
     ("managementState", r#""Unmanaged""#),
     ("deletionPolicy", r#""Immediate""#),
+];
+
+/// Objects whose fields are Kubernetes' own.
+const OF_KUBERNETES: [&str; 4] = [
+    "gateway.podTemplate.affinity",
+    "gateway.podTemplate.dnsConfig",
+    "gateway.podTemplate.securityContext",
+    "gateway.podTemplate.containerSecurityContext",
 ];
 
 fn revision(pipeline: &TracePipeline) -> String {
@@ -140,8 +157,7 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
 fn fields() -> BTreeSet<String> {
     fn walk(path: &str, schema: &Value, found: &mut BTreeSet<String>) {
         match schema["properties"].as_object() {
-            // Kubernetes' own.
-            Some(_) if path == "gateway.podTemplate.affinity" => drop(found.insert(path.to_owned())),
+            Some(_) if OF_KUBERNETES.contains(&path) => drop(found.insert(path.to_owned())),
             Some(properties) => {
                 for (name, schema) in properties {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
