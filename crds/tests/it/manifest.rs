@@ -73,7 +73,8 @@ fn a_choice_without_a_default_says_what_it_is_when_it_is_not_set() {
             assert!(
                 says || path.ends_with("/items")
                     || path.ends_with("/mechanism")
-                    || path.contains("podTemplate"),
+                    || path.contains("podTemplate")
+                    || path.contains("networkPolicy"),
                 "{path}: {description}"
             );
         }
@@ -211,7 +212,7 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 const INSTEAD: [(&str, &str); 1] = [("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml")];
 
 /// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
-const OF_KUBERNETES: [&str; 10] = [
+const OF_KUBERNETES: [&str; 12] = [
     "/spec/gateway/podTemplate/tolerations/0/",
     "/spec/gateway/podTemplate/affinity/",
     "/spec/gateway/podTemplate/topologySpreadConstraints/0/",
@@ -222,6 +223,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "/spec/gateway/podTemplate/hostAliases/0/",
     "/spec/gateway/podTemplate/securityContext/",
     "/spec/gateway/podTemplate/containerSecurityContext/",
+    "/spec/networkPolicy/metricsFrom/0/",
+    "/spec/networkPolicy/egressTo/0/",
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rules about what is set within pods.
+//! Rules about what is set within pods, and about whom they may reach and be reached by.
 
 use super::values::Case;
 
@@ -133,5 +133,35 @@ pub const PODS: &[Case] = &[
         ],
         refused: &[r#"{"containerSecurityContext": {"privileged": true, "allowPrivilegeEscalation": true}}"#],
         message: "privileged of containerSecurityContext cannot be true",
+    },
+    Case {
+        pointer: "/spec/networkPolicy",
+        taken: &[
+            r#"{"metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}"#,
+            r#"{"metricsFrom": [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": {"a": "b"}}, "podSelector": {}}]}"#,
+            r#"{"metricsFrom": []}"#,
+            "{}",
+        ],
+        refused: &[
+            r#"{"metricsFrom": [{}]}"#,
+            r#"{"metricsFrom": [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]}"#,
+            r#"{"metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}, "namespaceSelector": {}}]}"#,
+        ],
+        message: "each of metricsFrom has ipBlock",
+    },
+    Case {
+        pointer: "/spec/networkPolicy",
+        taken: &[
+            r#"{"egressTo": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}"#,
+            r#"{"egressTo": [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": {"a": "b"}}, "podSelector": {}}]}"#,
+            r#"{"egressTo": []}"#,
+            "{}",
+        ],
+        refused: &[
+            r#"{"egressTo": [{}]}"#,
+            r#"{"egressTo": [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]}"#,
+            r#"{"egressTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}, "namespaceSelector": {}}]}"#,
+        ],
+        message: "each of egressTo has ipBlock",
     },
 ];

@@ -242,7 +242,8 @@ fn check_terms(
     }
 }
 
-fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
+/// A selector as Kubernetes takes it.
+pub(crate) fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
     let Some(selector) = selector else { return };
     for (key, value) in selector.match_labels.iter().flatten() {
         let is_label = is_key(key) && (value.is_empty() || is_name(value));

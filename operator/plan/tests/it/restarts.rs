@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 96] = [
+const CHANGES: [(&str, &str); 98] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -106,6 +106,8 @@ const CHANGES: [(&str, &str); 96] = [
     ("podDisruptionBudget.enabled", "false"),
     ("podDisruptionBudget.maxUnavailable", "2"),
     ("networkPolicy.enabled", "false"),
+    ("networkPolicy.metricsFrom", "[]"),
+    ("networkPolicy.egressTo", "[]"),
     ("observability.podMonitor.enabled", "false"),
     ("observability.podMonitor.interval", r#""10s""#),
     ("observability.podMonitor.labels", "{}"),
