@@ -79,6 +79,7 @@ mod gitops {
 }
 
 mod operator {
+    pub mod divided;
     pub mod foreign_kinds;
     pub mod killed_operator;
     pub mod lease;

@@ -10,6 +10,7 @@ pub mod pod_template;
 pub mod policy;
 mod policy_parsing;
 pub mod resources;
+pub mod responsible;
 pub mod rollout_terms;
 
 pub use intent::Intent;

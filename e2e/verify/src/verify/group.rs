@@ -178,6 +178,7 @@ pub const ALL: [Group; 22] = [
         name: "operator",
         paths: OPERATOR,
         work: Work::Cluster(&[
+            "operator::divided::",
             "operator::many::",
             "operator::plugin::",
             "operator::pod_monitor::",
