@@ -1,17 +1,20 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/idle.rs"]
+mod idle;
 #[path = "cases/pods.rs"]
 mod pods;
 #[path = "cases/values.rs"]
 mod values;
 
+use idle::IDLE;
 use pods::PODS;
 use values::{Case, VALUES};
 
 /// Rules about a value by itself.
 pub fn values() -> impl Iterator<Item = &'static Case> {
-    VALUES.iter().chain(PODS)
+    VALUES.iter().chain(PODS).chain(IDLE)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.

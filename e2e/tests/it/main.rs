@@ -29,6 +29,7 @@ mod spec {
 
 mod scaling {
     pub mod autoscaled;
+    pub mod idle;
     pub mod resize;
 }
 

@@ -62,6 +62,7 @@ impl State {
             lost_at: self.lost_at,
             lost: self.lost,
             anew: self.anew,
+            rest: self.rest,
             ..Self::default()
         }
     }

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 98] = [
+const CHANGES: [(&str, &str); 100] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -57,6 +57,8 @@ const CHANGES: [(&str, &str); 98] = [
     ("scaling.targetLag", r#""5m""#),
     ("scaling.scaleDownAfter", r#""20m""#),
     ("scaling.fallbackReplicas", "4"),
+    ("scaling.idle.after", r#""1h""#),
+    ("scaling.idle.refreshEvery", r#""48h""#),
     ("scaling.schedules", "[]"),
     ("scaling.drain.timeout", r#""20m""#),
     ("scaling.drain.onTimeout", r#""Force""#),
@@ -140,6 +142,8 @@ fn conflicting(field: &str) -> &'static [&'static str] {
 /// The full sample, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
+    // The sample has a number of gateways, beside which it cannot stand.
+    object["spec"]["scaling"]["idle"] = json!({"after": "30m", "refreshEvery": "24h"});
     let before = object.clone();
     let place = |field: &str| {
         let pointer = format!("/spec/{}", field.replace('.', "/"));
