@@ -24,11 +24,13 @@ pub use status::{
     TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
-pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};
+pub use trace_pipeline::{
+    AnnotationValue, DisruptionBudget, DnsPolicy, LabelValue, NetworkRules, PodTemplate, UserAndGroup,
+};
 pub use trace_pipeline::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,
-    Engine, ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert,
+    Engine, ExtraColumn, Format, Gateway, GroupProtocol, Idle, ImagePullPolicy, InitialOffset, Insert,
     InsertFormat, KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout,
     OnZoneLoss, PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling,
     ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source,

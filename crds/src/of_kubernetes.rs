@@ -5,6 +5,7 @@
 //! that a wrong one is refused with the pipeline and not with the StatefulSet that is made from it; and a description is its first
 //! sentence. Affinity alone, which says the same of pods four times, would otherwise be larger than the rest of the definition.
 
+use k8s_openapi::api::core::v1::EnvVar;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,59 @@ const NUMBER_MAX: u64 = 2_147_483_647;
 /// The largest weight of a preference, by Kubernetes' own rules.
 const WEIGHT_MAX: u64 = 100;
 
+/// The largest mode of a file: nine bits, by Kubernetes' own rules.
+const FILE_MODE_MAX: u64 = 0o777;
+
+/// The shortest life of a projected token in seconds, by Kubernetes' own rules.
+const TOKEN_SECONDS_MIN: u64 = 600;
+
+/// The largest port.
+const PORT_MAX: u64 = 65_535;
+
+/// Name servers of a pod, by Kubernetes' own rules.
+const NAME_SERVERS_MAX: u64 = 3;
+
+/// Characters of the value of a variable. 32 of them are also in what the StatefulSet remembers of a pod template, as JSON within JSON: 32
+/// KiB beside the annotations' 64 KiB stay below the 256 KiB that Kubernetes allows an object.
+const VARIABLE_CHARS_MAX: u64 = 1024;
+
+/// Fields that are a quantity.
+const QUANTITIES: [&str; 2] = ["divisor", "sizeLimit"];
+
+/// Fields that are not offered, wherever they stand. Most are kinds of volumes that restricted pod security refuses; `ephemeral` would be as
+/// large as all other kinds together, and gateways have queue volumes. The others are for Windows, need privileges, or are alpha.
+const NOT_OFFERED: [&str; 29] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "ephemeral",
+    "fc",
+    "fileKeyRef",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "hostPath",
+    "image",
+    "iscsi",
+    "mountPropagation",
+    "nfs",
+    "photonPersistentDisk",
+    "podCertificate",
+    "portworxVolume",
+    "procMount",
+    "quobyte",
+    "rbd",
+    "recursiveReadOnly",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+    "windowsOptions",
+];
+
 /// The schema of such a type.
 pub(crate) fn bounded<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<T>().to_value();
@@ -28,17 +82,33 @@ pub(crate) fn bounded<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema 
     Schema::try_from(schema).unwrap_or_default()
 }
 
+/// The schema of variables of a container, whose values may be longer than other texts.
+pub(crate) fn variables(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = bounded::<Vec<EnvVar>>(generator);
+    if let Some(value) = schema.pointer_mut("/items/properties/value") {
+        value["maxLength"] = VARIABLE_CHARS_MAX.into();
+    }
+    schema
+}
+
 /// Bounds a schema in place, and all that is in it. `path` has the names of the fields on the way to it.
 fn bound(schema: &mut Value, path: &mut Vec<String>) {
     let Some(fields) = schema.as_object_mut() else { return };
     if let Some(Value::String(description)) = fields.get_mut("description") {
         *description = first_sentence(description);
     }
+    // A quantity may be a number in Kubernetes' own schema; the type that reads it here takes a text.
+    if path.last().is_some_and(|name| QUANTITIES.contains(&name.as_str())) {
+        fields.remove("x-kubernetes-int-or-string");
+        fields.insert("type".into(), "string".into());
+    }
     match fields.get("type").and_then(Value::as_str) {
         Some("string") => bound_text(fields, path),
         Some("integer") => bound_number(fields, path),
         Some("array") => {
-            fields.insert("maxItems".into(), ITEMS_MAX.into());
+            let is_of_servers = path.last().is_some_and(|name| name == "nameservers");
+            let most = if is_of_servers { NAME_SERVERS_MAX } else { ITEMS_MAX };
+            fields.insert("maxItems".into(), most.into());
         }
         _ => {}
     }
@@ -49,7 +119,9 @@ fn bound(schema: &mut Value, path: &mut Vec<String>) {
         bound(values, path);
         fields.insert("maxProperties".into(), ITEMS_MAX.into());
     }
-    for (name, field) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+    let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    properties.retain(|name, _| !NOT_OFFERED.contains(&name.as_str()));
+    for (name, field) in properties {
         path.push(name.clone());
         bound(field, path);
         path.pop();
@@ -71,7 +143,11 @@ fn bound_text(fields: &mut Map<String, Value>, path: &[String]) {
 fn bound_number(fields: &mut Map<String, Value>, path: &[String]) {
     let (least, most) = match path.last().map(String::as_str) {
         Some("weight") => (1, WEIGHT_MAX),
-        Some("maxSkew" | "minDomains") => (1, NUMBER_MAX),
+        // A user of 0 is root, which no gateway is.
+        Some("maxSkew" | "minDomains" | "runAsUser") => (1, NUMBER_MAX),
+        Some("defaultMode" | "mode") => (0, FILE_MODE_MAX),
+        Some("expirationSeconds") => (TOKEN_SECONDS_MIN, NUMBER_MAX),
+        Some("endPort") => (1, PORT_MAX),
         _ => (0, NUMBER_MAX),
     };
     fields.insert("minimum".into(), least.into());
@@ -85,12 +161,23 @@ fn words(path: &[String]) -> Option<&'static [&'static str]> {
         "effect" => &["NoSchedule", "PreferNoSchedule", "NoExecute"],
         "whenUnsatisfiable" => &["DoNotSchedule", "ScheduleAnyway"],
         "nodeAffinityPolicy" | "nodeTaintsPolicy" => &["Honor", "Ignore"],
+        "fsGroupChangePolicy" => &["Always", "OnRootMismatch"],
+        "seLinuxChangePolicy" => &["MountOption", "Recursive"],
+        "supplementalGroupsPolicy" => &["Merge", "Strict"],
+        "protocol" => &["TCP", "UDP", "SCTP"],
+        "type" if is_profile(path) => &["RuntimeDefault", "Localhost", "Unconfined"],
         // A toleration stands by itself; everything else that has an operator is a requirement of a selector.
         "operator" if path.len() == 1 => &["Exists", "Equal"],
         "operator" if is_of_nodes => &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"],
         "operator" => &["In", "NotIn", "Exists", "DoesNotExist"],
         _ => return None,
     })
+}
+
+/// Whether the field is one of a profile of seccomp or `AppArmor`.
+fn is_profile(path: &[String]) -> bool {
+    let parent = path.len().checked_sub(2).and_then(|at| path.get(at));
+    parent.is_some_and(|name| name == "seccompProfile" || name == "appArmorProfile")
 }
 
 /// Up to the first full stop behind which another sentence begins.

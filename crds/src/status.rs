@@ -272,6 +272,8 @@ pub mod reason {
 
     /// The pipeline is suspended, or its gateways still drain. `Ready` is true once no gateway runs.
     pub const SUSPENDED: &str = "Suspended";
+    /// The topics are idle, and no gateway runs until messages arrive: `scaling.idle`. `Ready` is true.
+    pub const IDLE: &str = "Idle";
     /// The pipeline is being deleted, and its finalizer still holds it.
     pub const DELETING: &str = "Deleting";
 

@@ -25,14 +25,14 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use observability::{Observability, PodMonitoring};
-pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
+pub use pod_template::{AnnotationValue, DnsPolicy, LabelValue, PodTemplate, UserAndGroup};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
 pub use resources::{
     Cpu, DeprecatedField, MemoryResizing, ResourceLimits, ResourceQuantity, ResourceRequests, Resources,
 };
 pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
-pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
+pub use scaling::{Day, Drain, Idle, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{
     Durability, Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View,
 };
@@ -113,7 +113,10 @@ use serde::{Deserialize, Serialize};
                   copy of what is committed and not inserted yet; use Abort or Job"),
     validation = Rule::new(
         "!has(self.delivery.deadLetter.topic) || !(self.delivery.deadLetter.topic in self.source.kafka.topics)")
-        .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again")
+        .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again"),
+    validation = Rule::new("!has(self.scaling.idle) || self.source.kafka.groupProtocol == 'Classic'")
+        .message("scaling.idle needs source.kafka.groupProtocol Classic: with the other protocol Kafka counts the retention of an offset \
+                  from its commit, and deletes those of an idle topic when the last gateway leaves")
 )]
 pub struct TracePipelineSpec {
     /// Where messages come from.

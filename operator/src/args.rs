@@ -3,7 +3,7 @@
 use crate::read::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
 use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
-use sluice_plan::OperatorPods;
+use sluice_plan::{OperatorPods, Responsible, Selector};
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr};
 
 const AFTER_HELP: &str = "\
@@ -53,6 +53,11 @@ pub struct Args {
     /// Namespaces to watch, separated by commas; empty for all namespaces
     #[arg(long, env = "SLUICE_WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE,..")]
     pub watch_namespaces: Vec<String>,
+
+    /// Labels of the pipelines to look after, such as `team=a` or `team notin (a, b)`; without it all pipelines. Several operators may divide
+    /// the pipelines of a cluster: their selectors must be disjoint, and their Leases must have different names or namespaces
+    #[arg(long, env = "SLUICE_PIPELINE_SELECTOR", value_name = "SELECTOR")]
+    pub pipeline_selector: Option<Selector>,
 
     /// Namespace of the Lease; the chart sets the namespace of the operator's pod
     #[arg(long, env = "POD_NAMESPACE", default_value = "default", value_name = "NAMESPACE")]
@@ -144,6 +149,12 @@ impl Args {
         (!labels.is_empty()).then(|| OperatorPods { namespace: self.namespace.clone(), labels })
     }
 
+    /// This operator among others: all of its replicas have one Lease.
+    pub fn responsible(&self) -> Responsible {
+        let name = format!("{}/{}", self.namespace, self.lease_name);
+        Responsible { name, selector: self.pipeline_selector.clone() }
+    }
+
     /// The identity in the Lease. The process id distinguishes two operators on one machine outside of pods.
     pub fn lease_identity(&self) -> String {
         format!("{}_{}", self.identity, std::process::id())
@@ -218,6 +229,22 @@ mod tests {
             assert_eq!(found.is_ok(), is_taken, "{most}");
         }
         assert!(parse(&["--gateway-image", "g", "--listen", "nowhere"]).is_err());
+    }
+
+    #[test]
+    fn an_operator_looks_after_all_pipelines_or_those_of_its_selector() {
+        let parse = |more: &[&str]| {
+            Args::try_parse_from([&["o", "--gateway-image", "g", "--namespace", "n"], more].concat())
+        };
+        let all = parse(&[]).unwrap().responsible();
+        assert_eq!((all.name.as_str(), all.selector), ("n/sluice-operator", None));
+        let some =
+            parse(&["--pipeline-selector", "team in (a, b)", "--lease-name", "l"]).unwrap().responsible();
+        assert_eq!(some.name, "n/l");
+        assert_eq!(some.selector.map(|selector| selector.to_string()).as_deref(), Some("team in (a, b)"));
+        assert!(
+            parse(&["--pipeline-selector", ""]).is_err() && parse(&["--pipeline-selector", "a b"]).is_err()
+        );
     }
 
     #[test]

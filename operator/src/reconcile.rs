@@ -10,6 +10,7 @@
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
 
 pub mod apply_failure;
+mod handover;
 pub mod next;
 pub mod outcome;
 
@@ -70,14 +71,29 @@ impl Reconciler {
     /// A pipeline is gone. Kubernetes deletes its objects afterwards, and each of those events leads here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
-        let shared = &self.world.shared;
-        if !shared.memory.forget(&key) {
-            return;
+        self.world.shared.responsibility.forget(&key);
+        if self.drop_known(&key) {
+            info!(namespace = %key.namespace, pipeline = %key.name, "gone");
         }
-        self.sources.forget(&key);
+    }
+
+    /// Another operator looks after a pipeline.
+    fn leave(&self, key: &Key) {
+        if self.drop_known(key) {
+            info!(namespace = %key.namespace, pipeline = %key.name, "left to another operator");
+        }
+    }
+
+    /// Removes what is known of a pipeline, and its series. Returns whether there was anything.
+    fn drop_known(&self, key: &Key) -> bool {
+        let shared = &self.world.shared;
+        if !shared.memory.forget(key) {
+            return false;
+        }
+        self.sources.forget(key);
         shared.metrics.forget(&key.namespace, &key.name);
         shared.metrics.set_pipelines(shared.memory.len());
-        info!(namespace = %key.namespace, pipeline = %key.name, "gone");
+        true
     }
 }
 
@@ -100,6 +116,9 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
     if !is_listed(&world.cache).await {
         world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
+    }
+    if let Some(action) = handover::before(&pipeline, &key, &reconciler).await {
+        return Ok(action);
     }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());

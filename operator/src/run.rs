@@ -25,6 +25,7 @@ use crate::{
         events::Events,
         memory::Memory,
         metrics::Metrics,
+        responsibility::Responsibility,
         server_time::ServerTime,
     },
 };
@@ -158,6 +159,7 @@ async fn lead(
         client,
         metrics,
         memory: Memory::default(),
+        responsibility: Responsibility::of(args.responsible()),
         pipelines: Arc::default(),
         clock: clock::now,
         server_time,

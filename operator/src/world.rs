@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`cache`] | copies of the objects that the operator watches |
 //! | [`memory`] | what is remembered of a pipeline between two reconciles |
+//! | [`responsibility`] | whether this operator looks after a pipeline, where several divide them |
 //! | [`clock`], [`server_time`] | this machine's time, and the API server's |
 //! | [`status`] | what a pipeline's status says is under way |
 //! | [`api_error`], [`error`] | failed requests, and why a reconcile failed |
@@ -16,6 +17,7 @@ pub mod error;
 pub mod events;
 pub mod memory;
 pub mod metrics;
+pub mod responsibility;
 pub mod server_time;
 pub mod status;
 
@@ -26,6 +28,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Client, runtime::reflector::ObjectRef};
 use memory::{Key, Memory};
 use metrics::Metrics;
+use responsibility::Responsibility;
 use server_time::ServerTime;
 use sluice_plan::{Defaults, Moment};
 use std::sync::Arc;
@@ -42,6 +45,8 @@ pub struct Shared {
     pub defaults: Defaults,
     /// What is remembered of each pipeline.
     pub memory: Memory,
+    /// Which pipelines this operator looks after.
+    pub responsibility: Responsibility,
     /// The pipelines of all scopes.
     pub pipelines: Arc<AllPipelines>,
     /// This machine's clock; tests have another one.

@@ -3,6 +3,7 @@
 //! | module | writes |
 //! | --- | --- |
 //! | [`finalizer`] | the finalizer of the pipeline |
+//! | [`signature`] | which of several operators looks after the pipeline |
 //! | [`apply`], [`drift`] | the objects of a plan, if they differ |
 //! | [`prune`] | deletes objects that the pipeline no longer wants |
 //! | [`resize`] | the memory of OOM-killed gateways |
@@ -19,5 +20,6 @@ pub mod pod_monitor;
 pub mod prune;
 pub mod resize;
 pub mod resize_events;
+pub mod signature;
 pub mod status;
 pub mod volume_events;

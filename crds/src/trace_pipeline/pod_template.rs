@@ -1,9 +1,13 @@
-//! What the pods of a pipeline get beside what the operator gives them: names for others, and places.
+//! What the pods of a pipeline get beside what the operator gives them: names for others, places, variables, volumes, name resolution and
+//! security contexts.
 //!
-//! Placement has Kubernetes' own types, so that what is written for a Deployment can be copied; [`bounded`] is their schema.
+//! All but the first has Kubernetes' own types, so that what is written for a Deployment can be copied; [`bounded`] is their schema.
 
-use crate::of_kubernetes::bounded;
-use k8s_openapi::api::core::v1::{Affinity, Toleration, TopologySpreadConstraint};
+use crate::of_kubernetes::{bounded, variables};
+use k8s_openapi::api::core::v1::{
+    Affinity, EnvVar, HostAlias, PodDNSConfig, PodSecurityContext, SecurityContext, Toleration,
+    TopologySpreadConstraint, Volume, VolumeMount,
+};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +18,15 @@ use std::collections::BTreeMap;
 /// might be unschedulable, and gateways wait for it.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.volumeMounts) || self.volumeMounts.all(m, has(self.volumes) && self.volumes.exists(v, v.name == m.name))")
+        .message("each of volumeMounts names one of volumes of podTemplate: the operator mounts config, Secrets and queue itself"),
+    validation = Rule::new(
+        "!has(self.dnsPolicy) || self.dnsPolicy != 'None' \
+         || (has(self.dnsConfig) && has(self.dnsConfig.nameservers) && size(self.dnsConfig.nameservers) > 0)")
+        .message("dnsPolicy None needs dnsConfig.nameservers: the pods would resolve no name without them")
+)]
 pub struct PodTemplate {
     /// More labels of the pods, at most 32. None begins with app.kubernetes.io/ or sluice.dev/: by those the operator, Services and
     /// policies know the pods. Nor is one a label that Kubernetes sets itself, such as job-name or topology.kubernetes.io/zone.
@@ -83,6 +96,117 @@ pub struct PodTemplate {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
         .message("runtimeClassName is the name of a RuntimeClass: a-z, 0-9, '-' and '.'"))]
     pub runtime_class_name: Option<String>,
+
+    /// More variables of the container, at most 32, such as SSL_CERT_FILE or TZ. POD_NAME, NODE_ZONE and names that begin with SLUICE_ are
+    /// the operator's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "variables")]
+    #[x_kube(
+        validation = Rule::new("self.all(e, !(e.name in ['POD_NAME', 'NODE_ZONE']) && !e.name.startsWith('SLUICE_'))")
+            .message("env of podTemplate cannot set POD_NAME, NODE_ZONE or a name that begins with SLUICE_: the operator sets those, and a \
+                      gateway's name in its consumer group is its POD_NAME"),
+        validation = Rule::new("self.all(e, !has(e.valueFrom) || !has(e.value) || e.value == '')")
+            .message("a variable of env has value or valueFrom, and not both"),
+        merge_strategy = ListMerge::Map(vec!["name".into()])
+    )]
+    pub env: Vec<EnvVar>,
+
+    /// More volumes of the pods, at most 32, of the kinds that restricted pod security allows: configMap, csi, downwardAPI, emptyDir,
+    /// persistentVolumeClaim, projected or secret. All gateways and Jobs mount the same one: a persistentVolumeClaim must allow that. The
+    /// names config, queue and those that begin with kafka-, clickhouse- or sluice- are the operator's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<Volume>>")]
+    #[x_kube(
+        validation = Rule::new(
+            "self.all(v, !(v.name in ['config', 'queue']) && !v.name.matches('^(kafka|clickhouse|sluice)-'))")
+            .message("volumes of podTemplate cannot be called config or queue, or begin with kafka-, clickhouse- or sluice-: the operator \
+                      has volumes of these names"),
+        validation = Rule::new(
+            "self.all(v, (has(v.configMap) ? 1 : 0) + (has(v.csi) ? 1 : 0) + (has(v.downwardAPI) ? 1 : 0) + (has(v.emptyDir) ? 1 : 0) \
+             + (has(v.persistentVolumeClaim) ? 1 : 0) + (has(v.projected) ? 1 : 0) + (has(v.secret) ? 1 : 0) == 1)")
+            .message("each of volumes has exactly one of configMap, csi, downwardAPI, emptyDir, persistentVolumeClaim, projected and secret; \
+                      other kinds, such as hostPath, are not offered"),
+        merge_strategy = ListMerge::Map(vec!["name".into()])
+    )]
+    pub volumes: Vec<Volume>,
+
+    /// Where those volumes are mounted, at most 32, each mountPath once. Not above, at or below the folders of the operator (/etc/sluice,
+    /// /etc/sluice-secrets, /var/lib/sluice) and of the program (/usr/bin, /usr/lib, /lib, /lib64).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<VolumeMount>>")]
+    #[x_kube(
+        validation = Rule::new("self.all(m, m.mountPath.matches('^(/[.]{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$'))")
+            .message("mountPath of volumeMounts is an absolute path such as /etc/extra, of letters, digits, '.', '_' and '-'"),
+        validation = Rule::new(
+            "self.all(m, !m.mountPath.matches('^/(etc|var|var/lib|usr)$|^/(etc/sluice|etc/sluice-secrets|var/lib/sluice|usr/bin|usr/lib|lib|lib64)(/.*)?$'))")
+            .message("volumeMounts of podTemplate cannot cover /etc/sluice, /etc/sluice-secrets, /var/lib/sluice, /usr/bin, /usr/lib, /lib or \
+                      /lib64: config, Secrets, queue and program are there"),
+        validation = Rule::new("self.all(m, !has(m.subPath) || m.subPath == '' || !has(m.subPathExpr) || m.subPathExpr == '')")
+            .message("one of volumeMounts has subPath or subPathExpr, and not both"),
+        merge_strategy = ListMerge::Map(vec!["mountPath".into()])
+    )]
+    pub volume_mounts: Vec<VolumeMount>,
+
+    /// How the pods resolve names. ClusterFirst: by the cluster's name servers. Default: by those of the node. None: by dnsConfig alone.
+    /// When it is not set, Kubernetes takes ClusterFirst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DnsPolicy")]
+    pub dns_policy: Option<DnsPolicy>,
+
+    /// Name servers (at most 3), search domains and options of the resolver, beside those of dnsPolicy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "bounded::<PodDNSConfig>")]
+    pub dns_config: Option<PodDNSConfig>,
+
+    /// Entries of /etc/hosts of the pods, at most 32, each address once; for brokers or servers that DNS does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<HostAlias>>")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["ip".into()]))]
+    pub host_aliases: Vec<HostAlias>,
+
+    /// Who sets the user and the groups of the pods. Fixed (the default when it is not set): the operator, user and groups 65532.
+    /// Assigned: the cluster; the operator names no user and no group, and OpenShift's SCC restricted-v2 assigns them from the range of the
+    /// namespace. In a cluster that assigns no fsGroup, set securityContext.fsGroup, or gateways can neither read their Secrets nor write
+    /// to their queue volume. Fields of securityContext count in both cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "UserAndGroup")]
+    pub user_and_group: Option<UserAndGroup>,
+
+    /// Security context of the pods. A field that is set here takes the place of the operator's: runAsNonRoot true, runAsUser, runAsGroup
+    /// and fsGroup 65532, fsGroupChangePolicy OnRootMismatch, seccompProfile RuntimeDefault. With a runAsUser, runAsGroup and fsGroup that
+    /// are not set have the same number, so that the files of queue volumes are made accessible to the new user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "bounded::<PodSecurityContext>")]
+    pub security_context: Option<PodSecurityContext>,
+
+    /// Security context of the container. A field that is set here takes the place of the operator's: allowPrivilegeEscalation false,
+    /// readOnlyRootFilesystem true, capabilities.drop ALL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "bounded::<SecurityContext>")]
+    #[x_kube(validation = Rule::new("!has(self.privileged) || !self.privileged")
+        .message("privileged of containerSecurityContext cannot be true: a gateway needs no rights over its node"))]
+    pub container_security_context: Option<SecurityContext>,
+}
+
+/// How pods resolve names.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DnsPolicy {
+    /// By the cluster's name servers, and those of the node for other names.
+    ClusterFirst,
+    /// By the name servers of the node.
+    Default,
+    /// By the name servers of the spec.
+    None,
+}
+
+/// Who sets the user and the groups of pods.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UserAndGroup {
+    /// The operator.
+    #[default]
+    Fixed,
+    /// What admits the pods.
+    Assigned,
 }
 
 /// The value of a label.

@@ -1,5 +1,7 @@
 //! What surrounds the gateways: how many of them may be evicted at the same time, and whom they may be reached by.
 
+use crate::of_kubernetes::bounded;
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,19 +28,42 @@ impl Default for DisruptionBudget {
 }
 
 /// Which connections to and from the pods are allowed.
-#[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
-    /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port, only the operator to the port above it,
-    /// and no client to any other port; pods may use DNS and open any TCP connection, which is all that they do. Rules of several policies
-    /// add up: with false, only other policies apply, for instance to allow fewer servers, and no rule where there is no other policy.
+    /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom), only the operator to the
+    /// port above it, and no client to any other port; pods may use DNS and open any TCP connection (see egressTo), which is all that they
+    /// do. Rules of several policies add up: with false, only other policies apply, and no rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
+
+    /// Clients that may connect to the admin port, which serves /metrics, at most 32; as in from of a NetworkPolicy. When there is none, any
+    /// client. The operator's pods always may, and so may the kubelet. An operator that runs outside of a pod must be among them, and for
+    /// kubectl sluice lag and spool the API servers, as ipBlock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
+    #[x_kube(
+        validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
+            .message("each of metricsFrom has ipBlock, or namespaceSelector, podSelector or both of these"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub metrics_from: Vec<NetworkPolicyPeer>,
+
+    /// Servers that the pods may open TCP connections to, at most 32; as in to of a NetworkPolicy. When there is none, any server. All
+    /// brokers and all ClickHouse servers must be among them; DNS is always allowed. A change takes effect on all gateways at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
+    #[x_kube(
+        validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
+            .message("each of egressTo has ipBlock, or namespaceSelector, podSelector or both of these"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub egress_to: Vec<NetworkPolicyPeer>,
 }
 
 impl Default for NetworkRules {
     fn default() -> Self {
-        Self { enabled: enabled() }
+        Self { enabled: enabled(), metrics_from: Vec::new(), egress_to: Vec::new() }
     }
 }
 

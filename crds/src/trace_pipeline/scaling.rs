@@ -15,7 +15,11 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.maxReplicas) || !has(self.schedules) \
          || self.schedules.all(s, !has(s.minReplicas) || has(s.maxReplicas) || s.minReplicas <= self.maxReplicas)")
-        .message("minReplicas of a schedule must not be more than maxReplicas, unless the schedule has a maxReplicas of its own")
+        .message("minReplicas of a schedule must not be more than maxReplicas, unless the schedule has a maxReplicas of its own"),
+    validation = Rule::new("!has(self.idle) || self.mode == 'Auto'")
+        .message("idle needs scaling.mode Auto: in the other modes the spec or another client sets the number of gateways"),
+    validation = Rule::new("has(self.idle) == (self.minReplicas == 0)")
+        .message("minReplicas 0 and idle are set together: idle says when the last gateway leaves, and how the position in Kafka is kept")
 )]
 pub struct Scaling {
     /// Fixed (the default): replicas, or as many gateways as partitionsPerReplica makes. Auto: the operator, from arrival rate, lag and the
@@ -24,9 +28,9 @@ pub struct Scaling {
     #[serde(default)]
     pub mode: ScalingMode,
 
-    /// Minimum number of gateways, in Auto and Recommend; 1 to 1000. Default 1.
+    /// Minimum number of gateways, in Auto and Recommend; 0 to 1000. Default 1. 0 is for topics that are idle (see idle).
     #[serde(default = "replicas_min")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 0, max = 1000))]
     pub min_replicas: u32,
 
     /// Maximum number of gateways, in Auto and Recommend; 1 to 1000, and never more than partitions. When it is not set, the number of
@@ -61,6 +65,10 @@ pub struct Scaling {
     #[schemars(range(min = 1, max = 1000))]
     pub fallback_replicas: Option<u32>,
 
+    /// No gateways while the topics are idle, in Auto, with minReplicas 0. When it is not set, gateways stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
+
     /// Other bounds at some times of the week, in Auto and Recommend; at most 16. The first that is active counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -81,6 +89,7 @@ impl Default for Scaling {
             target_lag: target_lag(),
             scale_down_after: scale_down_after(),
             fallback_replicas: None,
+            idle: None,
             schedules: Vec::new(),
             drain: Drain::default(),
         }
@@ -97,6 +106,33 @@ fn target_lag() -> String {
 
 fn scale_down_after() -> String {
     "10m".to_owned()
+}
+
+/// When gateways leave idle topics. They insert and commit what they hold before they leave. Gateways start again when a message arrives,
+/// within a minute.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Idle {
+    /// How long no message must have arrived: a whole number of s, m or h from 1m to 24h. Everything must be inserted and committed by then.
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')")
+        .message("after of idle is a whole number of s, m or h from 1m to 24h, such as 30m"))]
+    pub after: String,
+
+    /// After this time without a gateway one starts again, and leaves after the time in after. A whole number of s, m or h from 1h to 144h.
+    /// Default 24h. Kafka deletes the committed offsets of a group without members after the brokers' offsets.retention.minutes (7 days by
+    /// default): set less than that.
+    #[serde(default = "refresh_every")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1h') && duration(self) <= duration('144h')")
+        .message("refreshEvery of idle is a whole number of s, m or h from 1h to 144h, such as 24h"))]
+    pub refresh_every: String,
+}
+
+fn refresh_every() -> String {
+    "24h".to_owned()
 }
 
 /// Who sets the number of gateways.

@@ -1,6 +1,10 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/idle.rs"]
+mod idle;
+#[path = "cases/pods.rs"]
+mod pods;
 #[path = "cases/resources.rs"]
 mod resources;
 #[path = "cases/schedules.rs"]
@@ -12,7 +16,7 @@ use values::Case;
 
 /// Rules about a value by itself.
 pub fn value_cases() -> impl Iterator<Item = &'static Case> {
-    values::VALUES.iter().chain(resources::RESOURCES).chain(schedules::SCHEDULES)
+    values::VALUES.iter().chain(resources::RESOURCES).chain(schedules::SCHEDULES).chain(pods::PODS).chain(idle::IDLE)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.

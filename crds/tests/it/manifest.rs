@@ -73,7 +73,8 @@ fn a_choice_without_a_default_says_what_it_is_when_it_is_not_set() {
             assert!(
                 says || path.ends_with("/items")
                     || path.ends_with("/mechanism")
-                    || path.contains("podTemplate"),
+                    || path.contains("podTemplate")
+                    || path.contains("networkPolicy"),
                 "{path}: {description}"
             );
         }
@@ -154,7 +155,8 @@ fn a_pipeline_is_found_by_its_short_name_and_among_what_watches() {
     assert_eq!(names["categories"], json!(["observability"]));
 }
 
-/// What `kubectl apply` without `--server-side` can keep of an object, bytes: it writes the whole of it into an annotation.
+/// What `kubectl apply` without `--server-side` can keep of an object, bytes: it writes the whole of it into an annotation, and all
+/// annotations of an object together have at most this size.
 const LAST_APPLIED_BYTES_MAX: usize = 256 << 10;
 
 #[test]
@@ -179,6 +181,30 @@ fn what_is_kubernetes_own_says_what_a_pod_would_be_refused_for() {
     let spread = of("topologySpreadConstraints/items");
     assert_eq!(spread["required"], json!(["maxSkew", "topologyKey", "whenUnsatisfiable"]));
     assert_eq!(spread["properties"]["maxSkew"]["minimum"], 1);
+    let volume = of("volumes/items/properties");
+    let kinds: Vec<&str> = volume.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        kinds,
+        [
+            "configMap",
+            "csi",
+            "downwardAPI",
+            "emptyDir",
+            "name",
+            "persistentVolumeClaim",
+            "projected",
+            "secret"
+        ],
+        "kinds that restricted pod security allows, each of which a rule counts"
+    );
+    assert_eq!(volume.pointer("/emptyDir/properties/sizeLimit/type"), Some(&json!("string")));
+    assert_eq!(of("env/items/properties/value/maxLength"), 1024);
+    assert_eq!(of("dnsConfig/properties/nameservers/maxItems"), 3);
+    assert_eq!(of("securityContext/properties/runAsUser/minimum"), 1);
+    assert_eq!(
+        of("securityContext/properties/fsGroupChangePolicy/enum"),
+        json!(["Always", "OnRootMismatch"])
+    );
     assert_eq!(
         spread
             .pointer("/properties/labelSelector/properties/matchExpressions/items/properties/operator/enum"),
@@ -209,9 +235,10 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 2] = [
+const INSTEAD: [(&str, &str); 3] = [
     ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
     ("/spec/scaling/schedules/0/timeZone", "tracepipeline-autoscaled.yaml"),
+    ("/spec/scaling/idle", "tracepipeline-idle.yaml"),
 ];
 
 /// Fields that the sample does not teach, since they are only read: objects of an earlier version have them.
@@ -222,10 +249,19 @@ const DEPRECATED: [&str; 3] = [
 ];
 
 /// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
-const OF_KUBERNETES: [&str; 3] = [
+const OF_KUBERNETES: [&str; 12] = [
     "/spec/gateway/podTemplate/tolerations/0/",
     "/spec/gateway/podTemplate/affinity/",
     "/spec/gateway/podTemplate/topologySpreadConstraints/0/",
+    "/spec/gateway/podTemplate/env/0/",
+    "/spec/gateway/podTemplate/volumes/0/",
+    "/spec/gateway/podTemplate/volumeMounts/0/",
+    "/spec/gateway/podTemplate/dnsConfig/",
+    "/spec/gateway/podTemplate/hostAliases/0/",
+    "/spec/gateway/podTemplate/securityContext/",
+    "/spec/gateway/podTemplate/containerSecurityContext/",
+    "/spec/networkPolicy/metricsFrom/0/",
+    "/spec/networkPolicy/egressTo/0/",
 ];
 
 #[test]

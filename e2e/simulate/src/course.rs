@@ -68,6 +68,7 @@ impl Course<'_> {
     pub fn run(&self) -> Run {
         let partitions = usize::try_from(self.partitions).expect("partitions fit the memory");
         let mut plant = Plant::new(self.load.weights(partitions, self.seed), self.queue);
+        plant.may_rest = self.tuning.idle_after.is_some();
         let mut rule = self.policy.rule(self.partitions, self.tuning);
         let mut chance = Chance::new(NOISE_SEED.wrapping_add(self.seed));
         let mut lags = Vec::new();
@@ -160,6 +161,30 @@ mod tests {
         let mut sorted = names;
         sorted.sort_unstable();
         assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn an_idle_topic_has_no_gateways_and_its_messages_wait_for_a_start() {
+        let day = |idle_after| {
+            let (trace, tuning) = (Trace::default(), Tuning { idle_after, ..Tuning::default() });
+            let (policy, load, queue) = (Name::Ours, Load::Nightly, Queue::Spill);
+            let course = Course {
+                policy,
+                load,
+                partitions: 24,
+                queue,
+                hours: 48.0,
+                seed: 0,
+                trace: &trace,
+                tuning: &tuning,
+            };
+            course.run()
+        };
+        let (always, rests) = (day(None), day(Some(1_800)));
+        assert!(rests.replica_hours < 0.6 * always.replica_hours, "{rests:?} {always:?}");
+        // A gateway starts within 55 s of the first message; until there are enough of them, messages wait.
+        assert!(rests.lag_max_s < 300.0, "{rests:?}");
+        assert_eq!(rests.curve.last().map(|(gateways, _)| *gateways), Some(0), "nothing arrives by day");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use super::chance::Chance;
 
 /// Seconds of a day.
 pub const DAY_SECONDS: f64 = 86_400.0;
+/// When messages come that come at night alone, in seconds of a day.
+const NIGHT_SECONDS: std::ops::Range<f64> = 7_200.0..18_000.0;
 /// When things go wrong, in seconds from the start: arrivals are rising then.
 const TROUBLE_SECONDS: f64 = 10_800.0;
 /// `ClickHouse` is slow for so long.
@@ -45,6 +47,8 @@ pub enum Load {
     Poison,
     /// The same as diurnal, while gateways leak memory.
     SlowLeak,
+    /// 30,000 for three hours of the night, and nothing else.
+    Nightly,
     /// A file's.
     #[value(skip)]
     Trace,
@@ -61,6 +65,7 @@ impl Load {
             Self::Skew => "skew",
             Self::Poison => "poison",
             Self::SlowLeak => "slow-leak",
+            Self::Nightly => "nightly",
             Self::Trace => "trace",
         }
     }
@@ -71,6 +76,8 @@ impl Load {
         match self {
             Self::Steady => 55_000.0,
             Self::Burst if seconds % 7_200.0 < 480.0 => 2.0 * diurnal,
+            Self::Nightly if !NIGHT_SECONDS.contains(&(seconds % DAY_SECONDS)) => 0.0,
+            Self::Nightly => 30_000.0,
             Self::Trace => trace.at(seconds),
             _ => diurnal,
         }

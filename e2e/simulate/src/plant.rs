@@ -79,6 +79,8 @@ pub struct Plant {
     /// Another one, so that what fails changes no answer's age.
     failing: Chance,
     killed_at: Option<Moment>,
+    /// Whether there may be no gateways.
+    pub may_rest: bool,
     /// Changes of the number of gateways.
     pub rescales: u32,
     /// Gateways by hours, those that start and drain included.
@@ -106,6 +108,7 @@ impl Plant {
             chance: Chance::new(23),
             failing: Chance::new(29),
             killed_at: None,
+            may_rest: false,
             rescales: 0,
             replica_hours: 0.0,
         }
@@ -136,9 +139,9 @@ impl Plant {
         self.unread.iter().sum::<f64>() + waiting
     }
 
-    /// Tells it to have so many gateways, within 1 and its partitions.
+    /// Tells it to have so many gateways, within 1, or 0 if it may rest, and its partitions.
     pub fn scale(&mut self, replicas: u32) {
-        let replicas = replicas.clamp(1, self.partitions());
+        let replicas = replicas.clamp(u32::from(!self.may_rest), self.partitions());
         if replicas == self.wanted {
             return;
         }
@@ -161,7 +164,9 @@ impl Plant {
             *unread += came;
         }
         let mut done = Turn { arrival: world.arrival, ..Turn::default() };
-        if self.seconds < self.pause_until {
+        if self.gateways.is_empty() {
+            // What arrives waits in Kafka.
+        } else if self.seconds < self.pause_until {
             self.gateways.iter_mut().for_each(Gateway::pause);
         } else {
             self.work(world, &mut done);
@@ -247,7 +252,8 @@ impl Plant {
         let at = self.now();
         // Partitions of a gateway that is down are nobody's: members are static.
         let is_whole = self.gateways.iter().all(|gateway| gateway.back_at.is_none());
-        let stable = is_whole && self.seconds >= self.pause_until;
+        // Nor are partitions without any gateway.
+        let stable = is_whole && !self.gateways.is_empty() && self.seconds >= self.pause_until;
         let partitions =
             self.ends.iter().zip(self.unread.iter().zip(&self.held)).map(|(end, (unread, held))| {
                 let (end, position) = (whole(*end), whole(end - unread));

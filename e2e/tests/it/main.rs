@@ -29,6 +29,7 @@ mod spec {
 
 mod scaling {
     pub mod autoscaled;
+    pub mod idle;
     pub mod resize;
 }
 
@@ -79,6 +80,7 @@ mod gitops {
 }
 
 mod operator {
+    pub mod divided;
     pub mod foreign_kinds;
     pub mod killed_operator;
     pub mod lease;

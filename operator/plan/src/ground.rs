@@ -4,3 +4,4 @@ pub mod hash;
 pub mod moment;
 pub mod pods;
 pub mod quantity;
+pub mod selector;

@@ -14,7 +14,7 @@
 //!
 //! | folder or file | is |
 //! | --- | --- |
-//! | [`names`], `ground` | names, hashes, quantities, moments, pods |
+//! | [`names`], `ground` | names, hashes, quantities, moments, pods, label selectors |
 //! | `pipeline` | what the spec says: whether it runs, its terms, the gateways' config |
 //! | [`observed`] | facts, one file per source of facts |
 //! | `identity` | whose the pods are, and what they run as |
@@ -43,7 +43,7 @@ mod status;
 pub mod volumes;
 
 pub use facts::{Observed, ScalingSeen};
-pub use ground::{moment::Moment, pods, quantity};
+pub use ground::{moment::Moment, pods, quantity, selector::Selector};
 pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
@@ -57,6 +57,7 @@ pub use pipeline::{
     Intent,
     group_owner::{asks_first, group_of, rival},
     policy::REPLICAS_MAX,
+    responsible::{Responsible, Turn, Wait as OperatorWait},
 };
 pub use plan::{plan, schema_job_name};
 pub use planned::{Plan, Planned, Waiting};

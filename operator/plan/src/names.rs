@@ -34,6 +34,11 @@ pub const REPLACES_VOLUME: &str = "sluice.dev/replaces-volume";
 /// Annotation of a gateway's pod that a person keeps out of its consumer group: `kubectl sluice drain` writes it, `--resume` takes it away.
 pub const KEPT_OUT: &str = "sluice.dev/kept-out";
 
+/// Annotation of a pipeline: the operator that looks after it, where several divide the pipelines of a cluster by their labels.
+pub const SIGNATURE: &str = "sluice.dev/operator";
+/// Annotation of a pipeline: the label selector of that operator.
+pub const OPERATOR_SELECTOR: &str = "sluice.dev/operator-selector";
+
 /// Label of a claim that no gateway uses: `true` when a Job has found the volume empty.
 pub const DRAINED: &str = "sluice.dev/drained";
 /// Annotation of a claim that was found empty and is to be deleted: what the API server said when it did not let it be.

@@ -142,9 +142,9 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
             service_account: service_account::service_account(&plan.identity, &plan.pull_secrets),
             config_map: gateway_config_map(plan),
             service: service::service(&plan.identity),
-            network_policy: plan
-                .has_network_policy
-                .then(|| network_policy::network_policy(&plan.identity, plan.operator_pods.as_ref())),
+            network_policy: plan.network.as_ref().map(|peers| {
+                network_policy::network_policy(&plan.identity, plan.operator_pods.as_ref(), peers)
+            }),
             disruption_budget: plan
                 .evicted_max
                 .map(|most| disruption_budget::disruption_budget(&plan.identity, most, plan.stay_unready)),

@@ -4,15 +4,19 @@ pub mod drain_terms;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;
+pub mod network_peers;
+mod pod_settings;
 pub mod pod_template;
 pub mod policy;
 mod policy_parsing;
 pub mod resources;
+pub mod responsible;
 pub mod rollout_terms;
 pub mod schedule;
 
 pub use intent::Intent;
 
+use network_peers::NetworkPeers;
 use pod_template::check_labels;
 use policy::Policy;
 use resources::Sized;
@@ -34,6 +38,8 @@ pub(crate) struct Pipeline<'a> {
     pub drain: drain_terms::Terms,
     /// `None` without a `PodMonitor`.
     pub pod_monitoring: Option<PodMonitoring>,
+    /// `None` without a NetworkPolicy.
+    pub network: Option<NetworkPeers>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -48,6 +54,7 @@ impl<'a> Pipeline<'a> {
         // Checked here, because the step of a rollout, which reads them again, reports no violations.
         rollout_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
         let pod_monitoring = pod_monitoring(spec, &mut found);
+        let network = NetworkPeers::of(spec, &mut found);
         let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(drain)) =
             (resources, grace, batch, policy, drain)
         else {
@@ -69,6 +76,7 @@ impl<'a> Pipeline<'a> {
             policy,
             drain,
             pod_monitoring,
+            network,
         })
     }
 }

@@ -73,7 +73,7 @@ pub fn plan(
                 operator_version: defaults.operator_version.clone(),
                 operator_pods: defaults.operator_pods.clone(),
                 pull_secrets: defaults.gateway_image_pull_secrets.clone(),
-                has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
+                network: sized.network.clone(),
                 pod_monitoring: sized.pod_monitoring.clone(),
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
                 stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),

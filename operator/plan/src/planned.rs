@@ -4,7 +4,7 @@ use crate::{
     ground::hash,
     identity::{Identity, OperatorPods, image::Image},
     names::Names,
-    pipeline::resources::Sized,
+    pipeline::{network_peers::NetworkPeers, resources::Sized},
     schema::{SchemaPlan, SchemaStep},
     volumes::{Growth, Volume},
 };
@@ -55,7 +55,8 @@ pub struct Plan {
     pub(crate) operator_version: String,
     pub(crate) pull_secrets: Vec<String>,
     pub(crate) drain_seconds: u32,
-    pub(crate) has_network_policy: bool,
+    /// `None` without a NetworkPolicy.
+    pub(crate) network: Option<NetworkPeers>,
     /// `None` without a `PodMonitor`.
     pub(crate) pod_monitoring: Option<PodMonitoring>,
     pub(crate) operator_pods: Option<OperatorPods>,

@@ -13,6 +13,7 @@
 mod capacity;
 mod cause;
 mod gate;
+mod idle;
 mod limit;
 mod memory;
 mod metrics;
@@ -32,11 +33,12 @@ mod window;
 mod workload;
 
 pub use crate::pipeline::{
-    policy::{Alignment, Bounds, InitialOffset, Mode, Policy},
+    policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Rests},
     schedule::{Schedule, Zone},
 };
 pub use cause::Cause;
 pub use gate::Hold;
+pub use idle::{Quiet, Rest};
 pub use limit::Limit;
 pub use memory::MemoryModel;
 pub use metrics::Watched;
@@ -141,6 +143,9 @@ pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) ->
         Mode::External => situation.external(next),
         Mode::Auto | Mode::Recommend => {
             situation.see_kills(&mut next);
+            if let Some(decision) = idle::decide(&situation, &mut next) {
+                return decision;
+            }
             match gate::check(now, samples, &mut next) {
                 Ok(()) => situation.judged(next),
                 Err(hold) => situation.held(hold, next),

@@ -1,10 +1,13 @@
-//! Detects that Kafka deleted the committed offsets of a pipeline's group while the pipeline was suspended. Brokers delete them
-//! `offsets.retention.minutes` after the last member has left. The operator only reports it: it delays nothing, and writes nothing to Kafka.
+//! Detects that Kafka deleted the committed offsets of a pipeline's group while the pipeline was suspended, or had no gateways because its
+//! topics were idle. Brokers delete them `offsets.retention.minutes` after the last member has left. The operator only reports it: it delays nothing, and writes nothing to Kafka.
 //! Pure: answers in, texts out.
 
 use super::kafka::sample::Sample;
-use sluice_crds::{InitialOffset, TracePipeline, status::condition};
-use sluice_plan::Intent;
+use sluice_crds::{
+    InitialOffset, TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+use sluice_plan::{Intent, Moment, scale::State};
 
 /// The state of a resumed group's committed offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +29,17 @@ pub fn is_back(pipeline: &TracePipeline) -> bool {
         .iter()
         .any(|condition| condition.type_ == condition::SUSPENDED && condition.status == "True");
     let had_offsets = status.suspension.is_some_and(|before| before.has_committed);
-    has_rested && had_offsets && Intent::of(pipeline) == Intent::Run
+    (has_rested && had_offsets || was_idle(status)) && Intent::of(pipeline) == Intent::Run
+}
+
+/// Whether no gateway ran because the topics were idle, and the group had committed offsets when the last one left.
+fn was_idle(status: &TracePipelineStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let is_idle =
+        conditions.any(|condition| condition.type_ == condition::READY && condition.reason == reason::IDLE);
+    let remembered =
+        status.scaling.as_ref().map(|scaling| State::resumed(&scaling.remembered, Moment::default()));
+    is_idle && remembered.and_then(|state| state.rest).is_some_and(|rest| rest.has_committed)
 }
 
 /// Whether the group of a resumed pipeline still has its offsets.
@@ -46,11 +59,10 @@ pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
 fn expired(pipeline: &TracePipeline) -> String {
     let follows = match pipeline.spec.source.kafka.initial_offset {
         InitialOffset::Earliest => {
-            "begins at the oldest message (initialOffset: Earliest): rows that were inserted before it was suspended may be inserted \
-             twice"
+            "begins at the oldest message (initialOffset: Earliest): rows that were inserted before may be inserted twice"
         }
         InitialOffset::Latest => {
-            "begins after the newest message (initialOffset: Latest): messages that arrived while it was suspended are skipped"
+            "begins after the newest message (initialOffset: Latest): messages that arrived meanwhile are skipped"
         }
     };
     format!(
@@ -100,6 +112,25 @@ mod tests {
         assert!(!is_back(&rests), "it still rests");
         let fresh = TracePipeline { status: None, ..rests };
         assert!(!is_back(&fresh));
+    }
+
+    #[test]
+    fn idle_topics_whose_group_had_offsets_are_read_again() {
+        let with = |reason: &str, remembered: Value| {
+            let mut pipeline = pipeline("False", false, "Earliest");
+            let status = json!({
+                "conditions": [{"type": "Ready", "status": "True", "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "scaling": {"reason": "", "remembered": remembered},
+            });
+            pipeline.status = Some(serde_json::from_value(status).unwrap());
+            pipeline
+        };
+        let rest = |has_committed: bool| json!({"rest": {"since": 1, "hasCommitted": has_committed}});
+        assert!(is_back(&with("Idle", rest(true))));
+        assert!(!is_back(&with("Idle", rest(false))), "its gateways never committed");
+        assert!(!is_back(&with("Idle", json!({}))));
+        assert!(!is_back(&with("Running", rest(true))), "it runs already");
     }
 
     #[test]

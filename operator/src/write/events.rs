@@ -100,7 +100,7 @@ fn ready(conditions: &[Condition]) -> Option<&Condition> {
 fn event(ready: &Condition) -> Event {
     let is_well = matches!(
         ready.reason.as_str(),
-        reason::RUNNING | reason::PROGRESSING | reason::SUSPENDED | reason::DELETING
+        reason::RUNNING | reason::PROGRESSING | reason::SUSPENDED | reason::IDLE | reason::DELETING
     );
     Event {
         type_: if is_well { EventType::Normal } else { EventType::Warning },

@@ -1,6 +1,6 @@
 //! An API server over real HTTP that keeps objects in memory. It does only what these tests need:
 //!
-//! - A patch of any kind is a deep merge. The resource version rises only if the object changes.
+//! - A patch of any kind is a deep merge, in which a null removes a field. The resource version rises only if the object changes.
 //! - A server-side apply also removes the fields that its manager applied before, applies no more, and no other manager applied.
 //! - It knows the owner of the number of replicas, and answers with conflicts (`replicas.rs`).
 //! - A deleted object stays until its last finalizer is removed.
@@ -424,7 +424,11 @@ fn merge(object: &mut Value, patch: Value) {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => {
             for (key, value) in patch {
-                merge(object.entry(key).or_insert(Value::Null), value);
+                if value.is_null() {
+                    object.remove(&key);
+                } else {
+                    merge(object.entry(key).or_insert(Value::Null), value);
+                }
             }
         }
         (object, patch) => *object = patch,

@@ -27,10 +27,11 @@ use sluice_operator::{
         events::Events,
         memory::Memory,
         metrics::Metrics,
+        responsibility::Responsibility,
         server_time::ServerTime,
     },
 };
-use sluice_plan::Defaults;
+use sluice_plan::{Defaults, Responsible};
 use std::{sync::Arc, time::Duration};
 
 pub const NAMESPACE: &str = "tracing";
@@ -47,6 +48,12 @@ pub struct Bench {
     pub sources: Arc<Sources>,
 }
 
+/// One of several operators of a bench.
+pub struct Operator {
+    shared: Arc<Shared>,
+    sources: Arc<Sources>,
+}
+
 impl Bench {
     pub async fn start() -> Self {
         let server = ApiServer::start().await;
@@ -54,6 +61,17 @@ impl Bench {
         kafka.create_topic("spans", 8, 1).unwrap();
         let (shared, sources) = (shared(&server), sources(ANSWERS_MAX));
         Self { server, kafka, shared, sources }
+    }
+
+    /// Another operator beside this one, with a Lease of its own and this selector.
+    pub fn beside(&self, name: &str, selector: &str) -> Operator {
+        let who = Responsible { name: name.to_owned(), selector: selector.parse().ok() };
+        Operator { shared: shared_by(&self.server, who), sources: sources(ANSWERS_MAX) }
+    }
+
+    /// From now on this operator reconciles.
+    pub fn switch(&mut self, to: &Operator) {
+        (self.shared, self.sources) = (Arc::clone(&to.shared), Arc::clone(&to.sources));
     }
 
     /// Another operator, which remembers nothing.
@@ -175,6 +193,10 @@ impl Bench {
 }
 
 fn shared(server: &ApiServer) -> Arc<Shared> {
+    shared_by(server, Responsible { name: "sluice-system/sluice-operator".into(), selector: None })
+}
+
+fn shared_by(server: &ApiServer, who: Responsible) -> Arc<Shared> {
     let mut config = Config::new(server.url.parse().unwrap());
     // The scripted refusals are meant for the operator, not for the client library.
     config.default_retry = false;
@@ -190,6 +212,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
             operator_pods: None,
         },
         memory: Memory::default(),
+        responsibility: Responsibility::of(who),
         pipelines: Arc::default(),
         clock: crate::scaling::clock,
         server_time: ServerTime::default(),

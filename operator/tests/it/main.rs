@@ -11,6 +11,7 @@ mod bench;
 mod chart;
 mod complaints;
 mod deletion;
+mod divided;
 mod failures;
 mod gateway_report;
 mod kept;

@@ -141,6 +141,38 @@ async fn gateways_that_are_too_many_leave_once_they_are_empty() {
     assert_eq!(scene.bench.condition("prod", "Ready"), "True Running");
 }
 
+/// The topic has never had a message. What is polled here, simulated days and random worlds decide elsewhere.
+#[tokio::test]
+async fn gateways_leave_an_idle_topic_and_one_comes_back_so_that_kafka_keeps_the_offsets() {
+    let idle = json!({"after": "1m", "refreshEvery": "24h"});
+    let mut scene = Scene::with(2, json!({"mode": "Auto", "minReplicas": 0, "idle": idle})).await;
+    let mut polls = 0;
+    while scene.said()["drain"].is_null() {
+        scene.rest().await;
+        polls += 1;
+        assert!(polls < 10, "{}", scene.said());
+    }
+    assert_eq!((scene.replicas(), scene.said()["drain"]["target"].clone()), (2, 0.into()));
+    // Another operator goes on from here.
+    scene.bench.restart();
+    for _ in 0..3 {
+        scene.bench.reconcile("prod").await.unwrap();
+    }
+    assert_eq!((scene.told(0), scene.told(1)), (vec!["/drain".to_owned()], vec!["/drain".to_owned()]));
+    assert_eq!(scene.replicas(), 0);
+    scene.control().await;
+    scene.bench.settle("prod").await;
+    assert_eq!(scene.bench.condition("prod", "Ready"), "True Idle");
+    for _ in 0..20 {
+        scene.poll().await;
+        assert_eq!(scene.replicas(), 0, "{}", scene.said());
+    }
+    pass(24 * 3_600);
+    scene.poll().await;
+    scene.poll().await;
+    assert_eq!(scene.replicas(), 1, "{}", scene.said());
+}
+
 #[tokio::test]
 async fn one_that_ends_as_it_is_to_leave_is_waited_for_and_nothing_is_tried_meanwhile() {
     let mut scene = Scene::with(4, json!({"mode": "Fixed"})).await;

@@ -1,11 +1,14 @@
 //! Ours: the operator's own `decide`, every 15 s, shown what a gateway exports and nothing else.
 
-use sluice_plan::scale::{Cause, Mode, Policy, Samples, State, decide};
+use sluice_plan::scale::{Cause, Mode, Policy, Rests, Samples, State, decide};
 
 use super::{Plant, Rule, Turn, is_due};
 
 /// Seconds between two polls.
 const POLL_SECONDS: f64 = 15.0;
+
+/// A gateway is there again after so many seconds: the default of `scaling.idle.refreshEvery`.
+const REFRESH_SECONDS: u32 = 86_400;
 
 /// Values of the policy to try; none of them leaves the policy as it is.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -33,6 +36,10 @@ pub struct Tuning {
     /// Seconds that a surplus lasts before gateways are taken away
     #[arg(long, value_name = "SECONDS")]
     pub down_after: Option<u32>,
+
+    /// Seconds without a message after which no gateway stays, as with `scaling.idle`; without it one always does
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_after: Option<u32>,
 }
 
 impl Tuning {
@@ -44,6 +51,10 @@ impl Tuning {
         policy.catch_up_seconds = self.catch_up.unwrap_or(policy.catch_up_seconds);
         policy.catch_up_share_min = self.catch_up_share.unwrap_or(policy.catch_up_share_min);
         policy.down_after_seconds = self.down_after.unwrap_or(policy.down_after_seconds);
+        if let Some(after_seconds) = self.idle_after {
+            policy.replicas_min = 0;
+            policy.rests = Some(Rests { after_seconds, refresh_seconds: REFRESH_SECONDS });
+        }
         policy
     }
 }

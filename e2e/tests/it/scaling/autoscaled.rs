@@ -206,7 +206,7 @@ fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
 }
 
 /// What was sent by one load and then by another.
-fn both(mut sent: Sent, then: Sent) -> Sent {
+pub fn both(mut sent: Sent, then: Sent) -> Sent {
     sent.acked.extend(&then.acked);
     sent.doubtful.extend(&then.doubtful);
     sent.messages += then.messages;

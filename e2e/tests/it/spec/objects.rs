@@ -28,6 +28,10 @@ const REST_LOOKS: u32 = 20;
 /// Reconciles that came to their end; one that a watch keeps waiting has seen nothing and writes nothing.
 const RECONCILES_DONE: &str = r#"sluice_operator_reconcile_total{result="done"}"#;
 
+/// Spans a second of a load that runs while gateways change, and spans to wait for in between.
+const SPANS_PER_SECOND: u64 = 1_000;
+const SPANS_BETWEEN: u64 = 5_000;
+
 /// Requests that may change something. The metric has no line before the first of them.
 const WRITES: &str = "sluice_operator_writes_total";
 
@@ -189,6 +193,12 @@ fn placed(team: &str) -> Value {
             "topologySpreadConstraints": [
                 {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"},
             ],
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "volumes": [{"name": "extra", "emptyDir": {"sizeLimit": "1024Mi"}}],
+            "volumeMounts": [{"name": "extra", "mountPath": "/extra"}],
+            "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
+            "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["broker.example"]}],
+            "containerSecurityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         }},
     })
 }
@@ -235,6 +245,11 @@ async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
         let tolerations = spec.tolerations.unwrap_or_default();
         let is_ours = |key: &str| key == "example.com/dedicated";
         ensure!(tolerations.iter().any(|one| one.key.as_deref().is_some_and(is_ours)), "{tolerations:?}");
+        let container = spec.containers.first().context("a pod without a container")?;
+        ensure!(container.env.iter().flatten().any(|one| one.name == "TZ"), "{:?}", container.env);
+        let mounts = container.volume_mounts.as_deref().unwrap_or_default();
+        ensure!(mounts.iter().any(|mount| mount.mount_path == "/extra"), "{mounts:?}");
+        ensure!(spec.dns_config.is_some() && spec.host_aliases.is_some(), "names are resolved as by default");
         let spread = spec.topology_spread_constraints.unwrap_or_default();
         let is_gateway = spec.containers.iter().any(|container| container.name == "gateway");
         ensure!(spread.len() == usize::from(is_gateway), "spread {spread:?}");
@@ -244,6 +259,38 @@ async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A user and group such as `OpenShift` assigns: no file of the image, no Secret and no volume was made for it.
+const ASSIGNED: u32 = 20_001;
+
+/// The volumes keep what the former user has written, which the next one reads and deletes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
+async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
+    scene::run("gateways_run_as_any_user", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&json!({"replicas": 1})).await?;
+        let load = scene.load(SPANS_PER_SECOND);
+        scene.wait_rows(SPANS_BETWEEN, READY).await?;
+        let old = scene.pipeline.gateways().uids().await?;
+        let template = json!({"userAndGroup": "Assigned", "securityContext": {"runAsUser": ASSIGNED}});
+        scene.pipeline.apply(&json!({"replicas": 1, "gateway": {"podTemplate": template}})).await?;
+        until("a gateway of another user", READY, async || {
+            let new = scene.pipeline.gateways().uids().await?;
+            let is_done = new.len() == 1 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
+            Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{new:?}")) })
+        })
+        .await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("no gateway")?;
+        let security = pod.spec.and_then(|spec| spec.security_context).context("no security context")?;
+        ensure!(security.run_as_user == Some(i64::from(ASSIGNED)), "{security:?}");
+        ensure!(security.fs_group == Some(i64::from(ASSIGNED)), "{security:?}");
+        scene.wait_acked(&load, SPANS_BETWEEN, READY).await?;
+        scene.assert_nothing_lost(&load.stop().await?).await?;
+        Ok(())
+    })
+    .await
 }
 
 /// Names of what is still there of a pipeline.

@@ -1,13 +1,15 @@
 //! The NetworkPolicy: which connections to and from the pods are allowed.
 //!
-//! The admin port accepts connections from any client, for metrics. The control port, which takes drain requests, accepts only the
-//! operator's pods. Kubernetes always allows connections from the node's kubelet and from the pod itself, such as those of `kubectl
-//! port-forward`. Egress allows DNS, and TCP to any address: brokers announce their addresses and ports, so no fixed list would be right.
+//! The admin port accepts connections from any client, for metrics; or from the clients that the spec names, and the operator's pods, which
+//! ask there how a gateway is. The control port, which takes drain requests, accepts only the operator's pods. Kubernetes always allows
+//! connections from the node's kubelet and from the pod itself, such as those of `kubectl port-forward`. Egress allows DNS, and TCP to any
+//! address: brokers announce their addresses and ports, so no list of the operator's would be right. The spec may name the servers.
 //! In a namespace that denies everything by default, this policy lets the pipeline work.
 
 use crate::{
     identity::{Identity, OperatorPods},
     names::{ADMIN_PORT, CONTROL_PORT, GATEWAY, NAMESPACE_NAME},
+    pipeline::network_peers::NetworkPeers,
 };
 use k8s_openapi::{
     api::networking::v1::{
@@ -21,12 +23,19 @@ use k8s_openapi::{
 /// name servers of `OpenShift` listen at 5353.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
-/// The NetworkPolicy of gateways and schema Job. An operator outside a pod has no known address; then the policy allows every client to
-/// reach the control port.
-pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods>) -> NetworkPolicy {
-    let to = |ports| NetworkPolicyEgressRule { ports: Some(ports), ..NetworkPolicyEgressRule::default() };
-    // Over TCP, which long answers take, they are reached with everything else.
-    let names = DNS_PORTS.map(|number| port("UDP", Some(number))).to_vec();
+/// The NetworkPolicy of gateways and Jobs. An operator outside a pod has no known address; then the policy allows every client to reach the
+/// control port, and the admin port only the clients of the spec, if it names any.
+pub(crate) fn network_policy(
+    identity: &Identity,
+    operator: Option<&OperatorPods>,
+    peers: &NetworkPeers,
+) -> NetworkPolicy {
+    let operator = operator.map(peer);
+    let mut metrics = peers.metrics_from.clone();
+    if !metrics.is_empty() {
+        metrics.extend(operator.clone());
+    }
+    let control = operator.into_iter().collect();
     NetworkPolicy {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
         spec: Some(NetworkPolicySpec {
@@ -35,14 +44,31 @@ pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods
                 ..LabelSelector::default()
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
-            ingress: Some(vec![from(None, ADMIN_PORT), from(operator.map(peer), CONTROL_PORT)]),
-            egress: Some(vec![to(names), to(vec![port("TCP", None)])]),
+            ingress: Some(vec![from(metrics, ADMIN_PORT), from(control, CONTROL_PORT)]),
+            egress: Some(egress(&peers.egress_to)),
         }),
     }
 }
 
-fn from(peer: Option<NetworkPolicyPeer>, to: i32) -> NetworkPolicyIngressRule {
-    NetworkPolicyIngressRule { from: peer.map(|peer| vec![peer]), ports: Some(vec![port("TCP", Some(to))]) }
+/// DNS, and TCP to these servers, or to all. Long answers of name servers take TCP.
+fn egress(servers: &[NetworkPolicyPeer]) -> Vec<NetworkPolicyEgressRule> {
+    let mut names = DNS_PORTS.map(|number| port("UDP", Some(number))).to_vec();
+    if !servers.is_empty() {
+        names.extend(DNS_PORTS.map(|number| port("TCP", Some(number))));
+    }
+    let to = |servers: &[NetworkPolicyPeer], ports| NetworkPolicyEgressRule {
+        to: (!servers.is_empty()).then(|| servers.to_vec()),
+        ports: Some(ports),
+    };
+    vec![to(&[], names), to(servers, vec![port("TCP", None)])]
+}
+
+/// An empty list is everybody.
+fn from(peers: Vec<NetworkPolicyPeer>, to: i32) -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule {
+        from: (!peers.is_empty()).then_some(peers),
+        ports: Some(vec![port("TCP", Some(to))]),
+    }
 }
 
 fn peer(operator: &OperatorPods) -> NetworkPolicyPeer {

@@ -13,21 +13,22 @@ use k8s_openapi::{
 };
 use sluice_gateway_config::ByteSize;
 
-/// The user and group of the image; nothing in it belongs to anyone else.
+/// The user and group of the image. Any other user can read all that is in it.
 const USER: i64 = 65_532;
 
-/// Readable only by the group, which is [`USER`]'s: files of a Secret belong to root.
+/// Readable only by the group, which is the pod's `fsGroup`: files of a Secret belong to root.
 const SECRET_MODE: i32 = 0o440;
 
 const CONFIG_VOLUME: &str = "config";
 
-/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it, where the spec has it.
+/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it unless the spec says otherwise,
+/// where the spec has it.
 pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
     let folders = identity.secrets.iter();
     mounts.extend(folders.map(|secret| mount(secret_volume(secret.of), &secret_folder(secret.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
-    identity.added.place(PodSpec {
+    let pod = identity.added.settings.within(PodSpec {
         service_account_name: Some(identity.names.gateway()),
         automount_service_account_token: Some(false),
         // Services of the namespace would come in as hundreds of variables that nothing here reads.
@@ -44,7 +45,8 @@ pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -
         }],
         volumes: Some(volumes(identity, config_map)),
         ..PodSpec::default()
-    })
+    });
+    identity.added.place(pod)
 }
 
 /// The path of the config in the container.

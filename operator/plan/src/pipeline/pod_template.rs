@@ -3,7 +3,10 @@
 //! The CRD has bounds and enums. What it cannot express (the syntax of keys, which operator takes values) is checked here. So the
 //! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
 
-use crate::names::{GATEWAY, Names};
+use crate::{
+    names::{GATEWAY, Names},
+    pipeline::pod_settings::PodSettings,
+};
 use k8s_openapi::{
     api::core::v1::{
         Affinity, LocalObjectReference, NodeAffinity, NodeSelectorRequirement, PodAffinityTerm, PodSpec,
@@ -48,6 +51,8 @@ pub(crate) struct Added {
     priority_class: Option<String>,
     runtime_class: Option<String>,
     image_pull_secrets: Vec<String>,
+    /// What is set within every pod.
+    pub settings: PodSettings,
 }
 
 impl Added {
@@ -74,6 +79,7 @@ impl Added {
             priority_class: template.priority_class_name.clone(),
             runtime_class: template.runtime_class_name.clone(),
             image_pull_secrets,
+            settings: PodSettings::of(template, found),
         }
     }
 
@@ -236,7 +242,8 @@ fn check_terms(
     }
 }
 
-fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
+/// A selector as Kubernetes takes it.
+pub(crate) fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
     let Some(selector) = selector else { return };
     for (key, value) in selector.match_labels.iter().flatten() {
         let is_label = is_key(key) && (value.is_empty() || is_name(value));

@@ -42,6 +42,15 @@ pub enum InitialOffset {
     Latest,
 }
 
+/// When gateways leave an idle topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rests {
+    /// After so many seconds without a message.
+    pub after_seconds: u32,
+    /// A gateway is there again after so many seconds without one.
+    pub refresh_seconds: u32,
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
@@ -51,7 +60,7 @@ pub struct Policy {
     pub replicas: Option<u32>,
     /// Partitions per gateway before anything is learned, at least 1.
     pub partitions_per_replica: u32,
-    /// At least so many.
+    /// At least so many. With 0, at least one while the topics are not idle.
     pub replicas_min: u32,
     /// At most so many, and never more than partitions.
     pub replicas_max: Option<u32>,
@@ -95,6 +104,8 @@ pub struct Policy {
     pub rescales_per_hour: u32,
     /// At least so many while nothing is known.
     pub fallback_replicas: Option<u32>,
+    /// When gateways leave an idle topic; `None` if they stay.
+    pub rests: Option<Rests>,
 }
 
 impl Default for Policy {
@@ -121,6 +132,7 @@ impl Default for Policy {
             down_enabled: true,
             rescales_per_hour: 12,
             fallback_replicas: None,
+            rests: None,
         }
     }
 }
@@ -131,14 +143,20 @@ impl Policy {
         self.schedules.iter().find(|schedule| schedule.is_active(now))
     }
 
-    /// The fewest that any bounds let there be, at any time.
+    /// When gateways may leave an idle topic now: not where a schedule wants some.
+    pub(crate) fn rests_at(&self, now: Moment) -> Option<Rests> {
+        let least = self.active(now).and_then(|schedule| schedule.replicas_min).unwrap_or(self.replicas_min);
+        self.rests.filter(|_| least == 0 && self.mode == Mode::Auto)
+    }
+
+    /// The fewest that any bounds let there be while gateways run, at any time.
     fn replicas_least(&self) -> u32 {
         let of_schedules = self
             .schedules
             .iter()
             .flat_map(|schedule| [schedule.replicas_min, schedule.replicas_max])
             .flatten();
-        of_schedules.fold(self.replicas_min, u32::min)
+        of_schedules.fold(self.replicas_min, u32::min).max(1)
     }
 
     /// Gateways of so many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
@@ -159,7 +177,7 @@ impl Policy {
     }
 }
 
-/// The least and the most gateways at a moment.
+/// The least and the most gateways at a moment, but for an idle topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// At least.
@@ -179,7 +197,7 @@ impl Bounds {
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         let max = max.unwrap_or(u32::MAX).min(of_partitions).min(REPLICAS_MAX);
         let min = active.and_then(|schedule| schedule.replicas_min).unwrap_or(policy.replicas_min);
-        Self { min: min.min(max), max }
+        Self { min: min.max(1).min(max), max }
     }
 
     /// The bound that a number was below, or above, in words; of a schedule, with its name.

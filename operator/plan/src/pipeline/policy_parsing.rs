@@ -2,7 +2,7 @@
 //! that was stored before a rule was there may still break it, which is a violation and no panic.
 
 use super::{
-    policy::{InitialOffset, Mode, Policy},
+    policy::{InitialOffset, Mode, Policy, Rests},
     schedule::{Schedule, Zone},
 };
 use sluice_crds::{self as crds, Day, ScalingMode, TracePipelineSpec};
@@ -20,6 +20,11 @@ impl Policy {
         let (scaling, mut found) = (&spec.scaling, Violations::default());
         let target_lag = seconds("targetLag", &scaling.target_lag, &mut found);
         let down_after = seconds("scaleDownAfter", &scaling.scale_down_after, &mut found);
+        let rests = scaling.idle.as_ref().and_then(|idle| {
+            let after = seconds("idle.after", &idle.after, &mut found);
+            let refresh = seconds("idle.refreshEvery", &idle.refresh_every, &mut found);
+            Some(Rests { after_seconds: after?, refresh_seconds: refresh? })
+        });
         let schedules = scaling.schedules.iter().filter_map(|one| schedule(one, &mut found)).collect();
         let default = Self::default();
         let policy = Self {
@@ -36,6 +41,7 @@ impl Policy {
             catch_up_seconds: target_lag.map_or(default.catch_up_seconds, f64::from),
             down_after_seconds: down_after.unwrap_or(default.down_after_seconds),
             fallback_replicas: scaling.fallback_replicas,
+            rests,
             ..default
         };
         found.or(policy)

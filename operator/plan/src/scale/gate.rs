@@ -5,7 +5,7 @@ use crate::ground::moment::Moment;
 use serde::{Deserialize, Serialize};
 
 /// A sample counts for so many seconds: three polls.
-const FRESH_SECONDS: f64 = 45.0;
+pub const FRESH_SECONDS: f64 = 45.0;
 /// After so many seconds without a good sample the fallback holds.
 pub const STALE_SECONDS: f64 = 300.0;
 /// Pods that are not ready after so many seconds are not on their way.

@@ -59,6 +59,7 @@ impl State {
             lost_at: self.lost_at,
             lost: self.lost,
             anew: self.anew,
+            rest: self.rest,
             ..Self::default()
         }
     }

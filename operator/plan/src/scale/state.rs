@@ -3,7 +3,14 @@
 //!
 //! What was learned holds as long as the pods' template; windows hold only as long as decisions follow one another.
 
-use super::{capacity, cause::Cause, memory::MemoryModel, numbers, rescale::Asked};
+use super::{
+    capacity,
+    cause::Cause,
+    idle::{Quiet, Rest},
+    memory::MemoryModel,
+    numbers,
+    rescale::Asked,
+};
 use crate::ground::moment::Moment;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +134,10 @@ pub struct State {
     pub lost: u64,
     /// Whether what the group has read was of another topic of the same name then.
     pub anew: bool,
+    /// Since when no message has arrived; `None` unless idle topics rest.
+    pub quiet: Option<Quiet>,
+    /// While no gateway is wanted, because the topics are idle.
+    pub rest: Option<Rest>,
 }
 
 impl State {
@@ -166,7 +177,11 @@ impl State {
             &mut self.pressure_at,
             &mut self.lost_at,
         ];
-        for at in one.into_iter().flatten().chain(&mut self.rescales) {
+        let idle = [
+            self.quiet.as_mut().map(|quiet| &mut quiet.since),
+            self.rest.as_mut().map(|rest| &mut rest.since),
+        ];
+        for at in one.into_iter().flatten().chain(idle.into_iter().flatten()).chain(&mut self.rescales) {
             at.0 = at.0.saturating_sub(milliseconds);
         }
     }

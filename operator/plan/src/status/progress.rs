@@ -17,7 +17,7 @@ use crate::{
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::{RolloutState, TracePipeline, status::reason};
+use sluice_crds::{Idle, RolloutState, ScalingMode, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 
 /// Message of `Stalled` while it is false.
@@ -37,6 +37,8 @@ pub(super) enum Progress {
     Held { ready: &'static str, reconciling: &'static str, message: String },
     /// Suspended: without gateways, as the spec says.
     Resting { message: String },
+    /// Without gateways, because the topics are idle.
+    Idle { message: String },
     /// Unmanaged: the objects stay, whatever the spec says.
     LeftAlone { is_ready: bool, message: String },
     /// The change failed, for this reason of all three, and nothing happens until the spec is edited.
@@ -76,7 +78,7 @@ impl Progress {
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
-                .unwrap_or_else(|| Self::Done { message: running(pipeline, plan, observed) }),
+                .unwrap_or_else(|| Self::done(pipeline, plan, observed)),
         }
     }
 
@@ -90,6 +92,7 @@ impl Progress {
             // The pipeline is as the spec says, like a Deployment with 0 replicas, so tools that wait for `Ready` continue. The reason
             // says that nothing is read.
             Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
+            Self::Idle { message } => Verdict::yes(reason::IDLE, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
             Self::Failed { reason, message } | Self::Refused { reason, message } => {
                 Verdict::no(reason, message)
@@ -122,6 +125,7 @@ impl Progress {
             | Self::Moving { message, .. }
             | Self::Held { message, .. }
             | Self::Resting { message }
+            | Self::Idle { message }
             | Self::LeftAlone { message, .. }
             | Self::Failed { message, .. }
             | Self::Refused { message, .. } => message,
@@ -130,7 +134,7 @@ impl Progress {
 
     pub(super) fn reconciling(&self) -> Verdict {
         match self {
-            Self::Done { .. } => Verdict::no(reason::OK, "nothing is on its way"),
+            Self::Done { .. } | Self::Idle { .. } => Verdict::no(reason::OK, "nothing is on its way"),
             Self::Moving { reason, message } | Self::Held { reconciling: reason, message, .. } => {
                 Verdict::yes(reason, message)
             }
@@ -150,7 +154,27 @@ impl Progress {
             | Self::Moving { .. }
             | Self::Held { .. }
             | Self::Resting { .. }
+            | Self::Idle { .. }
             | Self::LeftAlone { .. } => Verdict::no(reason::OK, NOT_STALLED),
+        }
+    }
+
+    /// As the spec says: gateways run, or the topics are idle.
+    fn done(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Self {
+        let scaling = &pipeline.spec.scaling;
+        match scaling
+            .idle
+            .as_ref()
+            .filter(|_| scaling.mode == ScalingMode::Auto && wanted(plan, observed) == 0)
+        {
+            Some(Idle { refresh_every, .. }) => {
+                let message = format!(
+                    "the topics are idle: no gateway runs. The operator starts gateways when messages arrive, and one every {refresh_every} \
+                     so that Kafka keeps the committed offsets"
+                );
+                Self::Idle { message }
+            }
+            None => Self::Done { message: running(pipeline, plan, observed) },
         }
     }
 

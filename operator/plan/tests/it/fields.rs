@@ -110,12 +110,26 @@ fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
         ("podDisruptionBudget", json!({"enabled": false, "maxUnavailable": 3}), None, true),
         ("networkPolicy", json!({}), Some(1), true),
         ("networkPolicy", json!({"enabled": false}), Some(1), false),
+        ("networkPolicy", json!({"metricsFrom": [{"podSelector": {}}]}), Some(1), true),
+        ("networkPolicy", json!({"egressTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}), Some(1), true),
     ] {
         let parts = parts(field, value.clone());
         assert_eq!(most(&parts), evicted_max.map(IntOrString::Int), "{field} {value}");
         assert_eq!(parts.network_policy.is_some(), has_policy, "{field} {value}");
         assert_eq!(parts.workload, plain.workload, "{field} {value}");
         assert_eq!(parts.schema_job, plain.schema_job, "{field} {value}");
+    }
+}
+
+#[test]
+fn peers_that_the_server_would_refuse_are_named_also_where_there_is_no_policy() {
+    for enabled in [true, false] {
+        let rules =
+            json!({"enabled": enabled, "metricsFrom": [{}], "egressTo": [{"ipBlock": {"cidr": "a"}}]});
+        let pipeline = with("/spec/networkPolicy", rules);
+        let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err();
+        let paths: Vec<&str> = found.iter().map(|one| one.path.as_str()).collect();
+        assert_eq!(paths, ["spec.networkPolicy.metricsFrom", "spec.networkPolicy.egressTo"]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every flow that a pipeline or the operator needs, tried against the rules of its NetworkPolicy by the rules of Kubernetes: a pod that
 //! a policy selects may do what at least one of its rules allows, and nothing else. No local network enforces one.
 
-use crate::{defaults, observed, planned, sample};
+use crate::{defaults, observed, planned, sample, with};
 use k8s_openapi::{
     api::{
         core::v1::{PodSpec, PodTemplateSpec},
@@ -52,8 +52,10 @@ struct Scene {
     pods: [Pod; 3],
 }
 
+/// With the rules that every pipeline has: the tests of the spec's own peers are at the end.
 fn scene(name: &str) -> Scene {
-    let pipeline = sample(name);
+    let mut pipeline = sample(name);
+    pipeline.spec.network_policy = None;
     let plan = planned(&pipeline, &observed(&pipeline, 12));
     let parts = build(&plan).into_parts();
     let gateway = parts.workload.clone().unwrap().spec.unwrap().template;
@@ -339,4 +341,43 @@ fn a_policy_is_about_the_pods_of_its_own_pipeline() {
             assert_eq!(selected, expected, "{} and {}", SAMPLES[at], SAMPLES[place]);
         }
     }
+}
+
+/// The policy of the demo's pipeline with these rules.
+fn policy_with(rules: &Value, defaults: &Defaults) -> Value {
+    let pipeline = with("/spec/networkPolicy", rules.clone());
+    let Ok(Planned::Ready(plan)) = plan(&pipeline, &observed(&pipeline, 12), defaults) else { panic!() };
+    json!(build(&plan).into_parts().network_policy.unwrap().spec.unwrap())
+}
+
+#[test]
+fn clients_that_the_spec_names_reach_the_admin_port_beside_the_operator() {
+    let prometheus = json!({"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "monitoring"}}});
+    let rules = json!({"metricsFrom": [prometheus]});
+    let plain = policy_with(&json!({}), &defaults());
+    let policy = policy_with(&rules, &defaults());
+    let operator = plain["ingress"][1]["from"][0].clone();
+    assert_eq!(policy["ingress"][0]["from"], json!([prometheus, operator]));
+    assert_eq!(policy["ingress"][0]["ports"], plain["ingress"][0]["ports"]);
+    assert_eq!(policy["ingress"][1], plain["ingress"][1], "the control port is the operator's alone");
+    assert_eq!(policy["egress"], plain["egress"]);
+    // One that runs elsewhere has to be named by the spec.
+    let elsewhere = Defaults { operator_pods: None, ..defaults() };
+    let policy = policy_with(&rules, &elsewhere);
+    assert_eq!(policy["ingress"][0]["from"], json!([prometheus]));
+    assert_eq!(policy["ingress"][1]["from"], Value::Null);
+}
+
+#[test]
+fn servers_that_the_spec_names_are_reached_and_so_are_name_servers() {
+    let brokers = json!({"ipBlock": {"cidr": "10.1.0.0/16"}});
+    let plain = policy_with(&json!({}), &defaults());
+    let policy = policy_with(&json!({"egressTo": [brokers]}), &defaults());
+    assert_eq!(policy["ingress"], plain["ingress"]);
+    let names = [("UDP", 53), ("UDP", 5_353), ("TCP", 53), ("TCP", 5_353)];
+    let names = names.map(|(protocol, port)| json!({"protocol": protocol, "port": port}));
+    assert_eq!(
+        policy["egress"],
+        json!([{"ports": names}, {"to": [brokers], "ports": [{"protocol": "TCP"}]}])
+    );
 }

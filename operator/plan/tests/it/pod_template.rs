@@ -34,6 +34,15 @@ fn everything() -> TracePipeline {
         ],
         "priorityClassName": "ingest",
         "runtimeClassName": "gvisor",
+        "env": [{"name": "TZ", "value": "UTC"}],
+        "volumes": [{"name": "extra", "configMap": {"name": "extra"}}],
+        "volumeMounts": [{"name": "extra", "mountPath": "/etc/extra", "readOnly": true}],
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.1"]},
+        "hostAliases": [{"ip": "10.0.0.2", "hostnames": ["kafka-0.kafka"]}],
+        "userAndGroup": "Assigned",
+        "securityContext": {"supplementalGroups": [7]},
+        "containerSecurityContext": {"capabilities": {"add": ["SYS_PTRACE"]}},
     }));
     let secret = |name: &str| sluice_crds::SecretRef { name: name.to_owned() };
     pipeline.spec.gateway.image_pull_secrets = vec![secret("one"), secret("two")];
@@ -83,7 +92,13 @@ fn every_pod_has_what_is_added_and_keeps_what_is_ours() {
         assert_eq!(pod.priority_class_name.as_deref(), Some("ingest"));
         assert_eq!(pod.runtime_class_name.as_deref(), Some("gvisor"));
         assert!(pod.affinity.as_ref().unwrap().node_affinity.is_some());
+        // What is set within pods has a test of its own.
         let bare = PodSpec {
+            containers: Vec::new(),
+            dns_policy: None,
+            dns_config: None,
+            host_aliases: None,
+            security_context: None,
             image_pull_secrets: None,
             node_selector: None,
             tolerations: None,
@@ -95,7 +110,58 @@ fn every_pod_has_what_is_added_and_keeps_what_is_ours() {
             volumes: None,
             ..pod
         };
-        assert_eq!(bare, PodSpec { volumes: None, ..plain.spec.unwrap() });
+        let plain = plain.spec.unwrap();
+        let plain = PodSpec { volumes: None, containers: Vec::new(), security_context: None, ..plain };
+        assert_eq!(bare, plain);
+    }
+}
+
+#[test]
+fn every_pod_has_what_is_set_within_it_behind_what_is_ours() {
+    let [plain_schema, plain_drain] = of_jobs(&with("/spec/replicas", json!(3)));
+    let plain_gateway = gateway(&parts(&with("/spec/replicas", json!(3))));
+    let [schema, drain] = of_jobs(&everything());
+    let pairs =
+        [(gateway(&parts(&everything())), plain_gateway), (schema, plain_schema), (drain, plain_drain)];
+    for (added, plain) in pairs {
+        let (added, plain) = (added.spec.unwrap(), plain.spec.unwrap());
+        let (container, before) = (&added.containers[0], &plain.containers[0]);
+        let env = container.env.clone().unwrap();
+        assert_eq!(env[..env.len() - 1], before.env.clone().unwrap_or_default());
+        assert_eq!(env.last().unwrap().name, "TZ");
+        let mounts = container.volume_mounts.clone().unwrap();
+        assert_eq!(mounts[..mounts.len() - 1], before.volume_mounts.clone().unwrap());
+        assert_eq!(mounts.last().unwrap().mount_path, "/etc/extra");
+        let names = |pod: &PodSpec| {
+            pod.volumes.iter().flatten().map(|volume| volume.name.clone()).collect::<Vec<_>>()
+        };
+        assert!(names(&plain).iter().all(|name| names(&added).contains(name)));
+        assert!(names(&added).contains(&"extra".to_owned()));
+        assert_eq!(added.dns_policy.as_deref(), Some("None"));
+        assert_eq!(added.dns_config.unwrap().nameservers, Some(vec!["10.0.0.1".to_owned()]));
+        assert_eq!(added.host_aliases.unwrap()[0].ip, "10.0.0.2");
+        let capabilities = container.security_context.as_ref().unwrap().capabilities.as_ref().unwrap();
+        assert_eq!(capabilities.drop, Some(vec!["ALL".to_owned()]));
+        assert_eq!(capabilities.add, Some(vec!["SYS_PTRACE".to_owned()]));
+    }
+}
+
+/// What an SCC of `OpenShift` that chooses user and groups takes: none in the template, and everything else as it was.
+#[test]
+fn pods_whose_user_is_assigned_name_none_and_stay_restricted() {
+    let pipeline = pipeline(&json!({"userAndGroup": "Assigned"}));
+    for template in of_jobs(&pipeline).into_iter().chain([gateway(&parts(&pipeline))]) {
+        let pod = template.spec.unwrap();
+        let context = json!(pod.security_context.unwrap());
+        let expected = json!({
+            "runAsNonRoot": true, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+        });
+        assert_eq!(context, expected);
+        let context = json!(pod.containers[0].security_context.as_ref().unwrap());
+        let expected = json!({
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+        });
+        assert_eq!(context, expected);
     }
 }
 
@@ -211,6 +277,12 @@ fn what_a_pod_would_be_refused_for_is_a_violation_with_its_path() {
             "topologySpreadConstraints.labelSelector",
             "needs at least one value",
         ),
+        (json!({"env": [{"name": "a b", "value": "c"}]}), "env", "is not the name of a variable"),
+        (json!({"env": [{"name": "a", "valueFrom": {}}]}), "env", "must have exactly one of"),
+        (json!({"volumes": [{"name": "A", "emptyDir": {}}]}), "volumes", "is not the name of a volume"),
+        (json!({"dnsConfig": {"nameservers": ["dns"]}}), "dnsConfig.nameservers", "is not an IP address"),
+        (json!({"hostAliases": [{"ip": "a", "hostnames": ["b"]}]}), "hostAliases", "is not an IP address"),
+        (json!({"hostAliases": [{"ip": "::1", "hostnames": ["B"]}]}), "hostAliases", "is not a host name"),
     ] {
         let pipeline = pipeline(&template);
         let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();

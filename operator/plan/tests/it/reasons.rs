@@ -22,7 +22,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 60] = [
+const REASONS: [&str; 61] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -36,6 +36,7 @@ const REASONS: [&str; 60] = [
     "Draining",
     "External",
     "FileSystemResizePending",
+    "Idle",
     "InsertsFailing",
     "JobFailed",
     "JobRunning",

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 91] = [
+const CHANGES: [(&str, &str); 104] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -57,6 +57,8 @@ const CHANGES: [(&str, &str); 91] = [
     ("scaling.targetLag", r#""5m""#),
     ("scaling.scaleDownAfter", r#""20m""#),
     ("scaling.fallbackReplicas", "4"),
+    ("scaling.idle.after", r#""1h""#),
+    ("scaling.idle.refreshEvery", r#""48h""#),
     ("scaling.schedules", "[]"),
     ("scaling.drain.timeout", r#""20m""#),
     ("scaling.drain.onTimeout", r#""Force""#),
@@ -83,6 +85,15 @@ const CHANGES: [(&str, &str); 91] = [
     ("gateway.podTemplate.topologySpreadConstraints", "[]"),
     ("gateway.podTemplate.priorityClassName", r#""another""#),
     ("gateway.podTemplate.runtimeClassName", r#""another""#),
+    ("gateway.podTemplate.env", "[]"),
+    ("gateway.podTemplate.volumes", r#"[{"name": "authorities", "configMap": {"name": "another"}}]"#),
+    ("gateway.podTemplate.volumeMounts", r#"[{"name": "authorities", "mountPath": "/etc/another"}]"#),
+    ("gateway.podTemplate.dnsPolicy", r#""Default""#),
+    ("gateway.podTemplate.dnsConfig", "{}"),
+    ("gateway.podTemplate.hostAliases", "[]"),
+    ("gateway.podTemplate.userAndGroup", r#""Assigned""#),
+    ("gateway.podTemplate.securityContext", "{}"),
+    ("gateway.podTemplate.containerSecurityContext", "{}"),
     ("rollout.strategy", r#""RollingUpdate""#),
     ("rollout.canary.duration", r#""2m""#),
     ("rollout.maxUnavailable", "3"),
@@ -101,12 +112,22 @@ const CHANGES: [(&str, &str); 91] = [
     ("podDisruptionBudget.enabled", "false"),
     ("podDisruptionBudget.maxUnavailable", "2"),
     ("networkPolicy.enabled", "false"),
+    ("networkPolicy.metricsFrom", "[]"),
+    ("networkPolicy.egressTo", "[]"),
     ("observability.podMonitor.enabled", "false"),
     ("observability.podMonitor.interval", r#""10s""#),
     ("observability.podMonitor.labels", "{}"),
     ("suspend", "true"),
     ("managementState", r#""Unmanaged""#),
     ("deletionPolicy", r#""Immediate""#),
+];
+
+/// Objects whose fields are Kubernetes' own.
+const OF_KUBERNETES: [&str; 4] = [
+    "gateway.podTemplate.affinity",
+    "gateway.podTemplate.dnsConfig",
+    "gateway.podTemplate.securityContext",
+    "gateway.podTemplate.containerSecurityContext",
 ];
 
 fn revision(pipeline: &TracePipeline) -> String {
@@ -137,6 +158,8 @@ fn conflicting(field: &str) -> &'static [&'static str] {
 /// The full sample, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
+    // The sample has a number of gateways, beside which it cannot stand.
+    object["spec"]["scaling"]["idle"] = json!({"after": "30m", "refreshEvery": "24h"});
     let before = object.clone();
     let place = |field: &str| {
         let pointer = format!("/spec/{}", field.replace('.', "/"));
@@ -156,8 +179,7 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
 fn fields() -> BTreeSet<String> {
     fn walk(path: &str, schema: &Value, found: &mut BTreeSet<String>) {
         match schema["properties"].as_object() {
-            // Kubernetes' own.
-            Some(_) if path == "gateway.podTemplate.affinity" => drop(found.insert(path.to_owned())),
+            Some(_) if OF_KUBERNETES.contains(&path) => drop(found.insert(path.to_owned())),
             Some(properties) => {
                 for (name, schema) in properties {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };

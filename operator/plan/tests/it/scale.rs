@@ -3,6 +3,7 @@
 mod course;
 mod drain;
 mod failures;
+mod idle;
 mod invariants;
 mod lost;
 mod room;

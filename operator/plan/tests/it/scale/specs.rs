@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::{DrainState, DrainStatus, TracePipeline};
 use sluice_plan::{
     Moment, Observed, ScalingSeen, WorkloadSeen,
-    scale::{Decision, Mode, Policy, Samples, State, Zone, decide},
+    scale::{Decision, Mode, Policy, Rests, Samples, State, Zone, decide},
 };
 
 const PARTITIONS: u32 = 96;
@@ -73,6 +73,23 @@ fn another_number_of_gateways_is_no_reason_to_restart_them() {
 }
 
 #[test]
+fn idle_topics_have_no_gateways_and_their_gateways_no_other_config() {
+    let idle = pipeline(&json!({"mode": "Auto", "minReplicas": 0, "idle": {"after": "30m"}}), None);
+    let number = |decided| planned(&idle, &facts(&idle, Some(decided), 3)).replicas();
+    assert_eq!([0, 1, 5].map(number), [0, 1, 5]);
+    let hash = |pipeline: &TracePipeline, there: u32| {
+        planned(pipeline, &facts(pipeline, Some(there), there)).config_hash()
+    };
+    let always = pipeline(&json!({"mode": "Auto"}), None);
+    let all: std::collections::BTreeSet<_> = [0, 1, 12, 96].map(|there| hash(&idle, there)).into();
+    assert_eq!(all, [hash(&always, 12)].into());
+    // An operator that has just started decides nothing yet.
+    assert_eq!(planned(&idle, &facts(&idle, None, 0)).replicas(), 0);
+    let policy = Policy::of(&sample("tracepipeline-idle.yaml").spec).unwrap();
+    assert_eq!(policy.rests, Some(Rests { after_seconds: 1_800, refresh_seconds: 86_400 }));
+}
+
+#[test]
 fn the_full_sample_is_the_policy_that_it_reads_like() {
     let policy = Policy::of(&sample("tracepipeline-full.yaml").spec).unwrap();
     let [office] = &policy.schedules[..] else { panic!() };
@@ -90,6 +107,8 @@ fn what_was_stored_before_a_rule_was_there_is_a_violation() {
         (json!({"targetLag": "soon"}), "spec.scaling.targetLag"),
         (json!({"scaleDownAfter": "10"}), "spec.scaling.scaleDownAfter"),
         (json!({"drain": {"timeout": ""}}), "spec.scaling.drain.timeout"),
+        (json!({"idle": {"after": "soon"}}), "spec.scaling.idle.after"),
+        (json!({"idle": {"after": "1h", "refreshEvery": ""}}), "spec.scaling.idle.refreshEvery"),
         (json!({"schedules": [{"name": "a", "from": "8", "to": "18:00"}]}), "spec.scaling.schedules"),
         (
             json!({"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "timeZone": "Nowhere/There", "minReplicas": 2}]}),

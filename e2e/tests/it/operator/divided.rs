@@ -1,0 +1,135 @@
+//! Two operators divide the pipelines of a cluster by labels. A pipeline that changes its label goes from one to the other: its gateways run on,
+//! and the one that it left writes nothing more.
+//!
+//! Owner: the test; the processes are its own, while the installed operator rests.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::local_operator::{LocalOperator, Orders};
+use e2e_fixtures::pipeline::{Pipeline, Settings};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use sluice_crds::TracePipeline;
+use sluice_plan::names::SIGNATURE;
+
+use crate::environment::{READY, while_operator_rests};
+use crate::operator::many::program;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: two for each of two gateways.
+const PARTITIONS: i32 = 4;
+
+/// Load of numbered spans: enough to see one that is missing or doubled.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Spans to wait for between two changes.
+const SPANS_BETWEEN: u64 = 4_000;
+
+/// Time for a load to pass.
+const FLOW: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group operator"]
+async fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Result<()> {
+    scene::run("divided", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
+        scene.environment.local_clickhouse_only()?;
+        // Each end reaches one of the two: pods by name, the operators' processes on loopback.
+        let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
+        let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
+        scene.pipeline = Pipeline::new(&scene.namespace, settings);
+        let cluster = scene.environment.cluster.clone();
+        while_operator_rests(&cluster, Box::pin(play(scene))).await
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.apply_credentials().await?;
+    let folder = std::env::temp_dir().join(scene.namespace.name());
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let (kubeconfig, program) = (scene.environment.kubeconfig()?, program());
+    let start = async |release: &str, selector: &str, folder: &Path| {
+        let orders = Orders {
+            kubeconfig: &kubeconfig,
+            namespace: &scene.namespace,
+            program: &program,
+            gateway_image: &scene.environment.gateway_image,
+            identity: release,
+        };
+        LocalOperator::start_beside(release, selector, orders, folder).await
+    };
+    let first = start("sluice-a", "team=a", &folder).await?;
+    let second = start("sluice-b", "team=b", &folder).await?;
+    moves(scene, (&first, &second)).await?;
+    scene.pipeline.delete(FLOW).await?;
+    first.program.stop().await?;
+    second.program.stop().await?;
+    std::fs::remove_dir_all(&folder).context("remove the test's files")
+}
+
+async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator)) -> Result<()> {
+    scene.pipeline.apply(&json!({"replicas": 2})).await?;
+    label(scene, "a").await?;
+    wait_signed(scene, "sluice-a").await?;
+    scene.pipeline.wait_ready(READY).await?;
+    ensure!(works(second) == 0, "the operator of another team wrote {:?}", second.front.writes());
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+    let gateways = scene.pipeline.gateways().uids().await?;
+    label(scene, "b").await?;
+    wait_signed(scene, "sluice-b").await?;
+    let written = works(first);
+    // Something to do for whoever looks after the pipeline.
+    scene.pipeline.apply(&json!({"replicas": 2, "podDisruptionBudget": {"maxUnavailable": 2}})).await?;
+    wait_budget(scene, 2).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    let after = works(first);
+    ensure!(after == written, "the operator that it left wrote on: {:?}", first.front.writes());
+    let now = scene.pipeline.gateways().uids().await?;
+    ensure!(now == gateways, "gateways were replaced: {gateways:?}, then {now:?}");
+    scene.assert_nothing_lost(&load.stop().await?).await?;
+    Ok(())
+}
+
+async fn label(scene: &Scene, team: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"team": team}}}));
+    let pipelines = scene.namespace.api::<TracePipeline>();
+    let patched = pipelines.patch(scene.pipeline.name(), &PatchParams::default(), &patch).await;
+    patched.map(drop).context("label the pipeline")
+}
+
+/// Waits until the operator of this release looks after the pipeline.
+async fn wait_signed(scene: &Scene, release: &str) -> Result<()> {
+    let expected = format!("{}/{release}", scene.namespace.name());
+    until(&format!("the signature of {release}"), READY, async || {
+        let annotations = scene.pipeline.get().await?.metadata.annotations.unwrap_or_default();
+        let signer = annotations.get(SIGNATURE).cloned().unwrap_or_default();
+        Ok(if signer == expected { Seen::Done(()) } else { Seen::NotYet(format!("signed by {signer:?}")) })
+    })
+    .await
+}
+
+async fn wait_budget(scene: &Scene, most: i32) -> Result<()> {
+    let budgets = scene.namespace.api::<PodDisruptionBudget>();
+    let name = format!("{}-gateway", scene.pipeline.name());
+    until("the other budget", READY, async || {
+        let budget = budgets.get(&name).await.context("get the budget")?;
+        let found = budget.spec.and_then(|spec| spec.max_unavailable);
+        Ok(if found == Some(IntOrString::Int(most)) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{found:?}"))
+        })
+    })
+    .await
+}
+
+/// Writes about pipelines and their objects.
+fn works(operator: &LocalOperator) -> usize {
+    operator.front.writes().iter().filter(|write| write.call.works()).count()
+}

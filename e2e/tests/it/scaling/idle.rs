@@ -1,0 +1,57 @@
+//! An idle topic has no gateways, and messages that arrive then are read from where the last gateway ended: none is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::spans::Shape;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition, reason};
+
+use super::autoscaled::both;
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Partitions: some of them have no message of those that come after the rest.
+const PARTITIONS: i32 = 4;
+
+/// Spans before and after the rest.
+const SPANS: u64 = 20_000;
+
+/// Time until the last gateway has left: a minute without a message, polls of 15 s, a drain, and a busy machine.
+const LEFT: Duration = Duration::from_mins(5);
+
+fn spec() -> Value {
+    json!({
+        "scaling": {"mode": "Auto", "minReplicas": 0, "maxReplicas": 2, "idle": {"after": "1m"}, "drain": {"timeout": "2m"}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group autoscaled"]
+async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
+    scene::run("idle_topic", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        scene.start(&spec()).await?;
+        let feed = scene.feed(Shape::Numbered, None);
+        let first = scene.producer.produce(&feed, 0..SPANS).await?;
+        scene.wait_rows(SPANS, READY).await?;
+        rests(scene).await?;
+        let second = scene.producer.produce(&feed, SPANS..2 * SPANS).await?;
+        scene.wait_rows(2 * SPANS, READY).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        scene.assert_nothing_lost(&both(first, second)).await?;
+        rests(scene).await
+    })
+    .await
+}
+
+/// The pipeline says that it is idle, and no pod of it is left.
+async fn rests(scene: &Scene) -> Result<()> {
+    let words = scene.pipeline.wait_condition(condition::READY, ("True", reason::IDLE), LEFT).await?;
+    ensure!(words.contains("idle"), "{words}");
+    until("no gateways", READY, async || {
+        let left = scene.pipeline.gateways().uids().await?;
+        Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+    })
+    .await
+}
