@@ -1,10 +1,18 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/presets.rs"]
+mod presets;
 #[path = "cases/values.rs"]
 mod values;
 
-pub use values::VALUES;
+use presets::PRESETS;
+use values::{Case, VALUES};
+
+/// Rules about a value by itself.
+pub fn values() -> impl Iterator<Item = &'static Case> {
+    VALUES.iter().chain(PRESETS)
+}
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
 pub const REPLICAS: &[(&str, &str, &str)] = &[

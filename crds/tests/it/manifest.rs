@@ -183,7 +183,10 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 1] = [("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml")];
+const INSTEAD: [(&str, &str); 2] = [
+    ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
+    ("/spec/sink/clickhouse/schema/preset", "tracepipeline-clickstack.yaml"),
+];
 
 /// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
 const OF_KUBERNETES: [&str; 3] = [

@@ -6,7 +6,8 @@ use crate::{
 };
 use sluice_crds::{
     Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
-    OnMissing, PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    OnMissing, PathType, Preset, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
+    TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -237,6 +238,7 @@ pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Viol
     });
     contract::Schema {
         management: management(schema.management),
+        preset: schema.preset.map(preset),
         layout: schema.layout.map(layout),
         engine: schema.engine.map(engine),
         cluster: schema.cluster.clone(),
@@ -272,6 +274,12 @@ fn management(management: SchemaManagement) -> contract::SchemaManagement {
         SchemaManagement::Validate => contract::SchemaManagement::Validate,
         SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
         SchemaManagement::Evolve => contract::SchemaManagement::Evolve,
+    }
+}
+
+fn preset(preset: Preset) -> contract::Preset {
+    match preset {
+        Preset::ClickStack => contract::Preset::ClickStack,
     }
 }
 
