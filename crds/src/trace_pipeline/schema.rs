@@ -17,7 +17,13 @@ use std::collections::BTreeMap;
         .message("engine Null stores nothing, so that ttl and orderBy must not be set"),
     validation = Rule::new("!has(self.durability) || self.durability != 'Quorum' || !has(self.engine) \
         || self.engine == 'ReplicatedMergeTree'")
-        .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set")
+        .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set"),
+    validation = Rule::new("!has(self.preset) || ((!has(self.layout) || self.layout == 'Map') && !has(self.maxDynamicPaths) \
+        && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
+        .message("preset ClickStack stores attributes as Map: layout must be Map or not set, without maxDynamicPaths and typedPaths"),
+    validation = Rule::new("!has(self.preset) || !has(self.columns) \
+        || self.columns.all(c, !(c.name in ['SampleRate', 'ResourceAttributeItems', 'SpanAttributeItems']))")
+        .message("preset ClickStack adds the columns SampleRate, ResourceAttributeItems and SpanAttributeItems: remove them from columns")
 )]
 pub struct Schema {
     /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before gateways are
@@ -27,9 +33,16 @@ pub struct Schema {
     #[serde(default)]
     pub management: SchemaManagement,
 
+    /// The reader that the table is made for. ClickStack: HyperDX. The table has the columns, text indexes, SampleRate and sorting key of
+    /// ClickStack's own otel_traces, and attributes as Map. Evolve adds columns that a table of ClickStack lacks; indexes and sorting key
+    /// are not compared. Set ttl as well: ClickStack drops rows after 30d. When it is not set: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Preset")]
+    pub preset: Option<Preset>,
+
     /// How attributes lie in the table. Json: each set of attributes is one JSON column. Map: it is a
     /// Map(LowCardinality(String), String), as in the OpenTelemetry exporter's table. Nested: it is a group of keys and values
-    /// for each type. When it is not set: as in the table; Json in one that is made.
+    /// for each type. When it is not set: as in the table; Json in one that is made, Map with a preset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Layout")]
     pub layout: Option<Layout>,
@@ -55,7 +68,7 @@ pub struct Schema {
 
     /// The sorting key: columns, or functions of one, at most 8, such as ServiceName or toStartOfHour(Timestamp). Low
     /// cardinality first compresses best. When it is empty: as the table has it; in one that is made, ServiceName, SpanName,
-    /// toDateTime(Timestamp), Timestamp.
+    /// toDateTime(Timestamp), Timestamp, or that of the preset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 8),
@@ -138,6 +151,13 @@ pub enum SchemaManagement {
     Evolve,
 }
 
+/// The reader that a table is made for.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Preset {
+    /// HyperDX.
+    ClickStack,
+}
+
 /// How attributes lie in a table.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
@@ -176,7 +196,7 @@ pub enum Durability {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypedPaths {
-    /// Of the resource's attributes, beside the usual ones such as k8s.pod.name.
+    /// Of the resource's attributes, such as k8s.pod.name: Nullable(String). HyperDX cannot list the values of such a path.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
     pub resource: BTreeMap<String, PathType>,

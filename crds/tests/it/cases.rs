@@ -5,6 +5,8 @@
 mod idle;
 #[path = "cases/pods.rs"]
 mod pods;
+#[path = "cases/presets.rs"]
+mod presets;
 #[path = "cases/resources.rs"]
 mod resources;
 #[path = "cases/schedules.rs"]
@@ -16,7 +18,13 @@ use values::Case;
 
 /// Rules about a value by itself.
 pub fn value_cases() -> impl Iterator<Item = &'static Case> {
-    values::VALUES.iter().chain(resources::RESOURCES).chain(schedules::SCHEDULES).chain(pods::PODS).chain(idle::IDLE)
+    values::VALUES
+        .iter()
+        .chain(resources::RESOURCES)
+        .chain(schedules::SCHEDULES)
+        .chain(pods::PODS)
+        .chain(idle::IDLE)
+        .chain(presets::PRESETS)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.

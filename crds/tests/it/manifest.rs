@@ -235,10 +235,11 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 3] = [
+const INSTEAD: [(&str, &str); 4] = [
     ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
     ("/spec/scaling/schedules/0/timeZone", "tracepipeline-autoscaled.yaml"),
     ("/spec/scaling/idle", "tracepipeline-idle.yaml"),
+    ("/spec/sink/clickhouse/schema/preset", "tracepipeline-clickstack.yaml"),
 ];
 
 /// Fields that the sample does not teach, since they are only read: objects of an earlier version have them.

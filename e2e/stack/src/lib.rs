@@ -12,6 +12,7 @@
 
 pub mod cargo;
 pub mod clickhouse;
+pub mod clickhouse_connect;
 pub mod crane;
 pub mod definitions;
 pub mod gitopscheck;

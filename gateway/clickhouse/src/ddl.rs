@@ -1,13 +1,14 @@
 //! The statements that create the table, its views and their tables.
 //!
 //! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes, engine and order; the views
-//! ([`view`]); and the differences of an existing table ([`difference`]). Place in the flow: `sluice-gateway ddl` prints the statements
-//! or runs them through [`crate::probe`]. Pure: same input, same text.
+//! ([`view`]); tables that a reader defines ([`preset`]); and the differences of an existing table ([`difference`]). Place in the flow:
+//! `sluice-gateway ddl` prints the statements or runs them through [`crate::probe`]. Pure: same input, same text.
 //!
 //! Limits: statements create objects, add columns and change settings; they never alter anything else, and never drop anything.
 //! Replicated tables and `ON CLUSTER` are only checked as text: they were not run against a server with Keeper.
 
 pub mod difference;
+pub mod preset;
 pub mod view;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::durability::{Durability, sync_settings};
 use crate::sql::{identifier, table_name};
+use preset::Preset;
 use view::View;
 
 /// Number of blocks whose tokens the server remembers. Chosen: a retry is dropped only while the server still knows its token; 10,000
@@ -39,26 +41,13 @@ pub const DYNAMIC_PATHS_MAX: u32 = 64;
 /// Like [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
 pub const NESTED_DYNAMIC_PATHS_MAX: u32 = 16;
 
-/// Declared paths of `ResourceAttributes`: those that SDKs and Kubernetes set on nearly every resource (OpenTelemetry semantic
-/// conventions, resource). The server need not determine the type of a declared path for every row: its CPU for a million spans with 14
-/// of them fell from 7.9 s to 6.6 s (`cargo throughput --shape rich --sink clickhouse`, 21 November 2026, two virtual cores). `Nullable`,
-/// so that an absent path is NULL, like an undeclared one; it costs the same as `String`. Sorted by name, as the server shows them.
-pub const RESOURCE_PATHS: [&str; 14] = [
-    "cloud.provider",
-    "cloud.region",
-    "host.name",
-    "k8s.deployment.name",
-    "k8s.namespace.name",
-    "k8s.node.name",
-    "k8s.pod.name",
-    "service.instance.id",
-    "service.name",
-    "service.namespace",
-    "service.version",
-    "telemetry.sdk.language",
-    "telemetry.sdk.name",
-    "telemetry.sdk.version",
-];
+/// Paths of `ResourceAttributes` that a new table declares as `Nullable(String)`, sorted by name, as the server shows them. None: readers
+/// ask for the text of a path by `path.:String` and for its type by `dynamicType(path)` (`HyperDX`), which ClickHouse refuses for a
+/// declared path. The price is that the server determines the type of each value: with 14 declared paths, the CPU for a million spans as
+/// `RowBinary` fell from 7.9 s to 6.6 s (`cargo throughput --shape rich --sink clickhouse`, 21 November 2026, two virtual cores).
+/// `schema-bench --only json-service` measures both. An existing table keeps what it declares: only
+/// [`TableSpec::typed_paths`] are compared.
+pub const RESOURCE_PATHS: &[&str] = &[];
 
 /// Uncompressed bytes from which a part has a file per column. Chosen: four blocks of the usual size, so that an insert writes one file,
 /// and the result of merging several parts is read column by column. With the server's own 10 MiB, every block of a `JSON` table writes
@@ -74,6 +63,8 @@ pub struct TableSpec {
     /// Whether to create the database as well.
     pub create_database: bool,
     pub table: String,
+    /// The reader that defines it.
+    pub preset: Option<Preset>,
     /// The layout of its attributes.
     pub layout: Option<Layout>,
     pub engine: Option<Engine>,
@@ -153,6 +144,7 @@ impl TableSpec {
             database: database.into(),
             create_database: true,
             table: table.into(),
+            preset: None,
             layout: None,
             engine: None,
             cluster: None,
@@ -173,6 +165,25 @@ impl TableSpec {
             .as_deref()
             .map(|cluster| format!(" ON CLUSTER {}", identifier(cluster)))
             .unwrap_or_default()
+    }
+
+    /// The layout that is asked for, by name or by a preset.
+    fn layout_asked(&self) -> Option<Layout> {
+        self.layout.or(self.preset.map(Preset::layout))
+    }
+
+    /// The columns of a preset, which the server computes.
+    fn computed_columns(&self) -> &'static [preset::ComputedColumn] {
+        self.preset.map(Preset::columns).unwrap_or_default()
+    }
+
+    /// The sorting key of a new table.
+    fn order_of_new(&self) -> String {
+        match self.preset {
+            _ if !self.order_by.is_empty() => self.order_by.join(", "),
+            Some(preset) => preset.order_by().join(", "),
+            None => ORDER_BY.join(", "),
+        }
     }
 
     /// The engine of a new table. A quorum needs replicas.
@@ -226,12 +237,13 @@ pub fn create_table(spec: &TableSpec) -> Vec<String> {
 
 fn create_table_statement(spec: &TableSpec) -> String {
     let name = table_name(&spec.database, &spec.table);
-    let layout = spec.layout.unwrap_or_default();
+    let layout = spec.layout_asked().unwrap_or_default();
     let columns = TableColumns::of_layout(layout).columns();
     let mut lines: Vec<_> = columns.iter().map(|column| column_line(column, spec)).collect();
+    lines.extend(spec.computed_columns().iter().map(preset::ComputedColumn::line));
     lines.extend(spec.columns.iter().map(extra_column_line));
     if spec.engine() != Engine::Null {
-        lines.extend(indexes(layout));
+        lines.extend(indexes(spec.preset, layout));
     }
     let body = lines.join(",\n    ");
     format!(
@@ -247,15 +259,18 @@ fn stored(spec: &TableSpec) -> String {
     if spec.engine() == Engine::Null {
         return String::new();
     }
-    let order = if spec.order_by.is_empty() { ORDER_BY.join(", ") } else { spec.order_by.join(", ") };
     format!(
         "\nPARTITION BY {PARTITION_BY}\nORDER BY ({order})\n{ttl}{settings}",
+        order = spec.order_of_new(),
         ttl = ttl_line(spec.ttl, "Timestamp"),
         settings = settings_line(spec),
     )
 }
 
-fn indexes(layout: Layout) -> Vec<String> {
+fn indexes(preset: Option<Preset>, layout: Layout) -> Vec<String> {
+    if let Some(preset) = preset {
+        return preset.indexes().iter().map(|index| (*index).to_owned()).collect();
+    }
     // A query for one trace reads the few granules that may contain it; the sorting key cannot help, since it starts with the service.
     let mut indexes = vec!["INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned()];
     indexes.extend(attribute_indexes(layout));

@@ -19,11 +19,7 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
     `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
     `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
-    `ResourceAttributes` JSON(max_dynamic_paths=64, `cloud.provider` Nullable(String), \
-`cloud.region` Nullable(String), `host.name` Nullable(String), `k8s.deployment.name` Nullable(String), `k8s.namespace.name` Nullable(String), \
-`k8s.node.name` Nullable(String), `k8s.pod.name` Nullable(String), `service.instance.id` Nullable(String), `service.name` Nullable(String), \
-`service.namespace` Nullable(String), `service.version` Nullable(String), `telemetry.sdk.language` Nullable(String), `telemetry.sdk.name` Nullable(String), \
-`telemetry.sdk.version` Nullable(String)) CODEC(ZSTD(1)),
+    `ResourceAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
     `ScopeName` String CODEC(ZSTD(1)),
     `ScopeVersion` String CODEC(ZSTD(1)),
     `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
@@ -112,6 +108,49 @@ fn a_table_of_groups_differs_in_these_lines() {
     INDEX idx_span_attr_key `SpanAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX idx_span_attr_value `SpanAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,"
     );
+}
+
+/// As `ClickStack` 2.36.0 makes it, but for partition, settings and the codec of durations.
+#[test]
+fn the_table_of_clickstack_differs_from_one_of_maps_in_these_lines() {
+    let text = |spec| create_table(&spec).remove(1);
+    let maps = text(TableSpec { layout: Some(Layout::Map), ..TableSpec::new("otel", "otel_traces") });
+    let preset =
+        text(TableSpec { preset: Some(Preset::ClickStack), ..TableSpec::new("otel", "otel_traces") });
+    let lines: Vec<_> = preset.lines().filter(|line| !maps.lines().any(|known| known == *line)).collect();
+    assert_eq!(
+        lines.join("\n"),
+        "    `__hdx_materialized_rum.sessionId` String MATERIALIZED ResourceAttributes['rum.sessionId'] CODEC(ZSTD(1)),
+    `SampleRate` UInt64 MATERIALIZED greatest(toUInt64OrZero(SpanAttributes['SampleRate']), 1) CODEC(T64, ZSTD(1)),
+    `ResourceAttributeItems` Array(String) ALIAS arrayMap((arr) -> concat(arr.1, '=', arr.2), ResourceAttributes::Array(Tuple(String, String))),
+    `SpanAttributeItems` Array(String) ALIAS arrayMap((arr) -> concat(arr.1, '=', arr.2), SpanAttributes::Array(Tuple(String, String))),
+    INDEX idx_rum_session_id `__hdx_materialized_rum.sessionId` TYPE bloom_filter(0.001) GRANULARITY 1,
+    INDEX idx_res_attr_items ResourceAttributeItems TYPE text(tokenizer = 'array'),
+    INDEX idx_span_attr_items SpanAttributeItems TYPE text(tokenizer = 'array'),
+    INDEX idx_duration Duration TYPE minmax GRANULARITY 1,
+    INDEX idx_lower_span_name lower(SpanName) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 8
+ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"
+    );
+    let gone: Vec<_> = maps.lines().filter(|line| !preset.lines().any(|kept| kept == *line)).collect();
+    assert_eq!(
+        gone,
+        [
+            "    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
+            "    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
+            "    INDEX idx_duration Duration TYPE minmax GRANULARITY 1",
+            "ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)",
+        ]
+    );
+}
+
+#[test]
+fn a_preset_leaves_its_order_to_the_spec_and_its_indexes_to_a_table_that_stores_rows() {
+    let text = |spec| create_table(&spec).remove(0);
+    let preset = TableSpec { preset: Some(Preset::ClickStack), ..usual() };
+    let ordered = text(TableSpec { order_by: vec!["TraceId".into()], ..preset.clone() });
+    assert!(ordered.contains("\nORDER BY (TraceId)\n"), "{ordered}");
+    let null = text(TableSpec { engine: Some(Engine::Null), ..preset });
+    assert!(null.contains("`SampleRate` UInt64 MATERIALIZED") && !null.contains("INDEX"), "{null}");
 }
 
 #[test]
@@ -297,8 +336,7 @@ fn order_paths_and_columns_are_what_was_asked_for() {
     for part in [
         "\nORDER BY (ServiceName, toStartOfHour(Timestamp))\n",
         "`SpanAttributes` JSON(max_dynamic_paths=0, `http.route` Nullable(String)) CODEC",
-        "`k8s.node.name` Nullable(String), `k8s.pod.name` String, `service.instance.id` Nullable(String)",
-        "`telemetry.sdk.version` Nullable(String), `zone` LowCardinality(String)) CODEC",
+        "`ResourceAttributes` JSON(max_dynamic_paths=0, `k8s.pod.name` String, `zone` LowCardinality(String)) CODEC",
         "`Events.Attributes` Array(JSON(max_dynamic_paths=0)) CODEC",
         "CODEC(ZSTD(1)),\n    `Route` String DEFAULT (SpanName),\n    `Note` Nullable(String),\n    INDEX idx_trace_id",
     ] {

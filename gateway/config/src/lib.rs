@@ -17,6 +17,7 @@ pub mod kafka_properties;
 pub mod log_filter;
 pub mod parse;
 pub mod pod_uid;
+mod preset;
 mod remaining;
 pub mod schema;
 pub mod security;
@@ -32,6 +33,7 @@ pub use gateway_config::{
     InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
     QueueMode, SESSION_SECONDS, Shutdown, Sink, Source,
 };
+pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};

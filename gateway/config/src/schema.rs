@@ -4,7 +4,7 @@
 //! expressions are complete (brackets and quotes closed), so that no text can become a second statement or clause. An absent field leaves
 //! an existing table unchanged, and has its default in a new table.
 
-use crate::{deduplication, durability::Durability, units::Duration, violation::Violations};
+use crate::{deduplication, durability::Durability, preset::Preset, units::Duration, violation::Violations};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,6 +69,9 @@ pub struct Schema {
     /// What Sluice may do with the table.
     #[serde(default)]
     pub management: SchemaManagement,
+    /// The reader for which the table is made; its columns are compared with those of an existing table. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
     /// The layout of attributes in the table. Absent: unchanged; `Json` in a new table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
@@ -219,6 +222,9 @@ impl Schema {
             });
         }
         self.check_order(&at("orderBy"), found);
+        if let Some(preset) = self.preset {
+            preset.check(self, &at, found);
+        }
         self.check_json(&at, found);
         self.check_columns(&at("columns"), found);
         self.check_null(&at, found);
@@ -243,7 +249,8 @@ impl Schema {
                 format!("{paths} is not between 0 and {DYNAMIC_PATHS_MAX}")
             });
         }
-        let is_json = self.layout.unwrap_or_default() == Layout::Json;
+        // With a preset, the violation is that there are paths.
+        let is_json = self.preset.is_some() || self.layout.unwrap_or_default() == Layout::Json;
         for (set, paths) in [("resource", &self.typed_paths.resource), ("span", &self.typed_paths.span)] {
             let at = at(&format!("typedPaths.{set}"));
             found.add_if(paths.len() > TYPED_PATHS_MAX, &at, || {
@@ -405,6 +412,11 @@ mod tests {
             {name: Tenant, type: \"Enum8('a' = 1, ')' = 2)\"}], views: {operations: true, traceTimes: true}";
         assert_eq!(found(schema), Vec::<String>::new());
         assert_eq!(found("engine: 'Null', views: {operations: true}"), Vec::<String>::new());
+        for preset in
+            ["preset: ClickStack", "preset: ClickStack, layout: Map, ttl: 720h, views: {traceTimes: true}"]
+        {
+            assert_eq!(found(preset), Vec::<String>::new());
+        }
     }
 
     #[test]
@@ -418,6 +430,17 @@ mod tests {
             ("orderBy: [a, b, c, d, e, f, g, h, i]", "orderBy: 9 expressions are more than 8"),
             ("maxDynamicPaths: 1025", "maxDynamicPaths: 1025 is not between 0 and 1024"),
             ("layout: Map, maxDynamicPaths: 1", "layout: must be Json"),
+            ("preset: ClickStack, layout: Json", "layout: must be Map or absent with preset ClickStack"),
+            ("preset: ClickStack, layout: Nested", "layout: must be Map or absent with preset ClickStack"),
+            ("preset: ClickStack, maxDynamicPaths: 8", "preset: ClickStack stores attributes as Map"),
+            (
+                "preset: ClickStack, typedPaths: {resource: {a: String}}",
+                "preset: ClickStack stores attributes as Map",
+            ),
+            (
+                "preset: ClickStack, columns: [{name: SampleRate, type: UInt8}]",
+                "columns.SampleRate: preset ClickStack adds this column",
+            ),
             ("typedPaths: {span: {a: UUID}}", "typedPaths.span.a: \"UUID\" is not one of Bool"),
             ("typedPaths: {span: {sluice.a: String}}", "typedPaths.span.sluice.a: begins with sluice."),
             ("typedPaths: {resource: {'': String}}", "typedPaths.resource.: \"\" is not a path"),

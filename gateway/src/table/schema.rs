@@ -26,7 +26,9 @@ use sluice_clickhouse::{
     probe_error::ProbeError,
     table,
 };
-use sluice_gateway_config::{ClickHouse, Durability, Engine, Layout, SchemaManagement, TypedPaths, Views};
+use sluice_gateway_config::{
+    ClickHouse, Durability, Engine, Layout, Preset, SchemaManagement, TypedPaths, Views,
+};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// Characters of a difference's first line that are reported while it is changed.
@@ -269,6 +271,7 @@ pub fn table_spec(config: &ClickHouse) -> TableSpec {
         default: column.default.clone(),
     });
     TableSpec {
+        preset: schema.preset.map(preset),
         layout: schema.layout.map(layout),
         engine: schema.engine.map(engine),
         cluster: schema.cluster.clone(),
@@ -281,6 +284,12 @@ pub fn table_spec(config: &ClickHouse) -> TableSpec {
         deduplication_window_blocks: schema.deduplication_window.unwrap_or(usual.deduplication_window_blocks),
         durability: durability(schema.durability),
         ..usual
+    }
+}
+
+fn preset(preset: Preset) -> ddl::preset::Preset {
+    match preset {
+        Preset::ClickStack => ddl::preset::Preset::ClickStack,
     }
 }
 
@@ -382,6 +391,13 @@ mod tests {
                 assert!(COLUMNS_OWNED.contains(&name) || is_group, "{}", column.name);
             }
         }
+    }
+
+    #[test]
+    fn a_preset_has_the_columns_that_a_config_leaves_to_it() {
+        let asked = Preset::ClickStack;
+        let made = preset(asked).columns().iter().map(|column| column.name);
+        assert_eq!(made.collect::<Vec<_>>(), asked.columns());
     }
 
     #[test]

@@ -40,7 +40,7 @@ async fn json_keeps_every_type() {
         &[
             ("ResourceAttributes.service.name", "shop"),
             ("ResourceAttributes.host.name IS NULL", "1"),
-            ("JSONDynamicPaths(ResourceAttributes)", "[]"),
+            ("JSONDynamicPaths(ResourceAttributes)", "['service.name']"),
             ("SpanAttributes.string", r#"it's "text""#),
             ("SpanAttributes.int", "-9223372036854775808"),
             ("dynamicType(SpanAttributes.int)", "Int64"),

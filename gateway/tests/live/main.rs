@@ -4,7 +4,9 @@
 //! Run by `cargo verify` once its `ClickHouse` and its Kafka are up, or by hand:
 //!
 //! ```text
-//! SLUICE_CLICKHOUSE=http://127.0.0.1:8123 SLUICE_KAFKA=127.0.0.1:29092 cargo test -p sluice-gateway --test live
+//! python3 -m pip install --target /tmp/packages clickhouse-connect==1.12.0
+//! SLUICE_CLICKHOUSE=http://127.0.0.1:8123 SLUICE_KAFKA=127.0.0.1:29092 SLUICE_CLICKHOUSE_CONNECT=/tmp/packages \
+//!   cargo test -p sluice-gateway --test live
 //! ```
 //!
 //! The server must accept the user `default` without a password. Each test has its own database or topic and drops it.
@@ -28,6 +30,7 @@ mod messages;
 mod native;
 mod poison;
 mod process;
+mod readers;
 mod refresh;
 mod schema;
 mod server;

@@ -131,6 +131,17 @@ impl Database {
         self.client.query_raw(question).fetch_one::<String>().await.unwrap()
     }
 
+    /// The lines of an answer, sorted, with `|` between values. Times are in UTC.
+    pub async fn lines(&self, question: &str) -> Result<Vec<String>, String> {
+        let question = self.client.query_raw(question).with_setting("session_timezone", "UTC");
+        let mut answer = question.fetch_bytes("TSV").map_err(|error| error.to_string())?;
+        let bytes = answer.collect().await.map_err(|error| error.to_string())?;
+        let text = String::from_utf8(bytes.to_vec()).map_err(|error| error.to_string())?;
+        let mut lines: Vec<_> = text.lines().map(|line| line.replace('\t', "|")).collect();
+        lines.sort_unstable();
+        Ok(lines)
+    }
+
     /// The one text that a question to the log of queries has for an answer. The server answers a query before it notes its end there.
     pub async fn logged(&self, question: &str) -> String {
         let deadline = Instant::now() + LOGGED;

@@ -5,6 +5,10 @@ use super::variant::Variant;
 /// The attribute that is asked for.
 pub const TAG: &str = "http.route";
 
+/// The attributes of the resource that are asked for.
+pub const POD: &str = "k8s.pod.name";
+pub const VERSION: &str = "service.version";
+
 /// What the questions are about, picked from the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
@@ -15,16 +19,19 @@ pub struct Subjects {
     pub operation: String,
     /// A value of [`TAG`] that is seldom.
     pub tag: String,
+    /// A value of [`POD`] that is seldom.
+    pub pod: String,
     /// A duration that one span of a thousand exceeds, nanoseconds.
     pub duration: u64,
 }
 
 /// The names of the questions, in order.
-pub const NAMES: [&str; 6] = ["trace", "operation", "tag", "duration", "services", "operations"];
+pub const NAMES: [&str; 8] =
+    ["trace", "operation", "tag", "duration", "services", "operations", "pod", "versions"];
 
 /// The questions about `table` (`database.table`, unquoted), named as in [`NAMES`].
-pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static str, String); 6] {
-    let Subjects { trace, service, operation, tag, duration } = about;
+pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static str, String); 8] {
+    let Subjects { trace, service, operation, tag, pod, duration } = about;
     let times = format!("(SELECT min(Start), max(End) FROM {table}_trace_id_ts WHERE TraceId = '{trace}')");
     let within = if variant.views {
         format!(" AND Timestamp >= ({times} AS times).1 AND Timestamp <= times.2")
@@ -51,13 +58,22 @@ pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static
         format!(
             "SELECT TraceId, Timestamp, Duration FROM {table} WHERE {} = '{tag}'{} ORDER BY Timestamp DESC LIMIT 100",
             variant.text(TAG),
-            variant.granules_with(TAG, tag),
+            variant.granules_with("SpanAttributes", TAG, tag),
         ),
         format!(
             "SELECT TraceId, SpanName, Duration FROM {table} WHERE Duration > {duration} ORDER BY Duration DESC LIMIT 100"
         ),
         services,
         operations,
+        format!(
+            "SELECT TraceId, Timestamp, Duration FROM {table} WHERE {} = '{pod}'{} ORDER BY Timestamp DESC LIMIT 100",
+            variant.resource_text(POD),
+            variant.granules_with("ResourceAttributes", POD, pod),
+        ),
+        format!(
+            "SELECT ServiceName, {} AS version, count() FROM {table} GROUP BY ServiceName, version",
+            variant.resource_text(VERSION),
+        ),
     ];
     let mut texts = texts.into_iter();
     NAMES.map(|name| (name, texts.next().expect("there is a text for every name")))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::question::{NAMES, Subjects, TAG, questions};
+use super::question::{NAMES, POD, Subjects, TAG, questions};
 use super::report::Answer;
 use super::variant::Variant;
 use e2e_fixtures::oracle::{Database, Server};
@@ -181,11 +181,14 @@ impl Table {
              LIMIT 1 OFFSET {operations}"
         );
         let [service, operation] = self.cells(&operation).await?;
-        let tag = format!(
-            "SELECT {tag} AS tag FROM {table} WHERE notEmpty(ifNull(tag, '')) GROUP BY tag ORDER BY count(), tag LIMIT 1"
-        );
-        let [tag] = self.cells(&tag).await?;
-        Ok(Subjects { trace, service, operation, tag, duration })
+        let seldom = |value: &str| {
+            format!(
+                "SELECT {value} AS value FROM {table} WHERE notEmpty(ifNull(value, '')) GROUP BY value ORDER BY count(), value LIMIT 1"
+            )
+        };
+        let [tag] = self.cells(&seldom(&tag)).await?;
+        let [pod] = self.cells(&seldom(&variant.resource_text(POD))).await?;
+        Ok(Subjects { trace, service, operation, tag, pod, duration })
     }
 
     /// The one row that a question has for an answer.

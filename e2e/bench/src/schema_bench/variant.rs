@@ -10,6 +10,39 @@ pub enum Layout {
     Nested,
 }
 
+/// How paths that nearly every resource has are stored in a `JSON` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourcePaths {
+    /// Like others: the server determines the type of each value.
+    Dynamic,
+    /// [`RESOURCE_PATHS`] are declared.
+    Declared,
+    /// Like others, and the paths that questions name once more in columns ([`RESOURCE_COLUMNS`]).
+    Columns,
+}
+
+/// What SDKs and the detectors of Kubernetes and clouds set on nearly every resource.
+const RESOURCE_PATHS: [&str; 14] = [
+    "cloud.provider",
+    "cloud.region",
+    "host.name",
+    "k8s.deployment.name",
+    "k8s.namespace.name",
+    "k8s.node.name",
+    "k8s.pod.name",
+    "service.instance.id",
+    "service.name",
+    "service.namespace",
+    "service.version",
+    "telemetry.sdk.language",
+    "telemetry.sdk.name",
+    "telemetry.sdk.version",
+];
+
+/// Paths of the resource that questions name, each with the column that has it in [`ResourcePaths::Columns`].
+const RESOURCE_COLUMNS: [(&str, &str); 2] =
+    [(super::question::POD, "K8sPodName"), (super::question::VERSION, "ServiceVersion")];
+
 /// One table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
@@ -18,6 +51,8 @@ pub struct Variant {
     pub order_by: &'static [&'static str],
     /// Whether paths that most spans of a kind have are declared with their types.
     pub typed: bool,
+    /// How paths that nearly every resource has are stored.
+    pub resource: ResourcePaths,
     /// Whether the views are there, and asked.
     pub views: bool,
     /// Whether the server syncs every part before it acknowledges an INSERT.
@@ -45,13 +80,22 @@ pub const VARIANTS: &[Variant] = &[
     plain("nested-time", Layout::Nested, TIME_FIRST),
     plain("nested-trace", Layout::Nested, TRACE_FIRST),
     Variant { typed: true, ..plain("json-service-typed", Layout::Json, SERVICE_FIRST) },
+    Variant {
+        resource: ResourcePaths::Declared,
+        ..plain("json-service-declared", Layout::Json, SERVICE_FIRST)
+    },
+    Variant {
+        resource: ResourcePaths::Columns,
+        ..plain("json-service-columns", Layout::Json, SERVICE_FIRST)
+    },
     Variant { views: true, ..plain("json-service-views", Layout::Json, SERVICE_FIRST) },
     Variant { synced: true, ..plain("json-service-fsync", Layout::Json, SERVICE_FIRST) },
     Variant { views: true, synced: true, ..plain("json-service-views-fsync", Layout::Json, SERVICE_FIRST) },
 ];
 
 const fn plain(name: &'static str, layout: Layout, order_by: &'static [&'static str]) -> Variant {
-    Variant { name, layout, order_by, typed: false, views: false, synced: false }
+    let resource = ResourcePaths::Dynamic;
+    Variant { name, layout, order_by, typed: false, resource, views: false, synced: false }
 }
 
 impl Layout {
@@ -78,6 +122,22 @@ impl Variant {
                 "rpc.system": "Nullable(String)", "rpc.method": "Nullable(String)",
             }});
         }
+        match self.resource {
+            ResourcePaths::Dynamic => {}
+            ResourcePaths::Declared => {
+                let paths = RESOURCE_PATHS.map(|path| (path.to_owned(), json!("Nullable(String)")));
+                schema["typedPaths"] = json!({"resource": serde_json::Map::from_iter(paths)});
+            }
+            ResourcePaths::Columns => {
+                schema["columns"] = RESOURCE_COLUMNS
+                    .map(|(path, name)| {
+                        let value = format!("toString(ResourceAttributes.{path})");
+                        json!({"name": name, "type": "LowCardinality(String)", "default": value})
+                    })
+                    .into_iter()
+                    .collect();
+            }
+        }
         if self.views {
             schema["views"] = json!({"operations": true, "traceTimes": true});
         }
@@ -99,16 +159,29 @@ impl Variant {
         }
     }
 
-    /// What lets the server leave out granules in a question about a span attribute's value: the conditions that its indexes know.
-    pub fn granules_with(&self, key: &str, value: &str) -> String {
+    /// The value of an attribute of the resource of type text; `key` is one of [`RESOURCE_COLUMNS`].
+    pub fn resource_text(&self, key: &str) -> String {
+        let column = RESOURCE_COLUMNS.iter().find(|(path, _)| *path == key).map(|(_, column)| *column);
+        match (self.layout, self.resource, column) {
+            (Layout::Json, ResourcePaths::Columns, Some(column)) => column.to_owned(),
+            (Layout::Json, ResourcePaths::Declared, _) => format!("ResourceAttributes.{key}"),
+            (Layout::Json, _, _) => format!("ResourceAttributes.{key}.:String"),
+            (Layout::Map, _, _) => format!("ResourceAttributes['{key}']"),
+            (Layout::Nested, _, _) => {
+                format!("`ResourceAttributesString.Value`[indexOf(`ResourceAttributesString.Key`, '{key}')]")
+            }
+        }
+    }
+
+    /// What lets the server leave out granules in a question about an attribute's value: the conditions that its indexes know. `set` is
+    /// `ResourceAttributes` or `SpanAttributes`.
+    pub fn granules_with(&self, set: &str, key: &str, value: &str) -> String {
         match self.layout {
             Layout::Json => String::new(),
-            Layout::Map => format!(
-                " AND has(mapKeys(SpanAttributes), '{key}') AND has(mapValues(SpanAttributes), '{value}')"
-            ),
-            Layout::Nested => format!(
-                " AND has(`SpanAttributesString.Key`, '{key}') AND has(`SpanAttributesString.Value`, '{value}')"
-            ),
+            Layout::Map => format!(" AND has(mapKeys({set}), '{key}') AND has(mapValues({set}), '{value}')"),
+            Layout::Nested => {
+                format!(" AND has(`{set}String.Key`, '{key}') AND has(`{set}String.Value`, '{value}')")
+            }
         }
     }
 }
@@ -126,5 +199,19 @@ mod tests {
             let schema: sluice_gateway_config::Schema = serde_json::from_value(variant.schema()).unwrap();
             assert_eq!(schema.order_by, variant.order_by, "{}", variant.name);
         }
+    }
+
+    #[test]
+    fn paths_of_the_resource_are_asked_for_as_they_are_stored() {
+        let asked = |name: &str| {
+            let variant = VARIANTS.iter().find(|variant| variant.name == name).unwrap();
+            let schema: sluice_gateway_config::Schema = serde_json::from_value(variant.schema()).unwrap();
+            let stored = (schema.typed_paths.resource.len(), schema.columns.len());
+            (stored, variant.resource_text(super::super::question::POD))
+        };
+        assert_eq!(asked("json-service"), ((0, 0), "ResourceAttributes.k8s.pod.name.:String".into()));
+        assert_eq!(asked("json-service-declared"), ((14, 0), "ResourceAttributes.k8s.pod.name".into()));
+        assert_eq!(asked("json-service-columns"), ((0, 2), "K8sPodName".into()));
+        assert_eq!(asked("map-service"), ((0, 0), "ResourceAttributes['k8s.pod.name']".into()));
     }
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::ensure;
 use e2e_stack::cargo::cargo;
+use e2e_stack::clickhouse_connect;
 use e2e_stack::install::{self, Images};
 use e2e_stack::process::interrupt;
 use e2e_stack::programs::{self, Form};
@@ -70,7 +71,7 @@ fn tests(
     }
     if args.skip != Some(Skip::Quick) {
         // One after the other: in parallel they keep two cores so busy that both run into timeouts.
-        steps.tests(&mut on.live())?;
+        steps.tests(&mut on.live()?)?;
         steps.tests(&mut on.end_to_end())?;
         steps.once("every end-to-end test that is left out is in a group", || {
             group::ensure_found(&steps.left_out())
@@ -88,11 +89,12 @@ fn tests(
 
 impl OnStack<'_> {
     /// Tests of gateway and operator that need only a `ClickHouse` and a Kafka.
-    fn live(&self) -> Command {
+    fn live(&self) -> anyhow::Result<Command> {
         let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
         let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
         command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
-        command
+        command.env(clickhouse_connect::FOLDER_VARIABLE, clickhouse_connect::path()?);
+        Ok(command)
     }
 
     fn only(&self, names: &[String]) -> Command {

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use e2e_stack::cargo::{cargo, target_folder};
 use e2e_stack::paths::Paths;
 use e2e_stack::process::interrupt;
-use e2e_stack::{crane, gitopscheck, helm, rulecheck};
+use e2e_stack::{clickhouse_connect, crane, gitopscheck, helm, rulecheck};
 
 use super::steps::{Steps, quiet};
 use super::{VerifyArgs, packages};
@@ -40,6 +40,10 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
     let is_local = !args.without_e2e && args.target.target()?.needs_stack();
     if is_local {
         steps.once("parts of the stack are built", || e2e_stack::build_parts(paths).map(drop))?;
+    }
+    if !args.without_e2e {
+        // The live tests read with it.
+        steps.once("the Python client of ClickHouse is fetched", || clickhouse_connect::path().map(drop))?;
     }
     steps.once("programs that read the manifests are built", || {
         helm::path()?;

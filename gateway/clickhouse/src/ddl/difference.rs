@@ -22,6 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::column::{AttributeColumns, AttributeSet, Layout, TableColumns};
+use crate::ddl::preset::ComputedColumn;
 use crate::ddl::view::View;
 use crate::ddl::{
     Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, ttl_expression,
@@ -139,6 +140,7 @@ fn of_table(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     let mut found = of_columns(spec, table);
     found.extend(spec.columns.iter().filter_map(|column| of_extra_column(spec, column, table)));
     found.extend(of_layout(spec, table));
+    found.extend(of_preset(spec, table));
     found.extend(of_paths(spec, table));
     found.extend(of_engine(spec, table));
     found.extend(of_order(spec, table));
@@ -171,7 +173,7 @@ fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
 
 /// A set of attributes without any column is added in the wanted layout.
 fn with_layout(mut columns: TableColumns, spec: &TableSpec, table: &FoundTable) -> TableColumns {
-    let Some(layout) = spec.layout else { return columns };
+    let Some(layout) = spec.layout_asked() else { return columns };
     for set in AttributeSet::ALL {
         if found_layout(set, table).is_none() {
             *columns.of_mut(set) = AttributeColumns::of_layout(layout);
@@ -205,13 +207,39 @@ fn of_extra_column(spec: &TableSpec, column: &ExtraColumn, table: &FoundTable) -
 }
 
 fn of_layout(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
-    let wanted = spec.layout?;
+    let wanted = spec.layout_asked()?;
     let other = AttributeSet::ALL
         .into_iter()
         .find_map(|set| found_layout(set, table).filter(|found| *found != wanted).map(|found| (set, found)));
     other.map(|(set, found)| {
         let what = format!("layout of {}", set.name());
         by_hand(what, format!("{wanted:?}"), format!("{found:?}"), NEW_TABLE.into())
+    })
+}
+
+/// The columns of a preset that are missing or have another type. Its expressions read the attributes in its own layout: in another one
+/// they cannot be added, and the layout is the difference.
+fn of_preset(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
+    if of_layout(spec, table).is_some() {
+        return Vec::new();
+    }
+    let columns = spec.computed_columns().iter();
+    columns.filter_map(|column| of_computed_column(spec, column, table)).collect()
+}
+
+fn of_computed_column(spec: &TableSpec, column: &ComputedColumn, table: &FoundTable) -> Option<Difference> {
+    let Some(found) = table.columns.iter().find(|found| found.name == column.name) else {
+        return Some(add_column(spec, column.name, column.line()));
+    };
+    let is_same = without_spaces(column.type_name) == without_spaces(&found.type_name);
+    (!is_same).then(|| {
+        let would = format!("{} MODIFY COLUMN {}", spec.alter(), column.line());
+        by_hand(
+            format!("column {}", column.name),
+            column.type_name.to_owned(),
+            found.type_name.clone(),
+            would,
+        )
     })
 }
 

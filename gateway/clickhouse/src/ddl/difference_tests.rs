@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ddl::TypedPath;
+use crate::ddl::preset::Preset;
 
 fn usual() -> TableSpec {
     TableSpec { create_database: false, ..TableSpec::new("otel", "otel_traces") }
@@ -40,6 +41,77 @@ fn a_table_is_as_it_is_where_nobody_asked() {
     owned.engine_full = "MergeTree ORDER BY TraceId TTL Timestamp + toIntervalDay(3)".into();
     owned.sorting_key = "TraceId".into();
     assert_eq!(found(&usual(), owned), Vec::<String>::new());
+}
+
+/// Tables that Sluice made before declare 14 paths, later ones none. Neither is a difference, for rows that go to either.
+#[test]
+fn paths_that_the_table_declares_and_nobody_asked_for_are_no_difference() {
+    let mut declared = made(Layout::Json);
+    let column = declared.columns.iter_mut().find(|column| column.name == "ResourceAttributes").unwrap();
+    column.type_name =
+        "JSON(max_dynamic_paths=64, `host.name` Nullable(String), `service.version` Nullable(String))".into();
+    for spec in [usual(), TableSpec { layout: Some(Layout::Json), ..usual() }] {
+        assert_eq!(found(&spec, declared.clone()), Vec::<String>::new());
+        assert_eq!(found(&spec, made(Layout::Json)), Vec::<String>::new());
+    }
+    // One that is asked for is compared in either.
+    let path = |path: &str| TypedPath {
+        set: AttributeSet::Resource,
+        path: path.into(),
+        type_name: "Nullable(String)".into(),
+    };
+    let asked = |name| TableSpec { typed_paths: vec![path(name)], ..usual() };
+    assert_eq!(found(&asked("host.name"), declared.clone()), Vec::<String>::new());
+    assert_eq!(found(&asked("host.name"), made(Layout::Json)).len(), 1);
+    assert!(found(&asked("zone"), declared)[0].contains("`host.name` Nullable(String)"), "others stay");
+}
+
+/// The table of a preset, as a server shows it.
+fn made_by(preset: Preset) -> FoundTable {
+    let mut table = made(preset.layout());
+    let computed = preset.columns().iter();
+    table.columns.extend(computed.map(|column| DescribedColumn {
+        default_kind: column.kind,
+        ..described(column.name, column.type_name)
+    }));
+    table
+}
+
+#[test]
+fn the_columns_of_a_preset_are_added_to_a_table_of_its_layout() {
+    let spec = TableSpec { preset: Some(Preset::ClickStack), ..usual() };
+    assert_eq!(found(&spec, made_by(Preset::ClickStack)), Vec::<String>::new());
+    let mut without = made_by(Preset::ClickStack);
+    without.columns.retain(|column| column.name != "SampleRate");
+    let missing = differences(&spec, &Found { table: Some(without), ..Found::default() });
+    assert_eq!(
+        missing[0].change,
+        Change::AddColumn(
+            "ALTER TABLE `otel`.`otel_traces` ADD COLUMN IF NOT EXISTS `SampleRate` UInt64 MATERIALIZED \
+             greatest(toUInt64OrZero(SpanAttributes['SampleRate']), 1) CODEC(T64, ZSTD(1))"
+                .into()
+        )
+    );
+    assert_eq!(missing.len(), 1);
+    let mut other = made_by(Preset::ClickStack);
+    other.columns.iter_mut().find(|column| column.name == "SampleRate").unwrap().type_name = "UInt8".into();
+    let other = found(&spec, other);
+    assert_eq!(other.len(), 1);
+    assert!(
+        other[0].starts_with("column SampleRate is UInt8, wanted: UInt64; this would take: ALTER TABLE"),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn a_preset_asks_for_its_layout_before_its_columns() {
+    let spec = TableSpec { preset: Some(Preset::ClickStack), ..usual() };
+    assert_eq!(
+        found(&spec, made(Layout::Json)),
+        [
+            "layout of ResourceAttributes is Json, wanted: Map; this would take: a new table, into which the rows are copied"
+        ]
+    );
 }
 
 #[test]

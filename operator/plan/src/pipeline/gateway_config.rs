@@ -6,7 +6,8 @@ use crate::{
 };
 use sluice_crds::{
     Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
-    OnMissing, PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    OnMissing, PathType, Preset, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
+    TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -167,8 +168,8 @@ pub(crate) fn format(spec: &TracePipelineSpec) -> contract::Format {
 
 /// The consumer group: what the spec says, else one that belongs to this pipeline alone.
 pub(crate) fn consumer_group(names: &Names, spec: &TracePipelineSpec) -> String {
-    let named = spec.source.kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
-    named.cloned().unwrap_or_else(|| names.consumer_group())
+    let given = spec.source.kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
+    given.cloned().unwrap_or_else(|| names.consumer_group())
 }
 
 fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
@@ -235,6 +236,7 @@ pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Viol
     });
     contract::Schema {
         management: management(schema.management),
+        preset: schema.preset.map(preset),
         layout: schema.layout.map(layout),
         engine: schema.engine.map(engine),
         cluster: schema.cluster.clone(),
@@ -270,6 +272,12 @@ fn management(management: SchemaManagement) -> contract::SchemaManagement {
         SchemaManagement::Validate => contract::SchemaManagement::Validate,
         SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
         SchemaManagement::Evolve => contract::SchemaManagement::Evolve,
+    }
+}
+
+fn preset(preset: Preset) -> contract::Preset {
+    match preset {
+        Preset::ClickStack => contract::Preset::ClickStack,
     }
 }
 

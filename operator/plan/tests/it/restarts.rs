@@ -36,6 +36,7 @@ const CHANGES: [(&str, &str); 104] = [
     ("sink.clickhouse.table", r#""another""#),
     ("sink.clickhouse.credentials.secretRef.name", r#""another""#),
     ("sink.clickhouse.schema.management", r#""Validate""#),
+    ("sink.clickhouse.schema.preset", r#""ClickStack""#),
     ("sink.clickhouse.schema.layout", r#""Map""#),
     ("sink.clickhouse.schema.engine", r#""MergeTree""#),
     ("sink.clickhouse.schema.cluster", r#""another""#),
@@ -137,6 +138,11 @@ fn revision(pipeline: &TracePipeline) -> String {
 /// Fields of the full sample that a change of this one cannot stand beside.
 fn conflicting(field: &str) -> &'static [&'static str] {
     match field {
+        "sink.clickhouse.schema.preset" => &[
+            "sink.clickhouse.schema.layout",
+            "sink.clickhouse.schema.maxDynamicPaths",
+            "sink.clickhouse.schema.typedPaths",
+        ],
         "sink.clickhouse.schema.layout" => &[
             "sink.clickhouse.schema.maxDynamicPaths",
             "sink.clickhouse.schema.typedPaths",

@@ -230,7 +230,7 @@ pub fn parts() -> Vec<Case> {
     unknown.extend(field(2_000, b"new"));
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
     let unknown = [field(999, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
-    let undeclared = "arrayConcat(JSONAllPaths(SpanAttributes), JSONDynamicPaths(ResourceAttributes))";
+    let paths = "arrayConcat(JSONAllPaths(SpanAttributes), JSONAllPaths(ResourceAttributes))";
     let shop = ("{'service.name':'shop'}", "String {'service.name':'shop'}");
     vec![
         Case::new("parts, resource behind", field(1, &behind))
@@ -263,7 +263,7 @@ pub fn parts() -> Vec<Case> {
             .span_as_text("{}", ""),
         Case::new("parts, without a column", with_what_has_no_column("parts, without a column"))
             .everywhere(&[("ScopeName", "scope")])
-            .json(&[(undeclared, "[]"), ("ResourceAttributes.service.name", "shop")])
+            .json(&[(paths, "['service.name']"), ("ResourceAttributes.service.name", "shop")])
             .span_as_text("{}", "")
             .resource_as_text(shop.0, shop.1),
         Case::new(
