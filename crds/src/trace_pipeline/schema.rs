@@ -119,6 +119,7 @@ impl Default for Schema {
         Self {
             management: SchemaManagement::default(),
             layout: None,
+            preset: None,
             engine: None,
             cluster: None,
             ttl: None,

@@ -42,7 +42,7 @@ impl Preset {
         });
         for column in schema.columns.iter().filter(|column| self.columns().contains(&column.name.as_str())) {
             let message = format!("preset {self:?} adds this column: remove it here");
-            found.add(&at(&format!("columns.{}", column.name)), message);
+            found.add(at(&format!("columns.{}", column.name)), message);
         }
     }
 }
