@@ -30,9 +30,9 @@ pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,
     Engine, ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert,
     InsertFormat, KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout,
-    OnZoneLoss, PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling,
-    ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source,
-    TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
+    OnZoneLoss, OptionalColumns, PathType, PropertyValue, Queue, QueueMode, Resources, Retention,
+    RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue,
+    Shard, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
 pub use trace_pipeline::{Observability, PodMonitoring};
 

@@ -30,7 +30,8 @@ pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{
-    Durability, Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View,
+    Durability, Engine, ExtraColumn, Layout, OptionalColumns, PathType, Schema, SchemaManagement, TypedPaths,
+    View,
 };
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
 pub use source::{Format, GroupProtocol, InitialOffset, KafkaSource, PropertyValue, Source};

@@ -257,6 +257,7 @@ impl Worker {
                 timestamp_nanos: TIMESTAMP_NANOS,
                 now_nanos: u64::MAX,
                 expired_before_nanos: i64::MIN,
+                origin: Origin::default(),
             };
             match sluice_gateway::reading::encode::encode(
                 &self.pool,

@@ -312,6 +312,7 @@ impl TableColumns {
     /// With these optional columns, the scope's attributes in the layout of the resource's.
     #[must_use]
     pub fn with_optional(self, optional: OptionalColumns) -> Self {
+        let optional = optional.complete();
         let scope = if optional.has(OptionalColumn::ScopeAttributes) {
             AttributeColumns::of_layout(self.resource.layout())
         } else {
@@ -323,7 +324,7 @@ impl TableColumns {
     /// Without the optional columns that are not among these.
     #[must_use]
     pub fn limited_to(&self, optional: OptionalColumns) -> Self {
-        let optional = self.optional.common(optional);
+        let optional = self.optional.common(optional).complete();
         if optional == self.optional {
             return self.clone();
         }
@@ -388,6 +389,14 @@ impl TableColumns {
     pub fn type_name(&self, column: &Column) -> String {
         let described = self.described.iter().find(|(name, _)| *name == column.name);
         described.map_or_else(|| column.column_type.to_string(), |(_, type_name)| type_name.clone())
+    }
+
+    /// The layouts, and the optional columns if there are any, for a person.
+    pub fn text(&self) -> String {
+        if self.optional.is_empty() {
+            return self.to_string();
+        }
+        format!("{self}, with {}", self.optional.names().join(", "))
     }
 
     /// Name and type of each column, in the order of a row. [`crate::table::columns_of`] converts them back to these columns.

@@ -5,6 +5,7 @@
 //!
 //! A table of another writer may have a column of one of these names that holds something else. So only a column without an expression
 //! (`DEFAULT`, `MATERIALIZED`, `ALIAS`), and of a type that reads the same bytes, is filled. Any other is left to the server, as before.
+//! `ScopeAttributesKeys` is filled only beside `ScopeAttributes`.
 //!
 //! | group | columns | source of the names |
 //! |---|---|---|
@@ -177,7 +178,7 @@ impl OptionalGroup {
             Self::KafkaCoordinates => &[C::KafkaTopic, C::KafkaPartition, C::KafkaOffset, C::KafkaTimestamp],
             Self::KafkaHeaders => &[C::KafkaHeaders],
         };
-        columns.iter().copied().collect()
+        OptionalColumns::of(columns)
     }
 }
 
@@ -185,6 +186,27 @@ impl OptionalColumns {
     /// All of them.
     pub fn all() -> Self {
         OptionalColumn::ALL.into_iter().collect()
+    }
+
+    /// These columns.
+    #[must_use]
+    pub const fn of(columns: &[OptionalColumn]) -> Self {
+        let (mut set, mut left) = (0, columns);
+        while let [column, rest @ ..] = left {
+            set |= column.bit();
+            left = rest;
+        }
+        Self(set)
+    }
+
+    /// Without the keys of attributes that the table does not have.
+    #[must_use]
+    pub const fn complete(self) -> Self {
+        if self.has(OptionalColumn::ScopeAttributes) {
+            self
+        } else {
+            Self(self.0 & !OptionalColumn::ScopeAttributesKeys.bit())
+        }
     }
 
     /// Whether there is none.
@@ -264,6 +286,10 @@ mod tests {
         assert_eq!(both.common(flags), flags);
         assert!(both.has_any_of(flags) && !flags.has_any_of(of(&[OptionalGroup::SchemaUrls])));
         assert!(of(&[]).is_empty() && !flags.is_empty());
+        let scope = of(&[OptionalGroup::ScopeAttributes]);
+        assert_eq!(scope.complete(), scope);
+        let keys = OptionalColumns::of(&[OptionalColumn::ScopeAttributesKeys, OptionalColumn::TraceFlags]);
+        assert_eq!(keys.complete(), flags);
         assert_eq!(both.names(), ["TraceFlags", "KafkaHeaders"]);
     }
 

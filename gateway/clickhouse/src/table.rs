@@ -247,6 +247,7 @@ impl<'a> Described<'a> {
         let mut scope = self.attributes(AttributeSet::Scope);
         let fills = |column: &OptionalColumn| self.fills(*column, scope.layout());
         let optional: OptionalColumns = OptionalColumn::ALL.into_iter().filter(fills).collect();
+        let optional = optional.complete();
         if !optional.has(OptionalColumn::ScopeAttributes) {
             scope = AttributeColumns::default();
         }
