@@ -23,6 +23,7 @@ use sluice_gateway::{
         reader::Reader,
     },
     rows::{
+        origin::Origin,
         raw_limit::RawLimit,
         span_row::{RowError, Scratch, SpanRows},
     },

@@ -68,7 +68,12 @@ impl Case {
 
     /// One whose messages are OTLP/JSON.
     pub fn of_json() -> Self {
-        Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::new(64 << 20) }
+        Self::of_json_for(TableColumns::default())
+    }
+
+    /// The same, for a table of these columns.
+    pub fn of_json_for(columns: TableColumns) -> Self {
+        Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::of(64 << 20, columns) }
     }
 
     /// The same, for a table whose TTL has expired rows that are older than this.
