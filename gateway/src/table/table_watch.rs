@@ -5,7 +5,7 @@
 //!
 //! | the table | what happens |
 //! | --- | --- |
-//! | fits as before | the columns are not the cause; the block is retried |
+//! | fits as before, or has further optional columns | the columns are not the cause; the block is retried |
 //! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and are inserted once it is fixed |
 //! | fits, with other columns | the process ends, and the next one encodes the uncommitted messages for them |
 //!
