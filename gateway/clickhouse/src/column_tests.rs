@@ -57,7 +57,8 @@ fn two_tables_have_in_common_what_both_have_with_equal_types() {
         "LowCardinality(String)".into();
     assert_eq!(one.common(&altered), None);
     // The scope's attributes in two layouts.
-    let maps = TableColumns { scope: AttributeColumns::Map, ..with(&[OptionalGroup::ScopeAttributes]) };
+    let of_json = with(&[OptionalGroup::ScopeAttributes]);
+    let maps = TableColumns { scope: AttributeColumns::Map, described: Vec::new(), ..of_json };
     let json = with(&[OptionalGroup::ScopeAttributes]);
     let common = json.common(&TableColumns { described: maps.clone().names_and_types(), ..maps }).unwrap();
     assert_eq!(common.optional.names(), [""; 0], "keys of no attributes");
