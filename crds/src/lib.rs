@@ -32,9 +32,9 @@ pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,
     Engine, ExtraColumn, Format, Gateway, GroupProtocol, Idle, ImagePullPolicy, InitialOffset, Insert,
     InsertFormat, KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout,
-    OnZoneLoss, PathType, Preset, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy,
-    Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source,
-    TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
+    OnZoneLoss, OptionalColumns, PathType, Preset, PropertyValue, Queue, QueueMode, Resources, Retention,
+    RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue,
+    Shard, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
 pub use trace_pipeline::{Cpu, DeprecatedField, ResourceLimits, ResourceQuantity, ResourceRequests};
 pub use trace_pipeline::{Observability, PodMonitoring};

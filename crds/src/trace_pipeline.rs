@@ -34,7 +34,8 @@ pub use resources::{
 pub use rollout::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, Idle, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{
-    Durability, Engine, ExtraColumn, Layout, PathType, Preset, Schema, SchemaManagement, TypedPaths, View,
+    Durability, Engine, ExtraColumn, Layout, OptionalColumns, PathType, Preset, Schema, SchemaManagement,
+    TypedPaths, View,
 };
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
 pub use source::{Format, GroupProtocol, InitialOffset, KafkaSource, PropertyValue, Source};

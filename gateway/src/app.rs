@@ -179,7 +179,13 @@ fn wait_for_table(
         match io.block_on(sink::check_shards(shards)) {
             Ok(fit) => {
                 let additional = fit.additional.join(", ");
-                tracing::info!(layout = %fit.columns, additional_columns = additional, "the table fits");
+                let optional = fit.columns.optional.names().join(", ");
+                tracing::info!(
+                    layout = %fit.columns,
+                    optional_columns = optional,
+                    additional_columns = additional,
+                    "the table fits"
+                );
                 for note in &fit.notes {
                     tracing::warn!("{note}");
                 }

@@ -8,6 +8,7 @@
 //!              |--> span_times: start and duration
 //!              |--> utf8: replaces bytes that are not UTF-8
 //!              |--> resources: cache of recently encoded resources
+//!              |--> origin: columns of what Kafka says of the message
 //!              `--> raw_limit: how much one message may write
 //! ```
 //!
@@ -16,6 +17,8 @@
 pub mod span_row;
 
 pub mod span_times;
+
+pub mod origin;
 
 mod resources;
 

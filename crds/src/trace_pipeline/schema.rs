@@ -90,6 +90,18 @@ pub struct Schema {
     #[serde(default)]
     pub typed_paths: TypedPaths,
 
+    /// Groups of columns that gateways fill if the table has them. AttributeKeys: the keys of resource and span attributes, with an index
+    /// each, as in the OpenTelemetry exporter's JSON table. ScopeAttributes: the attributes of the instrumentation scope, and their keys.
+    /// SchemaUrls: those of resource and scope. DroppedCounts: how many attributes, events and links an SDK dropped. TraceFlags: the
+    /// span's flags. KafkaCoordinates: topic, partition, offset and timestamp of the message. KafkaHeaders: its headers, up to 4096 bytes.
+    /// A table that is made has these columns, and Evolve adds them to one that is there; otherwise SchemaReady names the statement. When
+    /// it is not set: as the table has them; one that is made has AttributeKeys with layout Json, and none with another layout. An empty
+    /// list asks for none. gateway/TABLE.md has the names of all columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<OptionalColumns>", length(max = 7))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub optional_columns: Option<Vec<OptionalColumns>>,
+
     /// Columns beside the gateway's own, which the server computes; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -191,6 +203,25 @@ pub enum Durability {
     Fsync,
     /// The loss of a host.
     Quorum,
+}
+
+/// Columns that gateways fill if the table has them.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OptionalColumns {
+    /// ResourceAttributesKeys, SpanAttributesKeys.
+    AttributeKeys,
+    /// ScopeAttributes, ScopeAttributesKeys.
+    ScopeAttributes,
+    /// ResourceSchemaUrl, ScopeSchemaUrl.
+    SchemaUrls,
+    /// ResourceDroppedAttributesCount, ScopeDroppedAttributesCount, DroppedAttributesCount, DroppedEventsCount, DroppedLinksCount.
+    DroppedCounts,
+    /// TraceFlags.
+    TraceFlags,
+    /// KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp.
+    KafkaCoordinates,
+    /// KafkaHeaders.
+    KafkaHeaders,
 }
 
 /// Paths of JSON columns with a type, by path; at most 64 of each set of attributes.

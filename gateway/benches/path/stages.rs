@@ -23,6 +23,7 @@ use sluice_gateway::{
         reader::Reader,
     },
     rows::{
+        origin::Origin,
         raw_limit::RawLimit,
         span_row::{RowError, Scratch, SpanRows},
     },
@@ -257,6 +258,7 @@ impl Worker {
                 timestamp_nanos: TIMESTAMP_NANOS,
                 now_nanos: u64::MAX,
                 expired_before_nanos: i64::MIN,
+                origin: Origin::default(),
             };
             match sluice_gateway::reading::encode::encode(
                 &self.pool,

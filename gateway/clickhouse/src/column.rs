@@ -14,10 +14,14 @@
 //! | Nested | `SpanAttributesBool.Key Array(LowCardinality(String))`, `SpanAttributesBool.Value Array(Bool)`, and so on for `Double`, `Int`, `String`, `Complex` | `Events.AttributesBool Array(Nested(Key LowCardinality(String), Value Bool))`, and so on |
 //!
 //! Each set of attributes has its own layout: a table may have a map of resource attributes and JSON span attributes.
+//!
+//! [`crate::optional`] has the columns that a table may have besides. Those of a message, a resource and a scope stand where their bytes are
+//! equal for many rows: next to the resource and the scope, and at the end.
 
 use std::fmt;
 
 use crate::json_type::JsonType;
+use crate::optional::{OptionalColumn, OptionalColumns};
 
 /// How a set of attributes is stored in a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub enum AttributeSet {
     Event,
     /// Of each link.
     Link,
+    /// Of the instrumentation scope; only if the table has a column for them.
+    Scope,
 }
 
 /// The types that have a group of their own in [`Layout::Nested`].
@@ -66,6 +72,14 @@ pub enum ColumnType {
     LowCardinalityString,
     /// `UInt64`
     UInt64,
+    /// `UInt32`
+    UInt32,
+    /// `Int32`
+    Int32,
+    /// `Int64`
+    Int64,
+    /// `DateTime64(3)`
+    DateTime64Millis,
     /// `JSON`
     Json,
     /// `Map(LowCardinality(String), String)`
@@ -117,6 +131,10 @@ pub struct TableColumns {
     pub event: AttributeColumns,
     /// `Links.Attributes`
     pub link: AttributeColumns,
+    /// `ScopeAttributes`; the default unless [`Self::optional`] has them.
+    pub scope: AttributeColumns,
+    /// Which columns the rows have besides.
+    pub optional: OptionalColumns,
     /// Name and type of each column as the server prints them, for the header of rows ([`crate::header`]). Empty for columns that no
     /// server has described: their types are those of [`ColumnType`].
     pub described: Vec<(String, String)>,
@@ -126,10 +144,12 @@ pub struct TableColumns {
 enum Slot {
     Plain(&'static str, ColumnType),
     Attributes(AttributeSet),
+    /// Only if the table has it.
+    Optional(OptionalColumn),
 }
 
 /// The order of a row.
-const SLOTS: [Slot; 22] = [
+const SLOTS: [Slot; 39] = [
     Slot::Plain("Timestamp", ColumnType::DateTime64Nanos),
     Slot::Plain("TraceId", ColumnType::String),
     Slot::Plain("SpanId", ColumnType::String),
@@ -139,9 +159,17 @@ const SLOTS: [Slot; 22] = [
     Slot::Plain("SpanKind", ColumnType::LowCardinalityString),
     Slot::Plain("ServiceName", ColumnType::LowCardinalityString),
     Slot::Attributes(AttributeSet::Resource),
+    Slot::Optional(OptionalColumn::ResourceAttributesKeys),
+    Slot::Optional(OptionalColumn::ResourceDroppedAttributesCount),
+    Slot::Optional(OptionalColumn::ResourceSchemaUrl),
     Slot::Plain("ScopeName", ColumnType::String),
     Slot::Plain("ScopeVersion", ColumnType::String),
+    Slot::Optional(OptionalColumn::ScopeAttributes),
+    Slot::Optional(OptionalColumn::ScopeAttributesKeys),
+    Slot::Optional(OptionalColumn::ScopeDroppedAttributesCount),
+    Slot::Optional(OptionalColumn::ScopeSchemaUrl),
     Slot::Attributes(AttributeSet::Span),
+    Slot::Optional(OptionalColumn::SpanAttributesKeys),
     Slot::Plain("Duration", ColumnType::UInt64),
     Slot::Plain("StatusCode", ColumnType::LowCardinalityString),
     Slot::Plain("StatusMessage", ColumnType::String),
@@ -152,6 +180,15 @@ const SLOTS: [Slot; 22] = [
     Slot::Plain("Links.SpanId", ColumnType::ArrayString),
     Slot::Plain("Links.TraceState", ColumnType::ArrayString),
     Slot::Attributes(AttributeSet::Link),
+    Slot::Optional(OptionalColumn::TraceFlags),
+    Slot::Optional(OptionalColumn::DroppedAttributesCount),
+    Slot::Optional(OptionalColumn::DroppedEventsCount),
+    Slot::Optional(OptionalColumn::DroppedLinksCount),
+    Slot::Optional(OptionalColumn::KafkaTopic),
+    Slot::Optional(OptionalColumn::KafkaPartition),
+    Slot::Optional(OptionalColumn::KafkaOffset),
+    Slot::Optional(OptionalColumn::KafkaTimestamp),
+    Slot::Optional(OptionalColumn::KafkaHeaders),
 ];
 
 impl Group {
@@ -186,8 +223,13 @@ impl Group {
 }
 
 impl AttributeSet {
-    /// All sets, in the order of a row.
+    /// The sets that every table has, in the order of a row.
     pub const ALL: [Self; 4] = [Self::Resource, Self::Span, Self::Event, Self::Link];
+
+    /// The set whose single column has this name.
+    pub fn of_column(name: &str) -> Option<Self> {
+        [Self::Scope].into_iter().chain(Self::ALL).find(|set| set.name() == name)
+    }
 
     /// The name of its column, and the beginning of the names of its groups.
     pub fn name(self) -> &'static str {
@@ -196,6 +238,7 @@ impl AttributeSet {
             Self::Span => "SpanAttributes",
             Self::Event => "Events.Attributes",
             Self::Link => "Links.Attributes",
+            Self::Scope => "ScopeAttributes",
         }
     }
 
@@ -263,7 +306,48 @@ impl TableColumns {
     /// The columns of a table that has every set of attributes in this layout, without declared paths.
     pub fn of_layout(layout: Layout) -> Self {
         let set = || AttributeColumns::of_layout(layout);
-        Self { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() }
+        Self { resource: set(), span: set(), event: set(), link: set(), ..Self::default() }
+    }
+
+    /// With these optional columns, the scope's attributes in the layout of the resource's.
+    #[must_use]
+    pub fn with_optional(self, optional: OptionalColumns) -> Self {
+        let optional = optional.complete();
+        let scope = if optional.has(OptionalColumn::ScopeAttributes) {
+            AttributeColumns::of_layout(self.resource.layout())
+        } else {
+            AttributeColumns::default()
+        };
+        Self { scope, optional, ..self }
+    }
+
+    /// Without the optional columns that are not among these.
+    #[must_use]
+    pub fn limited_to(&self, optional: OptionalColumns) -> Self {
+        let optional = self.optional.common(optional).complete();
+        if optional == self.optional {
+            return self.clone();
+        }
+        let mut limited = Self { optional, ..self.clone() };
+        if !optional.has(OptionalColumn::ScopeAttributes) {
+            limited.scope = AttributeColumns::default();
+        }
+        let columns = limited.columns();
+        limited.described.retain(|(name, _)| columns.iter().any(|column| column.name == *name));
+        limited
+    }
+
+    /// What this table and another one have in common: all required columns, with equal types, and the optional columns that are in both,
+    /// with equal types. `None` if the required ones differ.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let types = |columns: &Self, column: OptionalColumn| {
+            let of_column = column.columns(columns.scope.layout());
+            of_column.iter().map(|column| columns.type_name(column)).collect::<Vec<_>>()
+        };
+        let both = self.optional.common(other.optional).iter();
+        let equal = both.filter(|column| types(self, *column) == types(other, *column)).collect();
+        let (own, others) = (self.limited_to(equal), other.limited_to(equal));
+        (own == others).then_some(own)
     }
 
     /// How a set of attributes is written.
@@ -273,6 +357,7 @@ impl TableColumns {
             AttributeSet::Span => &self.span,
             AttributeSet::Event => &self.event,
             AttributeSet::Link => &self.link,
+            AttributeSet::Scope => &self.scope,
         }
     }
 
@@ -283,6 +368,7 @@ impl TableColumns {
             AttributeSet::Span => &mut self.span,
             AttributeSet::Event => &mut self.event,
             AttributeSet::Link => &mut self.link,
+            AttributeSet::Scope => &mut self.scope,
         }
     }
 
@@ -293,6 +379,8 @@ impl TableColumns {
                 vec![Column { name: (*name).to_owned(), column_type: *column_type }]
             }
             Slot::Attributes(set) => set.columns(self.of(*set).layout()),
+            Slot::Optional(column) if self.optional.has(*column) => column.columns(self.scope.layout()),
+            Slot::Optional(_) => Vec::new(),
         };
         SLOTS.iter().flat_map(columns).collect()
     }
@@ -301,6 +389,14 @@ impl TableColumns {
     pub fn type_name(&self, column: &Column) -> String {
         let described = self.described.iter().find(|(name, _)| *name == column.name);
         described.map_or_else(|| column.column_type.to_string(), |(_, type_name)| type_name.clone())
+    }
+
+    /// The layouts, and the optional columns if there are any, for a person.
+    pub fn text(&self) -> String {
+        if self.optional.is_empty() {
+            return self.to_string();
+        }
+        format!("{self}, with {}", self.optional.names().join(", "))
     }
 
     /// Name and type of each column, in the order of a row. [`crate::table::columns_of`] converts them back to these columns.
@@ -337,6 +433,10 @@ impl fmt::Display for ColumnType {
             Self::String => f.write_str("String"),
             Self::LowCardinalityString => f.write_str("LowCardinality(String)"),
             Self::UInt64 => f.write_str("UInt64"),
+            Self::UInt32 => f.write_str("UInt32"),
+            Self::Int32 => f.write_str("Int32"),
+            Self::Int64 => f.write_str("Int64"),
+            Self::DateTime64Millis => f.write_str("DateTime64(3)"),
             Self::Json => f.write_str("JSON"),
             Self::Map => f.write_str("Map(LowCardinality(String), String)"),
             Self::ArrayDateTime64Nanos => f.write_str("Array(DateTime64(9))"),
@@ -353,46 +453,5 @@ impl fmt::Display for ColumnType {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_set_of_attributes_has_its_place_whatever_its_layout() {
-        let mixed = TableColumns {
-            resource: AttributeColumns::Map,
-            link: AttributeColumns::Nested,
-            ..Default::default()
-        };
-        let columns = mixed.columns();
-        let at = |name: &str| columns.iter().position(|column| column.name == name).unwrap();
-        assert_eq!(at("ResourceAttributes"), at("ServiceName") + 1);
-        assert_eq!(at("SpanAttributes"), at("Duration") - 1);
-        assert_eq!(at("Links.AttributesBool"), at("Links.TraceState") + 1);
-        assert_eq!(at("Links.AttributesComplex"), columns.len() - 1);
-        assert_eq!(
-            mixed.to_string(),
-            "ResourceAttributes Map, SpanAttributes Json, Events.Attributes Json, Links.Attributes Nested"
-        );
-    }
-
-    #[test]
-    fn a_group_is_two_arrays_or_one_of_pairs() {
-        let names = |set: AttributeSet| -> Vec<String> {
-            let columns = set.columns(Layout::Nested).into_iter();
-            columns.map(|column| format!("{} {}", column.name, column.column_type)).collect()
-        };
-        assert_eq!(
-            names(AttributeSet::Span)[..4],
-            [
-                "SpanAttributesBool.Key Array(LowCardinality(String))",
-                "SpanAttributesBool.Value Array(Bool)",
-                "SpanAttributesDouble.Key Array(LowCardinality(String))",
-                "SpanAttributesDouble.Value Array(Float64)",
-            ]
-        );
-        assert_eq!(
-            names(AttributeSet::Event)[4],
-            "Events.AttributesComplex Array(Nested(Key LowCardinality(String), Value String))"
-        );
-    }
-}
+#[path = "column_tests.rs"]
+mod tests;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::durability::{Durability, sync_settings};
+use crate::optional::{OptionalColumn, OptionalColumns, OptionalGroup};
 use crate::sql::{identifier, table_name};
 use preset::Preset;
 use view::View;
@@ -38,7 +39,7 @@ pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestam
 /// developers advise small numbers (#103558).
 pub const DYNAMIC_PATHS_MAX: u32 = 64;
 
-/// Like [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
+/// Like [`DYNAMIC_PATHS_MAX`], for the attributes of events, links and scopes, which have few distinct keys (`exception.*`).
 pub const NESTED_DYNAMIC_PATHS_MAX: u32 = 16;
 
 /// Paths of `ResourceAttributes` that a new table declares as `Nullable(String)`, sorted by name, as the server shows them. None: readers
@@ -78,6 +79,8 @@ pub struct TableSpec {
     pub dynamic_paths_max: Option<u32>,
     /// Paths with a type, beside [`RESOURCE_PATHS`].
     pub typed_paths: Vec<TypedPath>,
+    /// Columns that the gateway fills if they are there, usually [`optional_columns`].
+    pub optional: Option<OptionalColumns>,
     /// Columns that the gateway does not fill.
     pub columns: Vec<ExtraColumn>,
     /// Views and their tables.
@@ -152,6 +155,7 @@ impl TableSpec {
             order_by: Vec::new(),
             dynamic_paths_max: None,
             typed_paths: Vec::new(),
+            optional: None,
             columns: Vec::new(),
             views: Vec::new(),
             deduplication_window_blocks: DEDUPLICATION_WINDOW_BLOCKS,
@@ -206,12 +210,32 @@ impl TableSpec {
         format!("ALTER TABLE {}{}", table_name(&self.database, &self.table), self.on_cluster())
     }
 
+    /// The optional columns of a new table. A column of the spec's own takes the place of one of the same name.
+    fn new_optional(&self, layout: Layout) -> OptionalColumns {
+        let optional = self.optional.unwrap_or_else(|| optional_columns(layout));
+        optional.iter().filter(|column| !self.has_own(column.name())).collect()
+    }
+
+    /// Whether the spec has a column of this name that the gateway does not fill.
+    fn has_own(&self, name: &str) -> bool {
+        self.columns.iter().any(|column| column.name == name)
+    }
+
     /// The types of declared paths in the column of a set of attributes, by path.
     fn declared_paths(&self, set: AttributeSet) -> BTreeMap<&str, &str> {
         let usual = RESOURCE_PATHS.iter().filter(|_| set == AttributeSet::Resource);
         let usual = usual.map(|path| (*path, "Nullable(String)"));
         let asked = self.typed_paths.iter().filter(|typed| typed.set == set);
         usual.chain(asked.map(|typed| (&*typed.path, &*typed.type_name))).collect()
+    }
+}
+
+/// The optional columns of a new table for which none are asked: those of the exporter's table. Its table with `JSON` has the keys of
+/// attributes, its table with maps finds keys in the maps.
+pub fn optional_columns(layout: Layout) -> OptionalColumns {
+    match layout {
+        Layout::Json => OptionalGroup::AttributeKeys.columns(),
+        Layout::Map | Layout::Nested => OptionalColumns::default(),
     }
 }
 
@@ -238,12 +262,14 @@ pub fn create_table(spec: &TableSpec) -> Vec<String> {
 fn create_table_statement(spec: &TableSpec) -> String {
     let name = table_name(&spec.database, &spec.table);
     let layout = spec.layout_asked().unwrap_or_default();
-    let columns = TableColumns::of_layout(layout).columns();
+    let optional = spec.new_optional(layout);
+    let columns = TableColumns::of_layout(layout).with_optional(optional).columns();
     let mut lines: Vec<_> = columns.iter().map(|column| column_line(column, spec)).collect();
     lines.extend(spec.computed_columns().iter().map(preset::ComputedColumn::line));
     lines.extend(spec.columns.iter().map(extra_column_line));
     if spec.engine() != Engine::Null {
-        lines.extend(indexes(spec.preset, layout));
+        lines.extend(item_lines(layout, spec));
+        lines.extend(indexes(spec.preset, layout, optional));
     }
     let body = lines.join(",\n    ");
     format!(
@@ -260,22 +286,71 @@ fn stored(spec: &TableSpec) -> String {
         return String::new();
     }
     format!(
-        "\nPARTITION BY {PARTITION_BY}\nORDER BY ({order})\n{ttl}{settings}",
+        "\nPARTITION BY {PARTITION_BY}\n{primary}ORDER BY ({order})\n{ttl}{settings}",
+        primary = primary_key_line(spec),
         order = spec.order_of_new(),
         ttl = ttl_line(spec.ttl, "Timestamp"),
         settings = settings_line(spec),
     )
 }
 
-fn indexes(preset: Option<Preset>, layout: Layout) -> Vec<String> {
+/// The primary key of the exporter's table with maps: the sorting key without its last column, which leaves 8 bytes per granule out of the
+/// server's memory. Without this line, as in the exporter's table with `JSON`, it is the whole sorting key.
+fn primary_key_line(spec: &TableSpec) -> String {
+    if spec.preset.is_some() || spec.layout != Some(Layout::Map) || !spec.order_by.is_empty() {
+        return String::new();
+    }
+    let [key @ .., _] = &ORDER_BY;
+    format!("PRIMARY KEY ({})\n", key.join(", "))
+}
+
+/// Columns of the exporter's table with maps that are computed when they are read: the text `key=value` of each attribute. A preset has
+/// its own.
+fn item_lines(layout: Layout, spec: &TableSpec) -> Vec<String> {
+    if spec.preset.is_some() || layout != Layout::Map {
+        return Vec::new();
+    }
+    let items =
+        [("ResourceAttributeItems", AttributeSet::Resource), ("SpanAttributeItems", AttributeSet::Span)];
+    let items = items.into_iter().filter(|(name, _)| !spec.has_own(name));
+    let line = |(name, set): (&str, AttributeSet)| {
+        let map = set.name();
+        format!(
+            "{} Array(String) ALIAS arrayMap((key, value) -> concat(key, '=', value), mapKeys({map}), mapValues({map}))",
+            identifier(name)
+        )
+    };
+    items.map(line).collect()
+}
+
+fn indexes(preset: Option<Preset>, layout: Layout, optional: OptionalColumns) -> Vec<String> {
     if let Some(preset) = preset {
-        return preset.indexes().iter().map(|index| (*index).to_owned()).collect();
+        let own = preset.indexes().iter().map(|index| (*index).to_owned());
+        return own.chain(optional.iter().filter_map(key_index)).collect();
     }
     // A query for one trace reads the few granules that may contain it; the sorting key cannot help, since it starts with the service.
     let mut indexes = vec!["INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned()];
     indexes.extend(attribute_indexes(layout));
+    indexes.extend(optional.iter().filter_map(key_index));
     indexes.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
+    if layout == Layout::Map {
+        // HyperDX looks for words in names in lower case.
+        indexes.push(
+            "INDEX idx_lower_span_name lower(SpanName) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 8".to_owned(),
+        );
+    }
     indexes
+}
+
+/// The index over a column of keys, with the exporter's name: granules without a key are skipped.
+fn key_index(column: OptionalColumn) -> Option<String> {
+    let short = match column {
+        OptionalColumn::ResourceAttributesKeys => "res",
+        OptionalColumn::SpanAttributesKeys => "span",
+        OptionalColumn::ScopeAttributesKeys => "scope",
+        _ => return None,
+    };
+    Some(format!("INDEX idx_{short}_attr_keys {} TYPE bloom_filter(0.01) GRANULARITY 1", column.name()))
 }
 
 /// Granules without a key or value are skipped. A `JSON` column needs no index: a path is a column of its own.
@@ -299,6 +374,8 @@ fn attribute_indexes(layout: Layout) -> Vec<String> {
 fn column_line(column: &Column, spec: &TableSpec) -> String {
     let name = identifier(&column.name);
     let paths_max = spec.dynamic_paths_max.unwrap_or(DYNAMIC_PATHS_MAX);
+    let is_scope = column.name == AttributeSet::Scope.name();
+    let paths_max = if is_scope { paths_max.min(NESTED_DYNAMIC_PATHS_MAX) } else { paths_max };
     let column_type = match column.column_type {
         ColumnType::Json => json_type(column, spec, paths_max),
         ColumnType::ArrayJson => {
@@ -310,7 +387,7 @@ fn column_line(column: &Column, spec: &TableSpec) -> String {
 }
 
 fn json_type(column: &Column, spec: &TableSpec, paths_max: u32) -> String {
-    let set = AttributeSet::ALL.into_iter().find(|set| set.name() == column.name);
+    let set = AttributeSet::of_column(&column.name);
     let declared = set.map(|set| spec.declared_paths(set)).unwrap_or_default();
     let declared = declared.into_iter().map(|(path, of)| format!(", {} {of}", identifier(path)));
     format!("JSON(max_dynamic_paths={paths_max}{})", declared.collect::<String>())
@@ -322,10 +399,10 @@ fn extra_column_line(column: &ExtraColumn) -> String {
     format!("{} {}{default}", identifier(&column.name), column.type_name)
 }
 
-/// Times are close to their neighbours; durations use few of their 64 bits.
+/// Times and offsets are close to their neighbours; durations use few of their 64 bits.
 fn codec(column_type: ColumnType) -> &'static str {
     match column_type {
-        ColumnType::DateTime64Nanos => "Delta(8), ZSTD(1)",
+        ColumnType::DateTime64Nanos | ColumnType::DateTime64Millis | ColumnType::Int64 => "Delta(8), ZSTD(1)",
         ColumnType::UInt64 => "T64, ZSTD(1)",
         _ => "ZSTD(1)",
     }

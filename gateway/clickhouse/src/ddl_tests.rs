@@ -20,9 +20,11 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
     `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
     `ResourceAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `ResourceAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)),
     `ScopeName` String CODEC(ZSTD(1)),
     `ScopeVersion` String CODEC(ZSTD(1)),
     `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `SpanAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)),
     `Duration` UInt64 CODEC(T64, ZSTD(1)),
     `StatusCode` LowCardinality(String) CODEC(ZSTD(1)),
     `StatusMessage` String CODEC(ZSTD(1)),
@@ -34,6 +36,8 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `Links.TraceState` Array(String) CODEC(ZSTD(1)),
     `Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
     INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
+    INDEX idx_res_attr_keys ResourceAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_keys SpanAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
@@ -62,10 +66,15 @@ fn a_table_of_maps_differs_in_these_lines() {
     `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     `Events.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
     `Links.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
+    `ResourceAttributeItems` Array(String) ALIAS arrayMap((key, value) -> concat(key, '=', value), mapKeys(ResourceAttributes), mapValues(ResourceAttributes)),
+    `SpanAttributeItems` Array(String) ALIAS arrayMap((key, value) -> concat(key, '=', value), mapKeys(SpanAttributes), mapValues(SpanAttributes)),
     INDEX idx_res_attr_key mapKeys(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX idx_span_attr_key mapKeys(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,"
+    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_duration Duration TYPE minmax GRANULARITY 1,
+    INDEX idx_lower_span_name lower(SpanName) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 8
+PRIMARY KEY (ServiceName, SpanName, toDateTime(Timestamp))"
     );
 }
 
@@ -151,6 +160,93 @@ fn a_preset_leaves_its_order_to_the_spec_and_its_indexes_to_a_table_that_stores_
     assert!(ordered.contains("\nORDER BY (TraceId)\n"), "{ordered}");
     let null = text(TableSpec { engine: Some(Engine::Null), ..preset });
     assert!(null.contains("`SampleRate` UInt64 MATERIALIZED") && !null.contains("INDEX"), "{null}");
+}
+
+/// The lines of a new table that are about these columns.
+fn lines_of(spec: &TableSpec, names: &[&str]) -> Vec<String> {
+    let statement = create_table_statement(spec);
+    let lines = statement.lines().map(|line| line.trim().trim_end_matches(',').to_owned());
+    lines.filter(|line| names.iter().any(|name| line.contains(name))).collect()
+}
+
+#[test]
+fn optional_columns_are_made_in_the_layout_of_the_table_and_with_their_indexes() {
+    let all = Some(OptionalColumns::all());
+    let names = ["Keys", "Scope", "SchemaUrl", "Dropped", "TraceFlags", "Kafka"];
+    assert_eq!(
+        lines_of(&TableSpec { optional: all, ..usual() }, &names),
+        [
+            "`ResourceAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1))",
+            "`ResourceDroppedAttributesCount` UInt32 CODEC(ZSTD(1))",
+            "`ResourceSchemaUrl` LowCardinality(String) CODEC(ZSTD(1))",
+            "`ScopeName` String CODEC(ZSTD(1))",
+            "`ScopeVersion` String CODEC(ZSTD(1))",
+            "`ScopeAttributes` JSON(max_dynamic_paths=16) CODEC(ZSTD(1))",
+            "`ScopeAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1))",
+            "`ScopeDroppedAttributesCount` UInt32 CODEC(ZSTD(1))",
+            "`ScopeSchemaUrl` LowCardinality(String) CODEC(ZSTD(1))",
+            "`SpanAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1))",
+            "`TraceFlags` UInt32 CODEC(ZSTD(1))",
+            "`DroppedAttributesCount` UInt32 CODEC(ZSTD(1))",
+            "`DroppedEventsCount` UInt32 CODEC(ZSTD(1))",
+            "`DroppedLinksCount` UInt32 CODEC(ZSTD(1))",
+            "`KafkaTopic` LowCardinality(String) CODEC(ZSTD(1))",
+            "`KafkaPartition` Int32 CODEC(ZSTD(1))",
+            "`KafkaOffset` Int64 CODEC(Delta(8), ZSTD(1))",
+            "`KafkaTimestamp` DateTime64(3) CODEC(Delta(8), ZSTD(1))",
+            "`KafkaHeaders` Map(LowCardinality(String), String) CODEC(ZSTD(1))",
+            "INDEX idx_res_attr_keys ResourceAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1",
+            "INDEX idx_scope_attr_keys ScopeAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1",
+            "INDEX idx_span_attr_keys SpanAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1",
+        ]
+    );
+    let scope = Some(OptionalGroup::ScopeAttributes.columns());
+    for (layout, column) in [
+        (Layout::Map, "`ScopeAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"),
+        (Layout::Nested, "`ScopeAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1))"),
+    ] {
+        let spec = TableSpec { layout: Some(layout), optional: scope, ..usual() };
+        assert_eq!(lines_of(&spec, &["ScopeAttributes"])[0], column);
+    }
+}
+
+#[test]
+fn no_optional_column_is_made_where_none_is_asked_for_and_one_of_the_specs_own_goes_first() {
+    let none = TableSpec { optional: Some(OptionalColumns::default()), ..usual() };
+    assert_eq!(lines_of(&none, &["Keys"]), [""; 0]);
+    let own = |name: &str, default: &str| ExtraColumn {
+        name: name.into(),
+        type_name: "Array(String)".into(),
+        default: Some(default.into()),
+    };
+    let spec =
+        TableSpec { columns: vec![own("SpanAttributesKeys", "JSONAllPaths(SpanAttributes)")], ..usual() };
+    assert_eq!(
+        lines_of(&spec, &["Keys"]),
+        [
+            "`ResourceAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1))",
+            "`SpanAttributesKeys` Array(String) DEFAULT (JSONAllPaths(SpanAttributes))",
+            "INDEX idx_res_attr_keys ResourceAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1",
+        ]
+    );
+    let columns = vec![own("SpanAttributeItems", "[]")];
+    let spec = TableSpec { layout: Some(Layout::Map), columns, ..usual() };
+    assert_eq!(lines_of(&spec, &["SpanAttributeItems"]), ["`SpanAttributeItems` Array(String) DEFAULT ([])"]);
+}
+
+#[test]
+fn a_sorting_key_of_ones_own_is_the_primary_key_too() {
+    let spec = TableSpec {
+        layout: Some(Layout::Map),
+        order_by: vec!["TraceId".into(), "Timestamp".into()],
+        ..usual()
+    };
+    assert!(!create_table_statement(&spec).contains("PRIMARY KEY"));
+    let spec = TableSpec { layout: Some(Layout::Map), engine: Some(Engine::Null), ..usual() };
+    let statement = create_table_statement(&spec);
+    assert!(
+        !statement.contains("PRIMARY KEY") && !statement.contains("ALIAS") && !statement.contains("INDEX")
+    );
 }
 
 #[test]

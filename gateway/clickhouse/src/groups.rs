@@ -174,6 +174,15 @@ impl Groups {
         Ok(())
     }
 
+    /// Appends the keys of all groups, without prefixes, to a row: an array of strings in the order of their bytes. Until the next
+    /// [`Self::clear`], nothing may be added.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the row would have more than `limit` bytes; nothing is appended then.
+    pub fn put_keys(&mut self, out: &mut Vec<u8>, limit: usize) -> Result<(), NoRoom> {
+        self.keys.put_sorted_from(&self.scope, &self.bytes, (out, limit))
+    }
+
     /// Appends the pairs of every group to the buffer of its column, which may have at most `limit` bytes.
     ///
     /// # Errors
@@ -255,6 +264,18 @@ mod tests {
         assert_eq!(columns[0], b"\x01\x01b\x01\x01\x01b\x00");
         assert_eq!(columns[3], b"\x02\x01s\x04text\x01t\x00\x00");
         assert_eq!(columns[4], b"\x01\x08@bytes@c\x04AA==\x00");
+    }
+
+    #[test]
+    fn keys_of_all_groups_are_sorted_and_have_no_prefix() {
+        let mut out = Vec::new();
+        let mut groups = filled();
+        assert_eq!(groups.put_keys(&mut out, 5), Err(NoRoom));
+        groups.put_keys(&mut out, LIMIT).unwrap();
+        assert_eq!(out, b"\x06\x01b\x01c\x01d\x01i\x01s\x01t");
+        groups.clear();
+        groups.put_keys(&mut out, LIMIT).unwrap();
+        assert_eq!(out.last(), Some(&0));
     }
 
     #[test]

@@ -29,6 +29,7 @@
 use crate::json_array::{ArrayKind, put_array_header};
 use crate::json_limits::JsonLimits;
 use crate::json_paths::{JsonPaths, PathScope};
+use crate::room::NoRoom;
 use crate::rowbinary::{
     put_f64, put_i64, put_len, put_string, put_u8, put_u64, put_varuint, tag, varuint_bytes,
 };
@@ -236,6 +237,28 @@ impl<'a> JsonObject<'a> {
         }
         paths.close(&scope);
         JsonSummary { paths: count, duplicates, over_limit }
+    }
+
+    /// Like [`JsonObject::finish`], and appends the paths as a column of their own: an array of strings in the order of their bytes. Paths
+    /// that another one replaces ([`JsonObject::path_in_place_of`]) are among them, since the object's source has them.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the buffer would be longer than `limit`. The object is not closed then: its row is given up, and [`JsonPaths::clear`]
+    /// must be called.
+    #[inline(never)]
+    pub fn finish_with_paths(self, limit: usize) -> Result<JsonSummary, NoRoom> {
+        let Self { out, paths, scope, count_at, stood_in, duplicates, over_limit } = self;
+        let count = paths.count(&scope) - stood_in;
+        let before = out.len();
+        if count <= ONE_BYTE_COUNT_MAX {
+            out[count_at] = count.to_le_bytes()[0];
+        } else {
+            write_long_count(out, count_at, count);
+        }
+        let moved = out.len() - before;
+        paths.put_sorted(&scope, out, (moved, limit))?;
+        paths.close(&scope);
+        Ok(JsonSummary { paths: count, duplicates, over_limit })
     }
 }
 

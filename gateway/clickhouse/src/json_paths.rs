@@ -13,8 +13,10 @@
 //! 8 to 16 more in a table, reduced to [`KEPT_PATHS_MAX`] paths when the outermost object ends. All open objects together have at most
 //! [`OPEN_PATHS_MAX`] paths: at most [`MEMORY_BYTES_MAX`].
 
-use crate::rowbinary::varuint_bytes;
+use crate::room::{self, NoRoom};
+use crate::rowbinary::{put_len, put_string, varuint_bytes};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 
 /// Paths up to which a list of digests is searched, the usual span having 5 to 20. Chosen: 32 paths are twelve cache
 /// lines, and building a table costs more than searching them.
@@ -68,8 +70,13 @@ impl Path {
     }
 
     fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
+        &buffer[self.range()]
+    }
+
+    /// Where its bytes are in the row buffer, without the length.
+    fn range(&self) -> Range<usize> {
         let start = self.at as usize + varuint_bytes(self.len.into());
-        &buffer[start..start + self.len as usize]
+        start..start + self.len as usize
     }
 
     fn is(&self, digest: u64, path: &[u8], buffer: &[u8]) -> bool {
@@ -177,6 +184,55 @@ impl JsonPaths {
         false
     }
 
+    /// Appends the innermost scope's paths to the buffer that has them: an array of strings in the order of their bytes. They lie `moved`
+    /// bytes behind where they were added. The scope can only be closed then.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the buffer would be longer than `limit`; nothing is appended then.
+    #[inline(never)]
+    pub(crate) fn put_sorted(
+        &mut self,
+        scope: &PathScope,
+        buffer: &mut Vec<u8>,
+        (moved, limit): (usize, usize),
+    ) -> Result<(), NoRoom> {
+        let paths = self.sorted(scope, buffer, moved);
+        room::make(buffer, strings_bytes(paths), limit)?;
+        put_len(buffer, paths.len());
+        for path in paths {
+            put_len(buffer, path.len as usize);
+            buffer.extend_from_within(path.range());
+        }
+        Ok(())
+    }
+
+    /// Like [`Self::put_sorted`], for paths in another buffer than `out`.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if `out` would be longer than `limit`; nothing is appended then.
+    pub(crate) fn put_sorted_from(
+        &mut self,
+        scope: &PathScope,
+        buffer: &[u8],
+        (out, limit): (&mut Vec<u8>, usize),
+    ) -> Result<(), NoRoom> {
+        let paths = self.sorted(scope, buffer, 0);
+        room::make(out, strings_bytes(paths), limit)?;
+        put_len(out, paths.len());
+        paths.iter().for_each(|path| put_string(out, path.bytes(buffer)));
+        Ok(())
+    }
+
+    /// The innermost scope's paths in the order of their bytes. Most objects have few, in the order in which their writer always has them.
+    fn sorted(&mut self, scope: &PathScope, buffer: &[u8], moved: usize) -> &[Path] {
+        let paths = &mut self.paths[scope.first_path..];
+        for path in &mut *paths {
+            *path = Path::new(path.digest, path.at as usize + moved, path.len as usize);
+        }
+        paths.sort_unstable_by(|one, other| one.bytes(buffer).cmp(other.bytes(buffer)));
+        paths
+    }
+
     /// Closes the innermost scope.
     #[inline]
     pub(crate) fn close(&mut self, scope: &PathScope) {
@@ -241,6 +297,11 @@ impl JsonPaths {
             table[at] = slot_number(number);
         }
     }
+}
+
+/// Bytes of the paths as strings, each with its length.
+fn strings_bytes(paths: &[Path]) -> usize {
+    paths.iter().map(|path| varuint_bytes(path.len.into()) + path.len as usize).sum()
 }
 
 fn slot_number(number: usize) -> Slot {
@@ -341,6 +402,28 @@ mod tests {
         assert_eq!(paths.count(&outer), 50);
         assert!(!add(&mut paths, &mut outer, &mut buffer, b"o49"));
         assert!(add(&mut paths, &mut outer, &mut buffer, b"o50"));
+    }
+
+    #[test]
+    fn paths_are_appended_sorted_wherever_they_lie() {
+        let (mut paths, mut buffer) = (JsonPaths::new(), b"row ".to_vec());
+        let outer = paths.open();
+        let mut scope = paths.open();
+        for path in [&b"b"[..], b"", b"ab", b"a", b"\xff", &[b'x'; 200]] {
+            assert!(add(&mut paths, &mut scope, &mut buffer, path));
+        }
+        let expected = [&b"\x06\x00\x01a\x02ab\x01b\xc8\x01"[..], &[b'x'; 200], b"\x01\xff"].concat();
+        let mut out = Vec::new();
+        assert_eq!(paths.put_sorted_from(&scope, &buffer, (&mut out, 100)), Err(NoRoom));
+        paths.put_sorted_from(&scope, &buffer, (&mut out, 1_000)).unwrap();
+        assert_eq!(out, expected);
+        // Three bytes were put in front of them since.
+        let mut moved = [b"+++", &buffer[..]].concat();
+        let before = moved.len();
+        paths.put_sorted(&scope, &mut moved, (3, 1_000)).unwrap();
+        assert_eq!(moved[before..], expected);
+        paths.close(&scope);
+        assert_eq!(paths.count(&outer), 0);
     }
 
     #[test]

@@ -95,6 +95,48 @@ fn a_count_above_127_takes_more_bytes_and_moves_the_object() {
 }
 
 #[test]
+fn an_object_ends_with_its_paths_where_they_are_asked_for() {
+    let (mut out, mut paths) = (b"row ".to_vec(), JsonPaths::new());
+    let mut object = JsonObject::begin(&mut out, &mut paths);
+    assert!(object.path(b"b"));
+    object.int(1);
+    assert!(object.path_parts(&[b"a", b"x"]));
+    object.array(ArrayKind::Objects, 1, JsonLimits::default());
+    let mut inner = object.element_object();
+    assert!(inner.path(b"only inside"));
+    inner.bool(true);
+    inner.finish();
+    assert!(!object.path(b"b"));
+    assert!(object.path_in_place_of(b"sluice.unconverted", &[b"c"]));
+    object.string(b"");
+    let summary = object.finish_with_paths(1 << 20).unwrap();
+    assert_eq!(summary, JsonSummary { paths: 3, duplicates: 1, over_limit: 0 });
+    assert!(out.ends_with(b"\x04\x03a.x\x01b\x01c\x14sluice.unconverted.c"), "{}", out.escape_ascii());
+    // More paths than a count of one byte: they are moved first.
+    let (mut out, mut expected) = (Vec::new(), Vec::new());
+    let mut object = JsonObject::begin(&mut out, &mut paths);
+    for number in 0..200 {
+        assert!(object.path(format!("k{number:03}").as_bytes()));
+        object.null();
+        put_string(&mut expected, format!("k{number:03}").as_bytes());
+    }
+    assert_eq!(object.finish_with_paths(1 << 20).unwrap().paths, 200);
+    assert!(out.starts_with(b"\xc8\x01\x04k000\x00\x04k001"));
+    assert!(out.ends_with(&expected) && out[..out.len() - expected.len()].ends_with(b"\x00\xc8\x01"));
+    // Without room, the row is given up.
+    let mut out = Vec::new();
+    let mut object = JsonObject::begin(&mut out, &mut paths);
+    assert!(object.path(&[b'x'; 1_000]));
+    object.null();
+    assert_eq!(object.finish_with_paths(1_000), Err(NoRoom));
+    paths.clear();
+    let mut object = JsonObject::begin(&mut out, &mut paths);
+    assert!(object.path(&[b'x'; 1_000]), "the paths of the row that was given up are forgotten");
+    object.null();
+    object.finish();
+}
+
+#[test]
 fn objects_in_an_array_have_paths_of_their_own() {
     let (bytes, _) = object(|object| {
         assert!(object.path(b"a"));

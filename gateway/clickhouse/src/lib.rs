@@ -74,6 +74,7 @@ pub mod lz4;
 pub mod lz4_round_trip;
 #[cfg(feature = "native")]
 pub mod native;
+pub mod optional;
 pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;

@@ -96,15 +96,16 @@ pub fn names_and_types_bytes(bytes: &[u8]) -> Result<usize, NoRow> {
 
 impl Kind {
     fn of_column(column: &Column, columns: &TableColumns) -> Self {
-        let json = || {
-            let set = AttributeSet::ALL.into_iter().find(|set| set.name() == column.name);
-            match set.map(|set| columns.of(set)) {
-                Some(AttributeColumns::Json(json_type)) => Self::Json(json_type.clone()),
-                _ => Self::Json(JsonType::default()),
-            }
+        let json = || match AttributeSet::of_column(&column.name).map(|set| columns.of(set)) {
+            Some(AttributeColumns::Json(json_type)) => Self::Json(json_type.clone()),
+            _ => Self::Json(JsonType::default()),
         };
         match column.column_type {
-            ColumnType::DateTime64Nanos | ColumnType::UInt64 => Self::Fixed(8),
+            ColumnType::DateTime64Nanos
+            | ColumnType::DateTime64Millis
+            | ColumnType::UInt64
+            | ColumnType::Int64 => Self::Fixed(8),
+            ColumnType::UInt32 | ColumnType::Int32 => Self::Fixed(4),
             ColumnType::String | ColumnType::LowCardinalityString => Self::Text,
             ColumnType::Json => json(),
             ColumnType::Map => Self::map(),

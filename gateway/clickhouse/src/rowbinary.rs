@@ -9,7 +9,7 @@
 //! |---|---|
 //! | varuint | 7 bits a byte, least significant first, high bit set on all but the last (LEB128) |
 //! | `String`, `LowCardinality(String)` | varuint length, then the bytes |
-//! | `UInt8`, `UInt64`, `Int64`, `Float64` | little-endian |
+//! | `UInt8`, `UInt32`, `UInt64`, `Int32`, `Int64`, `Float64` | little-endian |
 //! | `DateTime64(9)` | `Int64` nanoseconds since 1970-01-01 00:00:00 UTC |
 //! | `Array(T)` | varuint length, then the values |
 //! | `JSON` | see [`crate::json`] |
@@ -92,6 +92,12 @@ pub fn put_u8(out: &mut Vec<u8>, n: u8) {
     out.push(n);
 }
 
+/// Appends a `UInt32`.
+#[inline]
+pub fn put_u32(out: &mut Vec<u8>, n: u32) {
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
 /// Appends a `UInt64`.
 #[inline]
 pub fn put_u64(out: &mut Vec<u8>, n: u64) {
@@ -166,6 +172,7 @@ mod tests {
     #[test]
     fn numbers_are_little_endian() {
         assert_eq!(bytes(|out| put_u8(out, 0xfe)), [0xfe]);
+        assert_eq!(bytes(|out| put_u32(out, 0x0102)), [0x02, 0x01, 0, 0]);
         assert_eq!(bytes(|out| put_u64(out, 0x0102)), [0x02, 0x01, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes(|out| put_i64(out, -1)), [0xff; 8]);
         // 1.5 = 0x3ff8_0000_0000_0000

@@ -7,11 +7,15 @@
 //! prints but not how it is stored, and a `Duration` of at most ten years is the same as `UInt64` and `Int64`. The names that were found
 //! go before the rows of every INSERT ([`crate::header`]), so that a later change of a type is detected. Other columns are left to the
 //! server, which fills them from their DEFAULT, computes them, or uses the default of their type.
+//!
+//! A column of [`crate::optional`] is filled if it has no expression and its type reads the same bytes. Otherwise it is another column, too,
+//! and a note says why: no table is refused for it.
 
 use std::fmt;
 
 use crate::column::{AttributeColumns, AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::json_type::{JsonType, JsonTypeError};
+use crate::optional::{OptionalColumn, OptionalColumns};
 use crate::typed_value;
 
 /// How the server fills a column that an INSERT does not name.
@@ -145,7 +149,56 @@ pub fn check(described: &[DescribedColumn]) -> Result<TableFit, Vec<Mismatch>> {
     let is_ours = |name: &str| ours.iter().any(|column| column.name == name);
     let additional =
         described.iter().filter(|column| !is_ours(&column.name)).map(|column| column.name.clone());
-    Ok(TableFit { additional: additional.collect(), notes: notes(&columns), columns })
+    let mut notes = notes(&columns);
+    notes.extend(table.unfilled().iter().map(Unfilled::note));
+    Ok(TableFit { additional: additional.collect(), notes, columns })
+}
+
+/// An optional column that a table has, and that the gateway does not fill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfilled {
+    /// Its name.
+    pub column: String,
+    /// The type that the gateway could fill.
+    pub expected: String,
+    /// Its type.
+    pub found: String,
+    /// The source of its value if an INSERT does not name it.
+    pub default_kind: DefaultKind,
+}
+
+impl Unfilled {
+    /// Whether the server computes it, so that only its expression is in the way.
+    pub fn is_computed(&self) -> bool {
+        self.default_kind != DefaultKind::Plain
+    }
+
+    fn note(&self) -> String {
+        let Self { column, expected, found, default_kind } = self;
+        if self.is_computed() {
+            return format!(
+                "column {column} is {default_kind}, so the server fills it; for the gateway to fill it, remove the expression \
+                 (ALTER TABLE … MODIFY COLUMN {column} REMOVE {default_kind})"
+            );
+        }
+        format!(
+            "column {column} has type {found} and is not filled; the gateway fills a column {column} of type {expected}: change it \
+             (ALTER TABLE … MODIFY COLUMN), or leave it if it is a column of your own"
+        )
+    }
+}
+
+/// The layout of the scope's attributes in a table that has a column for them, whether or not it can be filled.
+pub fn scope_layout(described: &[DescribedColumn]) -> Option<Layout> {
+    let table = Described(described);
+    let layout = table.attributes(AttributeSet::Scope).layout();
+    let columns = AttributeSet::Scope.columns(layout);
+    columns.iter().any(|column| table.find(&column.name).is_some()).then_some(layout)
+}
+
+/// The optional columns of a table that the gateway does not fill, in the order of a row.
+pub fn unfilled(described: &[DescribedColumn]) -> Vec<Unfilled> {
+    Described(described).unfilled()
 }
 
 /// The columns for which rows were encoded, from their names and types ([`TableColumns::names_and_types`]).
@@ -191,9 +244,38 @@ impl<'a> Described<'a> {
 
     fn columns(self) -> TableColumns {
         let [resource, span, event, link] = AttributeSet::ALL.map(|set| self.attributes(set));
-        let mut columns = TableColumns { resource, span, event, link, described: Vec::new() };
+        let mut scope = self.attributes(AttributeSet::Scope);
+        let fills = |column: &OptionalColumn| self.fills(*column, scope.layout());
+        let optional: OptionalColumns = OptionalColumn::ALL.into_iter().filter(fills).collect();
+        let optional = optional.complete();
+        if !optional.has(OptionalColumn::ScopeAttributes) {
+            scope = AttributeColumns::default();
+        }
+        let mut columns =
+            TableColumns { resource, span, event, link, scope, optional, described: Vec::new() };
         columns.described = self.names_and_types(&columns.columns());
         columns
+    }
+
+    /// Whether the gateway fills an optional column: all of its columns exist, have no expression, and read the same bytes.
+    fn fills(self, column: OptionalColumn, scope: Layout) -> bool {
+        column
+            .columns(scope)
+            .iter()
+            .all(|column| self.find(&column.name).is_some_and(|it| is_fillable(column, it)))
+    }
+
+    /// The optional columns that exist, at least in part, and are not filled.
+    fn unfilled(self) -> Vec<Unfilled> {
+        let scope = self.attributes(AttributeSet::Scope).layout();
+        let columns = OptionalColumn::ALL.into_iter().filter(|column| !self.fills(*column, scope));
+        let existing = columns.flat_map(|column| column.columns(scope)).filter_map(|column| {
+            let found = self.find(&column.name).filter(|found| !is_fillable(&column, found))?;
+            let expected = column.column_type.to_string();
+            let (found, default_kind) = (found.type_name.clone(), found.default_kind);
+            Some(Unfilled { column: column.name, expected, found, default_kind })
+        });
+        existing.collect()
     }
 
     /// The server's names of these columns, as far as they exist.
@@ -270,6 +352,11 @@ impl<'a> Described<'a> {
     }
 }
 
+/// Whether the gateway may fill an optional column of this description. One with an expression keeps it: its owner has chosen its value.
+fn is_fillable(wanted: &Column, found: &DescribedColumn) -> bool {
+    found.default_kind == DefaultKind::Plain && wanted.column_type.fit(&found.type_name) == TypeFit::Same
+}
+
 /// The expected type of a column, as text; for attributes in one column, with the other layouts.
 fn expected(wanted: &Column) -> String {
     match wanted.column_type {
@@ -313,10 +400,13 @@ impl ColumnType {
             Self::ArrayJson => return element().map_or(TypeFit::Other, json_fit),
             Self::Map => is_map(found),
             Self::ArrayMap => element().is_some_and(is_map),
-            Self::DateTime64Nanos => is_time(found),
-            Self::ArrayDateTime64Nanos => element().is_some_and(is_time),
-            // The gateway's numbers are below 2^63: both types read the same bytes.
-            Self::UInt64 => found == "UInt64" || found == "Int64",
+            Self::DateTime64Nanos => is_time("9", found),
+            Self::DateTime64Millis => is_time("3", found),
+            Self::ArrayDateTime64Nanos => element().is_some_and(|found| is_time("9", found)),
+            // The gateway's numbers are below 2^63, and partitions and offsets are not negative: both types read the same bytes.
+            Self::UInt64 | Self::Int64 => found == "UInt64" || found == "Int64",
+            Self::Int32 => found == "UInt32" || found == "Int32",
+            Self::UInt32 => found == "UInt32",
             Self::String | Self::LowCardinalityString => is_text(found),
             Self::ArrayString | Self::ArrayLowCardinalityString => element().is_some_and(is_text),
             Self::ArrayOf(group) => element().is_some_and(|found| is_value(group, found)),
@@ -335,8 +425,11 @@ fn is_text(found: &str) -> bool {
     found == "String" || found == "LowCardinality(String)"
 }
 
-fn is_time(found: &str) -> bool {
-    found == "DateTime64(9)" || (found.starts_with("DateTime64(9, '") && found.ends_with("')"))
+/// `DateTime64` with this number of digits, with or without a zone.
+fn is_time(digits: &str, found: &str) -> bool {
+    let inner = found.strip_prefix("DateTime64(").and_then(|rest| rest.strip_suffix(')'));
+    let zone = inner.and_then(|inner| inner.strip_prefix(digits));
+    zone.is_some_and(|zone| zone.is_empty() || (zone.starts_with(", '") && zone.ends_with('\'')))
 }
 
 fn is_map(found: &str) -> bool {

@@ -268,6 +268,115 @@ fn additional_columns_are_left_to_the_server() {
     assert_eq!(check(&columns).unwrap().additional, additional);
 }
 
+#[test]
+fn optional_columns_are_filled_where_they_are() {
+    use crate::optional::OptionalGroup;
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        let all = TableColumns::of_layout(layout).with_optional(OptionalColumns::all());
+        let mut columns: Vec<_> =
+            all.names_and_types().iter().map(|(name, of)| described(name, of, "")).collect();
+        columns.reverse();
+        let fit = check(&columns).unwrap();
+        let expected = TableColumns { described: all.names_and_types(), ..all };
+        assert_eq!((&fit.columns, fit.notes.len(), fit.additional.len()), (&expected, 0, 0));
+        assert_eq!(columns_of(&expected.names_and_types()).unwrap(), expected);
+    }
+    let mut columns = fitting();
+    columns.extend([
+        described("TraceFlags", "UInt32", ""),
+        described("KafkaTopic", "String", ""),
+        described("KafkaPartition", "UInt32", ""),
+        described("KafkaTimestamp", "DateTime64(3, 'UTC')", ""),
+        described("ScopeAttributes", "Map(String, String)", ""),
+        described("SpanAttributesKeys", "Array(String)", ""),
+    ]);
+    let found = fits(&columns);
+    assert_eq!(
+        found.optional.names(),
+        [
+            "ScopeAttributes",
+            "SpanAttributesKeys",
+            "TraceFlags",
+            "KafkaTopic",
+            "KafkaPartition",
+            "KafkaTimestamp"
+        ]
+    );
+    assert_eq!((found.scope, fits(&fitting()).scope), (AttributeColumns::Map, AttributeColumns::default()));
+    assert!(!found.optional.has_any_of(OptionalGroup::DroppedCounts.columns()));
+}
+
+/// No table is refused for a column that it need not have.
+#[test]
+fn an_optional_column_of_another_kind_is_left_to_the_server_and_noted() {
+    for (name, type_name, default_type, note) in [
+        (
+            "TraceFlags",
+            "UInt8",
+            "",
+            "column TraceFlags has type UInt8 and is not filled; the gateway fills a column",
+        ),
+        ("KafkaOffset", "String", "", "column KafkaOffset has type String and is not filled; "),
+        (
+            "KafkaTimestamp",
+            "DateTime64(9)",
+            "",
+            "column KafkaTimestamp has type DateTime64(9) and is not filled; ",
+        ),
+        (
+            "KafkaTopic",
+            "LowCardinality(Nullable(String))",
+            "",
+            "column KafkaTopic has type LowCardinality(Nullable(",
+        ),
+        (
+            "ScopeAttributes",
+            "JSON(a Array(String))",
+            "",
+            "column ScopeAttributes has type JSON(a Array(String)) and ",
+        ),
+        ("KafkaHeaders", "JSON", "", "column KafkaHeaders has type JSON and is not filled; "),
+        (
+            "KafkaTopic",
+            "String",
+            "DEFAULT",
+            "column KafkaTopic is DEFAULT, so the server fills it; for the gateway ",
+        ),
+        (
+            "SpanAttributesKeys",
+            "Array(String)",
+            "MATERIALIZED",
+            "column SpanAttributesKeys is MATERIALIZED, so ",
+        ),
+        ("ScopeAttributesBool.Key", "Array(String)", "ALIAS", "column ScopeAttributesBool.Key is ALIAS, so "),
+    ] {
+        let mut columns = fitting();
+        columns.push(described(name, type_name, default_type));
+        let fit = check(&columns).unwrap();
+        assert!(fit.columns.optional.is_empty(), "{name} {type_name} {default_type}");
+        assert_eq!(fit.columns, fits(&fitting()), "rows are as without it");
+        assert_eq!(fit.additional, [name]);
+        assert!(fit.notes.len() == 1 && fit.notes[0].starts_with(note), "{:?}", fit.notes);
+    }
+    // Groups of which one is missing are not filled.
+    let mut columns = fitting();
+    let groups = AttributeSet::Scope.columns(Layout::Nested);
+    columns.extend(
+        groups[1..].iter().map(|column| described(&column.name, &column.column_type.to_string(), "")),
+    );
+    assert!(fits(&columns).optional.is_empty());
+}
+
+#[test]
+fn rows_with_an_optional_column_fit_while_it_is_there() {
+    let mut with = fitting();
+    with.push(described("TraceFlags", "UInt32", ""));
+    assert_eq!(check_encoded(&fits(&with), &with).unwrap(), fits(&with));
+    assert_eq!(check_encoded(&fits(&fitting()), &with).unwrap(), fits(&fitting()), "it need not be filled");
+    let said = mismatches(&with, &fitting());
+    assert!(said.len() == 1 && said[0].starts_with("column TraceFlags is missing; expected "), "{said:?}");
+}
+
 /// The messages for rows that were encoded for a table of these columns, once it has those.
 fn mismatches(before: &[DescribedColumn], now: &[DescribedColumn]) -> Vec<String> {
     let mismatches = check_encoded(&fits(before), now).err().unwrap_or_default();

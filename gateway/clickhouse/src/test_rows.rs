@@ -7,6 +7,7 @@ use crate::json_array::ArrayKind;
 use crate::json_limits::JsonLimits;
 use crate::json_paths::JsonPaths;
 use crate::json_type::{JsonType, PathRule};
+use crate::optional::{OptionalColumn, OptionalColumns};
 use crate::rowbinary::{put_len, put_string, put_u64};
 
 /// Reproducible choices (xorshift64*).
@@ -45,9 +46,13 @@ pub fn columns(chance: &mut Chance) -> TableColumns {
         2 => AttributeColumns::default(),
         _ => AttributeColumns::Json(JsonType::parse(JSON_TYPE).unwrap()),
     };
-    let mut columns =
-        TableColumns { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() };
-    for set in AttributeSet::ALL {
+    let (resource, span, event, link, scope) = (set(), set(), set(), set(), set());
+    let optional: OptionalColumns =
+        OptionalColumn::ALL.into_iter().filter(|_| chance.below(3) == 0).collect();
+    let has_scope = optional.has(OptionalColumn::ScopeAttributes);
+    let scope = if has_scope { scope } else { AttributeColumns::default() };
+    let mut columns = TableColumns { resource, span, event, link, scope, optional, described: Vec::new() };
+    for set in AttributeSet::ALL.into_iter().chain([AttributeSet::Scope]) {
         if matches!(columns.of(set), AttributeColumns::Json(json) if json.has_rules()) {
             let type_name =
                 if set.is_repeated() { format!("Array({JSON_TYPE})") } else { JSON_TYPE.to_owned() };
@@ -82,7 +87,11 @@ pub fn with_trace_id(columns: &TableColumns, chance: &mut Chance, id: &[u8]) -> 
 fn put_value(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance: &mut Chance) {
     let length = chance.below(3);
     match column.column_type {
-        ColumnType::DateTime64Nanos | ColumnType::UInt64 => put_u64(out, chance.next()),
+        ColumnType::DateTime64Nanos
+        | ColumnType::DateTime64Millis
+        | ColumnType::UInt64
+        | ColumnType::Int64 => put_u64(out, chance.next()),
+        ColumnType::UInt32 | ColumnType::Int32 => out.extend_from_slice(&chance.next().to_le_bytes()[..4]),
         ColumnType::String | ColumnType::LowCardinalityString => put_string(out, &chance.text()),
         ColumnType::Json => put_json(out, column, columns, chance),
         ColumnType::Map => put_map(out, chance),
@@ -143,7 +152,7 @@ fn put_map(out: &mut Vec<u8>, chance: &mut Chance) {
 }
 
 fn put_json(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance: &mut Chance) {
-    let set = AttributeSet::ALL.into_iter().find(|set| set.name() == column.name).unwrap();
+    let set = AttributeSet::of_column(&column.name).unwrap();
     let AttributeColumns::Json(json_type) = columns.of(set) else { panic!("{} is no JSON", column.name) };
     if chance.below(4) == 0 {
         return put_empty_object(out);

@@ -15,6 +15,7 @@ mod gateway_config;
 pub mod insert_settings;
 pub mod kafka_properties;
 pub mod log_filter;
+mod optional_columns;
 pub mod parse;
 pub mod pod_uid;
 mod preset;
@@ -33,6 +34,7 @@ pub use gateway_config::{
     InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
     QueueMode, SESSION_SECONDS, Shutdown, Sink, Source,
 };
+pub use optional_columns::OptionalColumns;
 pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};

@@ -4,7 +4,10 @@
 //! expressions are complete (brackets and quotes closed), so that no text can become a second statement or clause. An absent field leaves
 //! an existing table unchanged, and has its default in a new table.
 
-use crate::{deduplication, durability::Durability, preset::Preset, units::Duration, violation::Violations};
+use crate::{
+    deduplication, durability::Durability, optional_columns::OptionalColumns, preset::Preset, units::Duration,
+    violation::Violations,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -94,6 +97,10 @@ pub struct Schema {
     /// Declared paths of JSON columns, with their types.
     #[serde(default, skip_serializing_if = "TypedPaths::is_empty")]
     pub typed_paths: TypedPaths,
+    /// Groups of columns that the gateway fills if the table has them. Absent: unchanged; a new table has `AttributeKeys` with layout
+    /// `Json`, else none. Empty: none are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional_columns: Option<Vec<OptionalColumns>>,
     /// Additional columns, which the server computes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ExtraColumn>,
@@ -271,12 +278,17 @@ impl Schema {
             format!("{} columns are more than {COLUMNS_MAX}", self.columns.len())
         });
         let mut names = std::collections::BTreeSet::new();
+        let optional = self.optional_columns.iter().flatten();
+        let optional: Vec<&str> = optional.flat_map(|group| group.names()).copied().collect();
         for column in &self.columns {
             let at = format!("{at}.{}", column.name);
             found.add_if(!is_name(&column.name), &at, || not_a_name(&column.name));
             found.add_if(!names.insert(&column.name), &at, || "is listed twice".into());
             found.add_if(COLUMNS_OWNED.contains(&column.name.as_str()), &at, || {
                 "the gateway fills this column; use another name".into()
+            });
+            found.add_if(optional.contains(&column.name.as_str()), &at, || {
+                "the gateway fills this column, since optionalColumns asks for it; remove it here or there".into()
             });
             found.add_if(!is_type(&column.r#type), &format!("{at}.type"), || {
                 format!("{:?} is not a type, such as String or LowCardinality(String)", column.r#type)
@@ -408,6 +420,7 @@ mod tests {
         let schema = "management: Evolve, layout: Json, engine: ReplicatedMergeTree, cluster: main, ttl: 720h, \
             orderBy: [ServiceName, toStartOfHour(Timestamp), Timestamp], maxDynamicPaths: 0, deduplicationWindow: 100, \
             typedPaths: {resource: {k8s.pod.name: Nullable(String)}, span: {http.response.status_code: Int64}}, \
+            optionalColumns: [AttributeKeys, KafkaHeaders], \
             columns: [{name: Route, type: LowCardinality(String), default: \"toString(SpanAttributes.http.route)\"}, \
             {name: Tenant, type: \"Enum8('a' = 1, ')' = 2)\"}], views: {operations: true, traceTimes: true}";
         assert_eq!(found(schema), Vec::<String>::new());
@@ -452,6 +465,10 @@ mod tests {
             ),
             ("columns: [{name: a, type: 'Array(String) TTL now()'}]", "columns.a.type:"),
             ("columns: [{name: a, type: String, default: '1), DROP COLUMN (b'}]", "columns.a.default:"),
+            (
+                "optionalColumns: [TraceFlags], columns: [{name: TraceFlags, type: UInt32}]",
+                "columns.TraceFlags: the gateway fills this column, since optionalColumns asks for it",
+            ),
             ("engine: 'Null', ttl: 24h", "ttl: must not be set with engine Null"),
             ("engine: 'Null', orderBy: [ServiceName]", "orderBy: must not be set with engine Null"),
         ] {
@@ -459,6 +476,17 @@ mod tests {
             let expected = format!("sink.clickhouse.schema.{violation}");
             assert!(found.iter().any(|found| found.starts_with(&expected)), "{schema}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_column_of_an_optional_name_is_the_users_where_no_one_asks_for_it_otherwise() {
+        for name in OptionalColumns::ALL.into_iter().flat_map(OptionalColumns::names) {
+            assert_eq!(found(&format!("columns: [{{name: {name}, type: String}}]")), Vec::<String>::new());
+        }
+        let schema = |text: &str| serde_json::from_str::<Schema>(text).unwrap();
+        assert_eq!(serde_json::to_string(&schema("{}")).unwrap(), r#"{"management":"CreateIfMissing"}"#);
+        let none = r#"{"management":"CreateIfMissing","optionalColumns":[]}"#;
+        assert_eq!(serde_json::to_string(&schema(none)).unwrap(), none);
     }
 
     #[test]

@@ -26,6 +26,7 @@
 mod rows {
     pub mod attributes;
     pub mod json_text;
+    pub mod origin;
     pub mod raw_limit;
     pub mod resources;
     pub mod span_row;

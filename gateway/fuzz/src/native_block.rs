@@ -7,6 +7,7 @@ use sluice_clickhouse::column::{AttributeColumns, Layout, TableColumns};
 use sluice_clickhouse::frame::FrameEncoder;
 use sluice_clickhouse::json_type::JsonType;
 use sluice_clickhouse::native::{NativeShape, Unfit, turned};
+use sluice_clickhouse::optional::OptionalColumns;
 
 use crate::otlp_rows::{GOOD, Worker};
 use crate::reader::{frames, kind};
@@ -40,7 +41,7 @@ impl Table {
     }
 }
 
-/// A table of each layout, and one with declared paths.
+/// A table of each layout, that with maps with all optional columns, and one with declared paths.
 fn tables() -> [Table; 4] {
     let [json, map, nested] = [Layout::Json, Layout::Map, Layout::Nested].map(TableColumns::of_layout);
     let declared = TableColumns {
@@ -48,7 +49,7 @@ fn tables() -> [Table; 4] {
         described: vec![("SpanAttributes".to_owned(), DECLARED.to_owned())],
         ..TableColumns::default()
     };
-    [json, map, nested, declared].map(Table::new)
+    [json, map.with_optional(OptionalColumns::all()), nested, declared].map(Table::new)
 }
 
 thread_local! {

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use sluice_clickhouse::column::{Column, Layout, TableColumns};
+use sluice_clickhouse::optional::OptionalColumns;
 use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
 use sluice_otlp::{keys_read, validate, walk, walk_in_order};
 
@@ -15,7 +16,8 @@ use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit};
 use crate::rows::span_row::{RowError, Scratch, SpanRows};
 
 /// Keys read per byte at the most. The gateway's sink reads attributes twice, links once a column, and what is in arrays and lists
-/// once more for each, so this is a few times what [`crate::otlp_walk`] allows.
+/// once more for each, so this is a few times what [`crate::otlp_walk`] allows. Attributes of a scope are read like those of a resource
+/// where the table has a column for them; keys are taken from the row, which reads nothing again.
 const KEYS_READ_PER_BYTE_MAX: u64 = 24;
 
 /// Timestamp of every message: 2020-09-13 12:26:40 UTC.
@@ -52,7 +54,13 @@ impl Worker {
 }
 
 thread_local! {
-    static WORKERS: RefCell<[Worker; 3]> = RefCell::new(LAYOUTS.map(TableColumns::of_layout).map(Worker::new));
+    static WORKERS: RefCell<Vec<Worker>> = RefCell::new(tables().map(Worker::new).collect());
+}
+
+/// A table of each layout, without optional columns and with all of them.
+fn tables() -> impl Iterator<Item = TableColumns> {
+    let plain = LAYOUTS.into_iter().map(TableColumns::of_layout);
+    plain.clone().chain(plain.map(|columns| columns.with_optional(OptionalColumns::all())))
 }
 
 /// Encodes the bytes between two good messages, in every layout.
@@ -114,14 +122,16 @@ fn add(
     limit: RawLimit,
 ) -> Result<u64, RowError<Infallible>> {
     let mark = rows.mark(store);
-    let mut sink = SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS, limit);
-    let in_order = walk_in_order(message, &mut sink);
-    if let Ok(Some(spans)) = in_order {
-        return Ok(spans);
-    }
-    rows.rewind(store, mark).expect("a frame in memory is what was written there");
-    if let Err(error @ RowError::MessageTooLarge) = in_order {
-        return Err(error);
+    if !scratch.has_schema_urls() {
+        let mut sink = SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS, limit);
+        let in_order = walk_in_order(message, &mut sink);
+        if let Ok(Some(spans)) = in_order {
+            return Ok(spans);
+        }
+        rows.rewind(store, mark).expect("a frame in memory is what was written there");
+        if let Err(error @ RowError::MessageTooLarge) = in_order {
+            return Err(error);
+        }
     }
     let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS, limit));
     if walked.is_err() {

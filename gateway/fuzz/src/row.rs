@@ -16,13 +16,25 @@ pub fn read(rest: &mut &[u8], columns: &[Column]) -> bool {
     let (mut named_n, mut arrays) = (false, ("", 0));
     for Column { name, column_type } in columns {
         match column_type {
-            ColumnType::DateTime64Nanos | ColumnType::UInt64 => fixed(&mut bytes, 8),
+            ColumnType::DateTime64Nanos
+            | ColumnType::DateTime64Millis
+            | ColumnType::UInt64
+            | ColumnType::Int64 => fixed(&mut bytes, 8),
+            ColumnType::UInt32 | ColumnType::Int32 => fixed(&mut bytes, 4),
             ColumnType::String | ColumnType::LowCardinalityString => {
                 let text = text(&mut bytes);
                 named_n |= name == "SpanName" && text == b"n";
             }
             ColumnType::Json => object(&mut bytes),
             ColumnType::Map => map(&mut bytes),
+            // Keys of attributes: sorted, and each once.
+            ColumnType::ArrayLowCardinalityString if !name.contains('.') => {
+                let keys: Vec<_> = (0..length(&mut bytes)).map(|_| text(&mut bytes)).collect();
+                assert!(
+                    keys.is_sorted_by(|one, next| one < next),
+                    "{name} is not sorted, or has a key twice"
+                );
+            }
             _ => {
                 // Columns of one name before the dot are arrays side by side.
                 let (nested, _) = name.split_once('.').expect("an array is one of several");

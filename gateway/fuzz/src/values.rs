@@ -47,6 +47,7 @@ impl Type {
         match outer {
             "Bool" | "Int8" | "UInt8" => Type::Fixed(1),
             "Int16" | "UInt16" => Type::Fixed(2),
+            "Int32" | "UInt32" => Type::Fixed(4),
             "Int64" | "UInt64" | "Float64" | "DateTime64" => Type::Fixed(8),
             "String" => Type::Text,
             "LowCardinality" => Type::Low { nullable: inside.starts_with("Nullable") },

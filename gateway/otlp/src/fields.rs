@@ -51,12 +51,13 @@ pub(crate) mod resource_spans {
     use super::{Fields, LENGTH_DELIMITED, key};
     pub(crate) const RESOURCE: u32 = key(1, LENGTH_DELIMITED);
     pub(crate) const SCOPE_SPANS: u32 = key(2, LENGTH_DELIMITED);
+    pub(crate) const SCHEMA_URL: u32 = key(3, LENGTH_DELIMITED);
     /// The field for spans before `scope_spans`. Current schemas reserve the number.
     pub(crate) const INSTRUMENTATION_LIBRARY_SPANS: u32 = key(1000, LENGTH_DELIMITED);
     pub(super) const FIELDS: Fields = &[
         (RESOURCE, "resource"),
         (SCOPE_SPANS, "scope_spans"),
-        (key(3, LENGTH_DELIMITED), "schema_url"),
+        (SCHEMA_URL, "schema_url"),
         (INSTRUMENTATION_LIBRARY_SPANS, "instrumentation_library_spans"),
     ];
 }
@@ -64,10 +65,11 @@ pub(crate) mod resource_spans {
 pub(crate) mod resource {
     use super::{Fields, LENGTH_DELIMITED, VARINT, key};
     pub(crate) const ATTRIBUTES: u32 = key(1, LENGTH_DELIMITED);
+    pub(crate) const DROPPED_ATTRIBUTES_COUNT: u32 = key(2, VARINT);
     pub(crate) const ENTITY_REFS: u32 = key(3, LENGTH_DELIMITED);
     pub(super) const FIELDS: Fields = &[
         (ATTRIBUTES, "attributes"),
-        (key(2, VARINT), "dropped_attributes_count"),
+        (DROPPED_ATTRIBUTES_COUNT, "dropped_attributes_count"),
         (ENTITY_REFS, "entity_refs"),
     ];
 }
@@ -87,8 +89,8 @@ pub(crate) mod scope_spans {
     use super::{Fields, LENGTH_DELIMITED, key};
     pub(crate) const SCOPE: u32 = key(1, LENGTH_DELIMITED);
     pub(crate) const SPANS: u32 = key(2, LENGTH_DELIMITED);
-    pub(super) const FIELDS: Fields =
-        &[(SCOPE, "scope"), (SPANS, "spans"), (key(3, LENGTH_DELIMITED), "schema_url")];
+    pub(crate) const SCHEMA_URL: u32 = key(3, LENGTH_DELIMITED);
+    pub(super) const FIELDS: Fields = &[(SCOPE, "scope"), (SPANS, "spans"), (SCHEMA_URL, "schema_url")];
 }
 
 /// `InstrumentationScope`.
@@ -97,11 +99,12 @@ pub(crate) mod scope {
     pub(crate) const NAME: u32 = key(1, LENGTH_DELIMITED);
     pub(crate) const VERSION: u32 = key(2, LENGTH_DELIMITED);
     pub(crate) const ATTRIBUTES: u32 = key(3, LENGTH_DELIMITED);
+    pub(crate) const DROPPED_ATTRIBUTES_COUNT: u32 = key(4, VARINT);
     pub(super) const FIELDS: Fields = &[
         (NAME, "name"),
         (VERSION, "version"),
         (ATTRIBUTES, "attributes"),
-        (key(4, VARINT), "dropped_attributes_count"),
+        (DROPPED_ATTRIBUTES_COUNT, "dropped_attributes_count"),
     ];
 }
 
@@ -116,10 +119,12 @@ pub(crate) mod span {
     pub(crate) const START_TIME_UNIX_NANO: u32 = key(7, EIGHT_BYTES);
     pub(crate) const END_TIME_UNIX_NANO: u32 = key(8, EIGHT_BYTES);
     pub(crate) const ATTRIBUTES: u32 = key(9, LENGTH_DELIMITED);
+    pub(crate) const DROPPED_ATTRIBUTES_COUNT: u32 = key(10, VARINT);
     pub(crate) const EVENTS: u32 = key(11, LENGTH_DELIMITED);
+    pub(crate) const DROPPED_EVENTS_COUNT: u32 = key(12, VARINT);
     pub(crate) const LINKS: u32 = key(13, LENGTH_DELIMITED);
+    pub(crate) const DROPPED_LINKS_COUNT: u32 = key(14, VARINT);
     pub(crate) const STATUS: u32 = key(15, LENGTH_DELIMITED);
-    /// Most SDKs send it with every span, so it has its own arm although it is not used.
     pub(crate) const FLAGS: u32 = key(16, FOUR_BYTES);
     pub(super) const FIELDS: Fields = &[
         (TRACE_ID, "trace_id"),
@@ -131,11 +136,11 @@ pub(crate) mod span {
         (START_TIME_UNIX_NANO, "start_time_unix_nano"),
         (END_TIME_UNIX_NANO, "end_time_unix_nano"),
         (ATTRIBUTES, "attributes"),
-        (key(10, VARINT), "dropped_attributes_count"),
+        (DROPPED_ATTRIBUTES_COUNT, "dropped_attributes_count"),
         (EVENTS, "events"),
-        (key(12, VARINT), "dropped_events_count"),
+        (DROPPED_EVENTS_COUNT, "dropped_events_count"),
         (LINKS, "links"),
-        (key(14, VARINT), "dropped_links_count"),
+        (DROPPED_LINKS_COUNT, "dropped_links_count"),
         (STATUS, "status"),
         (FLAGS, "flags"),
     ];

@@ -11,8 +11,13 @@ use crate::wire::Reader;
 pub struct Resource<'a> {
     /// `service.name` and so on.
     pub attributes: Attributes<'a>,
-    /// The bytes of the resource on the wire, if they are in one piece. Equal bytes have equal attributes, or are malformed in the same
-    /// way.
+    /// Attributes that the SDK dropped.
+    pub dropped_attributes_count: u32,
+    /// The schema URL of the `ResourceSpans`. Bytes that should be UTF-8 but are not checked; often empty. Writers put it behind the scopes,
+    /// where [`crate::walk`] finds it and [`crate::walk_in_order`] does not look. It is not part of [`Self::message`].
+    pub schema_url: &'a [u8],
+    /// The bytes of the resource on the wire, if they are in one piece. Equal bytes have equal attributes and counts, or are malformed in
+    /// the same way.
     pub message: Option<&'a [u8]>,
     is_begun: bool,
 }
@@ -50,6 +55,7 @@ impl<'a> Resource<'a> {
                     *reader = from;
                     return Ok(());
                 }
+                resource_spans::SCHEMA_URL => self.schema_url = reader.bytes(key)?,
                 _ => reader.pass(key)?,
             }
         }
@@ -68,6 +74,7 @@ impl<'a> Resource<'a> {
                     reader.bytes(key)?;
                     self.attributes.0.note_spread(&RESOURCE_ATTRIBUTES, from, parent.end(), parent);
                 }
+                resource::DROPPED_ATTRIBUTES_COUNT => self.dropped_attributes_count = reader.uint32(key)?,
                 resource::ENTITY_REFS => reader.message(key, OtlpMessage::EntityRef)?.pass_all()?,
                 _ => reader.pass(key)?,
             }

@@ -15,6 +15,11 @@ pub struct Scope<'a> {
     pub version: &'a [u8],
     /// Usually none.
     pub attributes: Attributes<'a>,
+    /// Attributes that the SDK dropped.
+    pub dropped_attributes_count: u32,
+    /// The schema URL of the `ScopeSpans`. Bytes that should be UTF-8 but are not checked; usually empty. Writers put it behind the spans,
+    /// where [`crate::walk`] finds it and [`crate::walk_in_order`] does not look.
+    pub schema_url: &'a [u8],
 }
 
 impl<'a> Scope<'a> {
@@ -50,6 +55,7 @@ impl<'a> Scope<'a> {
                     *reader = from;
                     return Ok(());
                 }
+                scope_spans::SCHEMA_URL => self.schema_url = reader.bytes(key)?,
                 _ => reader.pass(key)?,
             }
         }
@@ -64,6 +70,7 @@ impl<'a> Scope<'a> {
             match key {
                 scope::NAME => self.name = reader.bytes(key)?,
                 scope::VERSION => self.version = reader.bytes(key)?,
+                scope::DROPPED_ATTRIBUTES_COUNT => self.dropped_attributes_count = reader.uint32(key)?,
                 scope::ATTRIBUTES => {
                     reader.bytes(key)?;
                     self.attributes.0.note_spread(&SCOPE_ATTRIBUTES, from, parent.end(), parent);

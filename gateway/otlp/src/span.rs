@@ -10,8 +10,6 @@ use crate::repeated::{SPAN_ATTRIBUTES, SPAN_EVENTS, SPAN_LINKS};
 use crate::wire::Reader;
 
 /// One span. A field that is missing on the wire is empty or 0, as protobuf says.
-///
-/// `flags` and the counts of what the SDK dropped are left out: no column of the table holds them.
 #[derive(Debug, Clone, Copy)]
 pub struct Span<'a> {
     /// May be all zeros, which OTLP calls invalid.
@@ -40,6 +38,14 @@ pub struct Span<'a> {
     pub status_code: i32,
     /// Bytes that should be UTF-8 but are not checked; may be empty.
     pub status_message: &'a [u8],
+    /// The low 8 bits are the W3C trace flags; `SpanFlags` names the others.
+    pub flags: u32,
+    /// Attributes that the SDK dropped.
+    pub dropped_attributes_count: u32,
+    /// Events that the SDK dropped.
+    pub dropped_events_count: u32,
+    /// Links that the SDK dropped.
+    pub dropped_links_count: u32,
 }
 
 impl Default for Span<'_> {
@@ -59,6 +65,10 @@ impl Default for Span<'_> {
             links: Links::default(),
             status_code: 0,
             status_message: &[],
+            flags: 0,
+            dropped_attributes_count: 0,
+            dropped_events_count: 0,
+            dropped_links_count: 0,
         }
     }
 }
@@ -86,7 +96,10 @@ impl<'a> Span<'a> {
                 span::EVENTS => self.events.0.note_run(&SPAN_EVENTS, from, &mut reader)?,
                 span::LINKS => self.links.0.note_run(&SPAN_LINKS, from, &mut reader)?,
                 span::STATUS => self.merge_status(reader.message(key, OtlpMessage::Status)?)?,
-                span::FLAGS => reader.pass_fixed32(key)?,
+                span::FLAGS => self.flags = reader.fixed32(key)?,
+                span::DROPPED_ATTRIBUTES_COUNT => self.dropped_attributes_count = reader.uint32(key)?,
+                span::DROPPED_EVENTS_COUNT => self.dropped_events_count = reader.uint32(key)?,
+                span::DROPPED_LINKS_COUNT => self.dropped_links_count = reader.uint32(key)?,
                 _ => reader.pass(key)?,
             }
         }
@@ -164,15 +177,16 @@ mod tests {
             (&[0x39, 8, 7, 6, 5, 4, 3, 2, 1], |span| span.start_time_unix_nano == 0x0102_0304_0506_0708), // field 7
             (&[0x41, 1, 0, 0, 0, 0, 0, 0, 0], |span| span.end_time_unix_nano == 1), // field 8, eight bytes
             (&[0x4A, 0], |span| span.attributes.len() == 1), // field 9, an attribute without key and value
-            (&[0x50, 7], |span| span.attributes.is_empty()), // field 10, dropped_attributes_count: passed
+            (&[0x50, 7], |span| span.dropped_attributes_count == 7), // field 10, varint
             (&[0x5A, 0], |span| span.events.len() == 1),     // field 11
-            (&[0x60, 7], |span| span.events.is_empty()),     // field 12, dropped_events_count: passed
+            (&[0x60, 7], |span| span.dropped_events_count == 7), // field 12, varint
             (&[0x6A, 0], |span| span.links.len() == 1),      // field 13
-            (&[0x70, 7], |span| span.links.is_empty()),      // field 14, dropped_links_count: passed
+            (&[0x70, 0x87, 1], |span| span.dropped_links_count == 135), // field 14, varint
+            (&[0x70, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F], |span| span.dropped_links_count == u32::MAX), // only 32 bits count
             (&[0x7A, 2, 0x18, 2], |span| span.status_code == 2), // field 15, in it field 3, varint
             (&[0x7A, 3, 0x12, 1, b'x'], |span| span.status_message == b"x"), // field 15, in it field 2
-            (&[0x85, 0x01, 1, 1, 0, 0], |span| span.kind == 0), // field 16, flags, four bytes: passed
-            (&[0x8A, 0x01, 1, 0], |span| span.kind == 0),    // field 17: unknown, passed
+            (&[0x85, 0x01, 1, 3, 0, 0], |span| span.flags == 0x301), // field 16, four bytes
+            (&[0x8A, 0x01, 1, 0], |span| span.kind == 0),        // field 17: unknown, passed
         ];
         for (bytes, holds) in table {
             assert_eq!(read(bytes, holds), Ok(true), "{bytes:02X?}");

@@ -43,6 +43,9 @@ pub fn walk<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<u64, S::Error> 
 /// [`walk`] in one pass, for messages in which every resource and scope comes before its spans, as in all known SDKs and collectors.
 /// `None` if one does not: the sink then received spans with an incomplete resource or scope, so the caller restores its state and uses
 /// [`walk`].
+///
+/// Schema URLs are behind what they describe in nearly all messages. They do not count for the order, and this walk hands over only those
+/// that come before: a sink that stores them needs [`walk`].
 #[inline]
 pub fn walk_in_order<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<Option<u64>, S::Error> {
     match walk_message(message, Order::DescribedFirst, sink) {

@@ -169,14 +169,21 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    /// Skips a `fixed32`; no field of this wire type is used.
+    /// Reads a `uint32`: the low 32 bits of the varint, whatever the others are.
     #[inline(always)]
-    pub(crate) fn pass_fixed32(&mut self, key: u32) -> Result<(), Malformed> {
-        let Some((_, rest)) = self.rest.split_first_chunk::<4>() else {
+    pub(crate) fn uint32(&mut self, key: u32) -> Result<u32, Malformed> {
+        let [a, b, c, d, ..] = self.varint(key)?.to_le_bytes();
+        Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Reads a `fixed32`.
+    #[inline(always)]
+    pub(crate) fn fixed32(&mut self, key: u32) -> Result<u32, Malformed> {
+        let Some((bytes, rest)) = self.rest.split_first_chunk() else {
             return Err(self.malformed(Reason::Truncated, key));
         };
         self.rest = rest;
-        Ok(())
+        Ok(u32::from_le_bytes(*bytes))
     }
 
     /// Reads a length-delimited value.
@@ -247,7 +254,7 @@ impl<'a> Reader<'a> {
             VARINT => self.varint(key).map(|_| self),
             EIGHT_BYTES => self.fixed64(key).map(|_| self),
             LENGTH_DELIMITED => self.bytes(key).map(|_| self),
-            FOUR_BYTES => self.pass_fixed32(key).map(|()| self),
+            FOUR_BYTES => self.fixed32(key).map(|_| self),
             GROUP_END => Err(self.malformed(Reason::GroupNotOpen, key)),
             _ => Err(self.malformed(Reason::WireTypeUnknown, key)),
         }
@@ -469,7 +476,7 @@ mod tests {
     fn a_key_of_two_bytes_is_read() {
         let mut reader = Reader::on(&[0x85, 0x01, 1, 0, 0, 0], OtlpMessage::Span);
         assert_eq!(reader.key(), Ok(span::FLAGS));
-        assert_eq!(reader.pass_fixed32(span::FLAGS), Ok(()));
+        assert_eq!(reader.fixed32(span::FLAGS), Ok(1));
         assert!(reader.is_empty());
     }
 }

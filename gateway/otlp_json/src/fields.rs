@@ -1,8 +1,8 @@
 //! The fields that are read: their names in JSON, their keys on the wire, the types of their values.
 //!
 //! Source: opentelemetry-proto 1.x, as in `sluice_otlp`'s table of fields. Only fields that the walk passes to its sink are listed.
-//! Others are skipped like unknown names, except for spans in a field that OTLP removed. All keys take one byte, because no field above
-//! 15 is read.
+//! Others are skipped like unknown names, except for spans in a field that OTLP removed. All keys take one byte but that of
+//! `Span.flags`, which is field 16.
 
 use sluice_otlp::OtlpMessage;
 
@@ -15,7 +15,7 @@ pub(crate) const DOUBLE_VALUE: u8 = eight_bytes(4, Kind::Double).key;
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Number and wire type, as they stand on the wire.
+    /// Number and wire type, as they stand on the wire, where a key from 128 on takes two bytes.
     pub(crate) key: u8,
     pub(crate) kind: Kind,
 }
@@ -41,6 +41,10 @@ pub(crate) enum Kind {
     Double,
     /// A `bool`.
     Bool,
+    /// A `uint32`. It is a note beside the span: a value that is none is skipped, like an unknown name.
+    Count,
+    /// A `fixed32`; a value that is none is skipped, too.
+    Flags,
     /// A message.
     One(OtlpMessage),
     /// A repeated message.
@@ -71,6 +75,10 @@ const fn bytes(number: u8, kind: Kind) -> Field {
     Field { key: number << 3 | 2, kind }
 }
 
+const fn four_bytes(number: u8, kind: Kind) -> Field {
+    Field { key: number << 3 | 5, kind }
+}
+
 /// The field with this name, if it is read. A name with a lone surrogate is unknown, so any bytes are allowed.
 pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
     use OtlpMessage as M;
@@ -88,6 +96,7 @@ pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
         M::ResourceSpans => match name {
             b"resource" => Some(bytes(1, Kind::One(M::Resource))),
             b"scopeSpans" | b"scope_spans" => Some(bytes(2, Kind::List(M::ScopeSpans))),
+            b"schemaUrl" | b"schema_url" => Some(bytes(3, Kind::Text)),
             // Skipping it would silently lose its spans. Nothing is written.
             b"instrumentationLibrarySpans" | b"instrumentation_library_spans" => {
                 Some(Field { key: 0, kind: Kind::Superseded })
@@ -97,9 +106,14 @@ pub(crate) fn field(of: OtlpMessage, name: &[u8]) -> Option<Field> {
         M::ScopeSpans => match name {
             b"scope" => Some(bytes(1, Kind::One(M::InstrumentationScope))),
             b"spans" => Some(bytes(2, Kind::List(M::Span))),
+            b"schemaUrl" | b"schema_url" => Some(bytes(3, Kind::Text)),
             _ => None,
         },
-        M::Resource => one_name(name, (b"attributes", b"attributes"), bytes(1, Kind::List(M::KeyValue))),
+        M::Resource => match name {
+            b"attributes" => Some(bytes(1, Kind::List(M::KeyValue))),
+            b"droppedAttributesCount" | b"dropped_attributes_count" => Some(varint(2, Kind::Count)),
+            _ => None,
+        },
         M::ArrayValue => one_name(name, (b"values", b"values"), bytes(1, Kind::List(M::AnyValue))),
         M::KeyValueList => one_name(name, (b"values", b"values"), bytes(1, Kind::List(M::KeyValue))),
         _ => None,
@@ -129,6 +143,10 @@ fn span(name: &[u8]) -> Option<Field> {
         b"events" => bytes(11, Kind::List(M::Event)),
         b"links" => bytes(13, Kind::List(M::Link)),
         b"status" => bytes(15, Kind::One(M::Status)),
+        b"flags" => four_bytes(16, Kind::Flags),
+        b"droppedAttributesCount" | b"dropped_attributes_count" => varint(10, Kind::Count),
+        b"droppedEventsCount" | b"dropped_events_count" => varint(12, Kind::Count),
+        b"droppedLinksCount" | b"dropped_links_count" => varint(14, Kind::Count),
         _ => return None,
     })
 }
@@ -187,6 +205,7 @@ fn scope(name: &[u8]) -> Option<Field> {
         b"name" => bytes(1, Kind::Text),
         b"version" => bytes(2, Kind::Text),
         b"attributes" => bytes(3, Kind::List(OtlpMessage::KeyValue)),
+        b"droppedAttributesCount" | b"dropped_attributes_count" => varint(4, Kind::Count),
         _ => return None,
     })
 }
@@ -207,12 +226,8 @@ mod tests {
     fn every_name_is_that_of_the_schema_in_both_cases() {
         // The unused numbers, by message.
         let unread: &[(M, &[u32])] = &[
-            (M::ResourceSpans, &[3]),
-            (M::Resource, &[2, 3]),
+            (M::Resource, &[3]),
             (M::EntityRef, &[1, 2, 3, 4]),
-            (M::ScopeSpans, &[3]),
-            (M::InstrumentationScope, &[4]),
-            (M::Span, &[10, 12, 14, 16]),
             (M::Event, &[4]),
             (M::Link, &[5, 6]),
             (M::KeyValue, &[3]),

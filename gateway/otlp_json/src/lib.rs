@@ -21,7 +21,8 @@
 //! | what | is read as |
 //! | --- | --- |
 //! | names | lowerCamelCase, and the snake case of the `.proto` files; escapes in them are undone |
-//! | unknown names, and fields that no column holds (`flags`, `schemaUrl`, dropped counts, entities) | skipped, whatever their value |
+//! | unknown names, and fields that no column holds (entities, flags and counts of events and links) | skipped, whatever their value |
+//! | `flags` and dropped counts of a span, resource or scope that are no 32-bit number | skipped, too: they say nothing of the rest |
 //! | an object without `resourceSpans` (metrics, logs, `batches`, a bare `ResourceSpans`) | malformed: skipping it would silently lose it. `{}` has no spans |
 //! | `instrumentationLibrarySpans`, which `scopeSpans` has replaced | malformed, for the same reason; an empty one counts as absent |
 //! | a name that repeats | as the field repeats on the wire: the last scalar wins, messages are merged, lists are joined |

@@ -123,6 +123,15 @@ impl Output<'_> {
                 self.wire.fixed64(key, number.double().to_bits());
                 Some(())
             }
+            Kind::Count | Kind::Flags => {
+                let number = number.unsigned().and_then(|number| u32::try_from(number).ok());
+                match (number, kind) {
+                    (Some(number), Kind::Flags) => self.wire.fixed32(key, number),
+                    (Some(number), _) => self.wire.varint(key, number.into()),
+                    (None, _) => {}
+                }
+                Some(())
+            }
             // A negative value in its full width would take ten bytes; the walk reads the low 32 bits.
             Kind::Enumeration(_) => number
                 .signed()
@@ -147,6 +156,10 @@ impl Output<'_> {
             (Kind::Double | Kind::Fixed64 | Kind::Int64, _) => {
                 Number::quoted(word).ok_or_else(|| self.fail(Reason::NotANumber))?
             }
+            (Kind::Count | Kind::Flags, _) => match Number::quoted(word) {
+                Some(number) => number,
+                None => return Ok(()),
+            },
             _ => return Err(self.fail(Reason::TypeWrong)),
         };
         self.number(field, number)
@@ -271,10 +284,11 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 
     fn visit_bool<E: Error>(self, flag: bool) -> Result<(), E> {
-        if self.field.kind != Kind::Bool {
-            return Err(self.output.fail(Reason::TypeWrong));
+        match self.field.kind {
+            Kind::Bool => self.output.wire.varint(self.field.key, flag.into()),
+            Kind::Count | Kind::Flags => {}
+            _ => return Err(self.output.fail(Reason::TypeWrong)),
         }
-        self.output.wire.varint(self.field.key, flag.into());
         Ok(())
     }
 
@@ -302,9 +316,13 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         self.output.string(self.field, text, true)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         match self.field.kind {
             Kind::One(of) => self.output.message(self.field.key, of, object),
+            Kind::Count | Kind::Flags => {
+                while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(())
+            }
             _ => Err(self.output.fail(Reason::TypeWrong)),
         }
     }
@@ -315,6 +333,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
             Kind::List(of) => {
                 while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {}
             }
+            Kind::Count | Kind::Flags => while list.next_element::<IgnoredAny>()?.is_some() {},
             Kind::Superseded if list.next_element::<IgnoredAny>()?.is_none() => {}
             Kind::Superseded => return Err(self.output.fail(Reason::Superseded)),
             _ => return Err(self.output.fail(Reason::TypeWrong)),

@@ -2,7 +2,7 @@
 //!
 //! **The protobuf message is never longer than the text.** Let J be the bytes of an object in JSON and W those of its fields on the wire.
 //! Then W ≤ J − 2, by induction over nesting. The braces take 2. In JSON a field takes its quoted name of at least 3 characters and a
-//! colon, 6 bytes, and a value. On the wire it takes a key of 1 byte, and:
+//! colon, 6 bytes, and a value. On the wire it takes a key of 1 byte (flags: 2, counted below), and:
 //!
 //! | value | in JSON, at least | on the wire, at most |
 //! | --- | --- | --- |
@@ -12,6 +12,8 @@
 //! | `fixed64`, `double` | 15 (`"timeUnixNano":1`) | 9 |
 //! | `int64` | 11 (`"intValue":1`), 12 when negative; as a double 13 (`0.5`, `1e9` is whole) | 2; 11; 9 |
 //! | `bool` | 15 | 2 |
+//! | count (`"droppedLinksCount":1`) | 21, and a byte for each further digit | 2, up to 6 with 10 digits |
+//! | flags (`"flags":0`) | 9 | 6, with a key of two bytes |
 //! | message | 6 + J | 5 + W ≤ 3 + J |
 //! | list of n messages | 7 + (n + 1) + ΣJ | Σ(5 + W), see below |
 //!
@@ -118,6 +120,13 @@ impl Wire {
     #[inline]
     pub(crate) fn fixed64(&mut self, key: u8, value: u64) {
         self.bytes.push(key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A `fixed32` field.
+    pub(crate) fn fixed32(&mut self, key: u8, value: u32) {
+        // The only field of this type is number 16, whose key takes two bytes.
+        self.put_varint(key.into());
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 

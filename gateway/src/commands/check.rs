@@ -156,7 +156,7 @@ async fn check_sink(
     let name = format!("{}.{}", clickhouse.database, clickhouse.table);
     match sink.check_table().await {
         Ok(fit) => {
-            findings.found.push(format!("table {name} fits: {}", fit.columns));
+            findings.found.push(format!("table {name} fits: {}", fit.columns.text()));
             findings.found.extend(fit.notes);
             let obstacles = sink.obstacles(&fit.columns).await;
             findings.problems.extend(

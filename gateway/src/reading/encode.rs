@@ -5,6 +5,7 @@
 //!
 //! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. If that fails, the message
 //! is walked again by the walk that also looks for them behind the spans, and the second result counts. Looking there costs 60 ns a span.
+//! If the table has columns for schema URLs, which stand behind the spans in nearly all messages, only that walk is used.
 //! The first walk decides if there is no room or the message is too large: a second walk would only write the same again. (A scope that is
 //! named twice, the second time shorter, may be smaller behind its spans; no producer writes one.)
 //!
@@ -19,6 +20,7 @@ use crate::{
     },
     reading::{reader::Reader, reject::Reason},
     rows::{
+        origin::{MessageHeaders, Origin},
         raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit},
         span_row::{RowError, Scratch, SpanRows},
         span_times::{TimeCounts, message_nanos},
@@ -26,9 +28,12 @@ use crate::{
     table::row_expiry::RowExpiry,
 };
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
-use sluice_kafka::Message;
+use sluice_kafka::{Headers as _, Message};
 use sluice_otlp::{walk, walk_in_order};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    ops::ControlFlow,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// The result of encoding a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub enum Encoded {
         end_nanos_max: u64,
         /// Rows with times that had to be corrected, and expired rows.
         times: TimeCounts,
+        /// Whether headers of the message were too many or too long for its rows.
+        headers_cut: bool,
     },
     /// The pool has no free chunk; no row is in the block.
     NoRoom,
@@ -51,7 +58,7 @@ pub enum Encoded {
 }
 
 /// A message as Kafka delivers it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Payload<'a> {
     /// Its value.
     pub bytes: &'a [u8],
@@ -61,17 +68,39 @@ pub struct Payload<'a> {
     pub now_nanos: u64,
     /// Rows with an earlier `Timestamp`, in ns since 1970, are counted as expired.
     pub expired_before_nanos: i64,
+    /// Where it comes from, for tables that have columns for that.
+    pub origin: Origin<'a>,
+}
+
+impl<M: Message> MessageHeaders for M {
+    /// librdkafka parses the headers of a message when they are first asked for, and keeps a copy until the message is dropped.
+    fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>) {
+        let headers = self.headers().into_iter().flat_map(|headers| headers.iter());
+        for header in headers {
+            if take(header.key, header.value).is_break() {
+                return;
+            }
+        }
+    }
 }
 
 impl<'a> Payload<'a> {
     /// The value of a message that is read now; `expiry` is the age at which the table deletes rows.
     pub fn of(message: &'a impl Message, expiry: &RowExpiry) -> Self {
         let now_nanos = now_nanos();
+        let timestamp_millis = message.timestamp().to_millis();
         Self {
             bytes: message.payload().unwrap_or_default(),
-            timestamp_nanos: message_nanos(message.timestamp().to_millis()),
+            timestamp_nanos: message_nanos(timestamp_millis),
             now_nanos,
             expired_before_nanos: expiry.before_nanos(now_nanos),
+            origin: Origin {
+                topic: message.topic(),
+                partition: message.partition(),
+                offset: message.offset(),
+                timestamp_millis,
+                headers: Some(message),
+            },
         }
     }
 }
@@ -95,24 +124,46 @@ pub fn encode(
         Err(reason) => return Encoded::Rejected(reason),
     };
     let mark = block.mark(pool);
-    let mut rows = rows_of(pool, scratch, block, message);
-    let encoded = match walk_in_order(message.bytes, &mut rows) {
-        Ok(Some(spans)) => whole(spans, &rows),
-        Err(error @ (RowError::Store(_) | RowError::MessageTooLarge)) => not_encoded(&error),
-        Ok(None) | Err(RowError::Malformed(_) | RowError::RowTooLarge) => {
-            block.rewind(pool, mark);
-            let mut rows = rows_of(pool, scratch, block, message);
-            match walk(message.bytes, &mut rows) {
-                Ok(spans) => whole(spans, &rows),
-                Err(error) => not_encoded(&error),
-            }
-        }
-    };
+    let in_order =
+        if scratch.has_schema_urls() { None } else { encoded_in_order(pool, scratch, block, message) };
+    let encoded = in_order.unwrap_or_else(|| {
+        block.rewind(pool, mark);
+        encoded_in_any_order(pool, scratch, block, message)
+    });
     let encoded = within_block(block, encoded);
     if !matches!(encoded, Encoded::Whole { .. }) {
         block.rewind(pool, mark);
     }
     encoded
+}
+
+/// Encodes a message by the walk that reads it once. `None`: the other walk decides.
+fn encoded_in_order(
+    pool: &Pool,
+    scratch: &mut Scratch,
+    block: &mut OpenBlock,
+    message: Payload<'_>,
+) -> Option<Encoded> {
+    let mut rows = rows_of(pool, scratch, block, message);
+    match walk_in_order(message.bytes, &mut rows) {
+        Ok(Some(spans)) => Some(whole(spans, &rows)),
+        Err(error @ (RowError::Store(_) | RowError::MessageTooLarge)) => Some(not_encoded(&error)),
+        Ok(None) | Err(RowError::Malformed(_) | RowError::RowTooLarge) => None,
+    }
+}
+
+/// Encodes a message by the walk that finds resources, scopes and schema URLs wherever they are.
+fn encoded_in_any_order(
+    pool: &Pool,
+    scratch: &mut Scratch,
+    block: &mut OpenBlock,
+    message: Payload<'_>,
+) -> Encoded {
+    let mut rows = rows_of(pool, scratch, block, message);
+    match walk(message.bytes, &mut rows) {
+        Ok(spans) => whole(spans, &rows),
+        Err(error) => not_encoded(&error),
+    }
 }
 
 /// Corrects the result if the block, or the message alone, has more than one INSERT may have.
@@ -137,12 +188,18 @@ fn rows_of<'a>(
     let store = block.chunks.store(pool, Purpose::Fill);
     let limit = RawLimit::of_message(message.bytes.len());
     SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit)
+        .of_origin(&message.origin)
         .read_at(message.now_nanos)
         .expired_before(message.expired_before_nanos)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {
-    Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max(), times: rows.time_counts() }
+    Encoded::Whole {
+        spans,
+        end_nanos_max: rows.end_nanos_max(),
+        times: rows.time_counts(),
+        headers_cut: rows.headers_cut(),
+    }
 }
 
 fn not_encoded(error: &RowError<StoreError>) -> Encoded {

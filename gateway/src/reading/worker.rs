@@ -386,10 +386,11 @@ impl Worker {
             }
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
-                Encoded::Whole { spans, end_nanos_max, times } => {
+                Encoded::Whole { spans, end_nanos_max, times, headers_cut } => {
                     block.add_message(message.offset(), spans, end_nanos_max);
                     self.parts.metrics.messages.count(spans, message.payload());
                     self.parts.metrics.times.count(&times);
+                    self.parts.metrics.messages.count_cut_headers(headers_cut);
                     self.took(reading, message);
                     return Taken::Yes;
                 }

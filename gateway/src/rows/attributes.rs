@@ -10,7 +10,8 @@
 //! | `Map` of text | [`map`] |
 //! | typed groups | [`nested`] |
 //!
-//! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths.
+//! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths. If the table has a column for the keys, it
+//! gets those that are in the set's columns: paths in `JSON`, else keys.
 //!
 //! Limits: the caller says how long the buffer may become, which is what the row may still have. Every writer requests room before it
 //! writes a key and its value ([`sluice_clickhouse::room`]); without room, it fails and the row is rejected. Scratch memory of a huge
@@ -59,6 +60,8 @@ pub struct Set<'a> {
     pub attributes: &'a Attributes<'a>,
     /// Times that the row does not show. They are written last, unless an attribute has their key.
     pub originals: &'a [Original],
+    /// Whether a column with the keys follows: an array, sorted, of what the set's columns have.
+    pub keys: bool,
 }
 
 /// Bytes of a value in a buffer, without the bytes around it; 0 for arrays and lists, which request room themselves.
@@ -122,6 +125,9 @@ impl AttributeWriter {
             AttributeColumns::Nested => {
                 self.collect(set, limit.saturating_sub(out.len()))?;
                 self.groups.put_columns(out, limit)?;
+                if set.keys {
+                    self.groups.put_keys(out, limit)?;
+                }
                 self.let_go_of_groups();
                 Ok(())
             }

@@ -11,6 +11,7 @@
 //! | `ServiceName` | resource attribute `service.name`, as text |
 //! | `ResourceAttributes`, `SpanAttributes`, `Events.Attributes`, `Links.Attributes` | [`crate::rows::attributes`] |
 //! | `StatusCode` | `Unset`, `Ok`, `Error` |
+//! | columns that the table need not have | [`optional`], [`crate::rows::origin`] |
 //!
 //! The common parts of one `ResourceSpans` and one `ScopeSpans` are encoded once and copied into each row. A recently seen resource comes
 //! from a cache ([`crate::rows::resources`]). Per span there is no allocation, no clock and no lock.
@@ -27,6 +28,7 @@
 //! size (9 % more instructions, 6 % more time).
 
 mod ids;
+mod optional;
 mod row_error;
 mod service;
 mod words;
@@ -34,6 +36,7 @@ mod words;
 pub use row_error::RowError;
 
 use crate::rows::attributes::{AttributeWriter, Elements, Set};
+use crate::rows::origin::{self, Origin};
 use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
 use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
@@ -41,7 +44,9 @@ use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
     frame::frame_bytes_max,
-    groups, json_paths, room,
+    groups, json_paths,
+    optional::OptionalColumn,
+    room,
     row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
@@ -66,6 +71,7 @@ const _: () = assert!(
         + 2 * json_paths::KEPT_MEMORY_BYTES_MAX
         + SMALL_BUFFERS * 2 * room::KEPT_BYTES_MAX
         + resources::MEMORY_BYTES_MAX
+        + origin::BYTES_MAX
         + frame_bytes_max(FRAME_RAW_BYTES + 1)) as u64
         <= SCRATCH_BYTES,
     "a worker needs more than the budget counts"
@@ -76,10 +82,13 @@ const _: () = assert!(
 pub struct Scratch {
     /// The layout of attributes in the table.
     columns: TableColumns,
-    /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: adjacent in the row, and equal for all spans of a scope.
+    /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`, and optional columns between and behind them: adjacent in the
+    /// row, and equal for all spans of a scope.
     shared: Vec<u8>,
     /// Where the scope starts in `shared`.
     scope_at: usize,
+    /// The columns of the message, equal for all of its spans; empty unless the table has such columns.
+    message: Vec<u8>,
     /// `ServiceName` and `ResourceAttributes` of recently seen resources.
     resources: EncodedResources,
     event_names: Vec<u8>,
@@ -95,12 +104,26 @@ impl Scratch {
 
     /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
-        let Self { columns: _, shared, scope_at: _, resources, event_names, elements, writer } = self;
+        let Self { columns: _, shared, scope_at: _, message, resources, event_names, elements, writer } =
+            self;
         shared.capacity()
+            + message.capacity()
             + resources.memory_bytes()
             + event_names.capacity()
             + elements.memory_bytes()
             + writer.memory_bytes()
+    }
+
+    /// Whether rows have schema URLs, which only the walk in any order hands over.
+    pub fn has_schema_urls(&self) -> bool {
+        self.columns.optional.has_any_of(optional::SCHEMA_URLS)
+    }
+
+    /// Makes the columns of a message. Returns whether headers were left out.
+    fn begin_message(&mut self, origin: &Origin<'_>) -> bool {
+        let columns = self.columns.optional;
+        self.message.clear();
+        columns.has_any_of(optional::BEHIND_LINKS) && origin::put(&mut self.message, columns, origin)
     }
 
     /// Frees the memory of a huge row.
@@ -127,6 +150,7 @@ pub struct SpanRows<'a, S> {
     expired_before_nanos: i64,
     end_nanos_max: u64,
     counts: TimeCounts,
+    headers_cut: bool,
 }
 
 impl<'a, S: FrameStore> SpanRows<'a, S> {
@@ -139,6 +163,7 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         raw: RawLimit,
     ) -> Self {
         scratch.let_go();
+        scratch.begin_message(&Origin::default());
         Self {
             scratch,
             rows,
@@ -149,7 +174,15 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
             expired_before_nanos: i64::MIN,
             end_nanos_max: 0,
             counts: TimeCounts::default(),
+            headers_cut: false,
         }
+    }
+
+    /// Fills the columns of a message that comes from there.
+    #[must_use]
+    pub fn of_origin(mut self, origin: &Origin<'_>) -> Self {
+        self.headers_cut = self.scratch.begin_message(origin);
+        self
     }
 
     /// Excludes spans that end later than now from [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
@@ -176,6 +209,11 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         self.end_nanos_max
     }
 
+    /// Whether headers of the message were left out of its rows.
+    pub fn headers_cut(&self) -> bool {
+        self.headers_cut
+    }
+
     /// Rows with times that had to be corrected, and expired rows.
     pub fn time_counts(&self) -> TimeCounts {
         self.counts
@@ -190,24 +228,27 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         shared.clear();
         if !resources.recall(resource.message, shared) {
             service::put_name(shared, resource, writer)?;
-            let set = Set { columns: &columns.resource, attributes: &resource.attributes, originals: &[] };
+            let keys = columns.optional.has(OptionalColumn::ResourceAttributesKeys);
+            let set =
+                Set { columns: &columns.resource, attributes: &resource.attributes, originals: &[], keys };
             writer.write(shared, &set, ROW_LEN_MAX)?;
+            optional::put_resource_count(shared, columns.optional, resource);
             resources.keep(resource.message, shared);
         }
+        optional::put_resource_url(shared, columns.optional, resource)?;
         *scope_at = shared.len();
         Ok(self.raw.write(shared.len())?)
     }
 
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
-        let Scratch { shared, scope_at, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, scope_at, writer, .. } = &mut *self.scratch;
         shared.truncate(*scope_at);
         for text in [scope.name, scope.version] {
-            let text = mended(text, ROW_LEN_MAX.saturating_sub(shared.len()))?;
-            room::make(shared, text.len(), ROW_LEN_MAX)?;
-            put_string(shared, &text);
+            optional::put_text(shared, text)?;
         }
-        // The table has no column for them, but they are checked: whether a message is malformed must not depend on that.
-        Ok(scope.attributes.check()?)
+        let attributes_bytes = optional::put_scope(shared, columns, scope, writer)?;
+        // Like a resource: a scope without spans must not write without limit.
+        Ok(self.raw.write(attributes_bytes)?)
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
@@ -233,7 +274,8 @@ impl<S: FrameStore> SpanRows<'_, S> {
 
     /// Writes the row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
     fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
-        let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, message, event_names, elements, writer, .. } = &mut *self.scratch;
+        let extra = columns.optional;
         let row = self.rows.row();
         let start_at = row.len();
         let limit = start_at + ROW_LEN_MAX;
@@ -248,7 +290,9 @@ impl<S: FrameStore> SpanRows<'_, S> {
         put_string(row, span.name);
         words::put(row, words::kind(span.kind));
         row.extend_from_slice(shared);
-        writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, originals }, limit)?;
+        let keys = extra.has(OptionalColumn::SpanAttributesKeys);
+        let set = Set { columns: &columns.span, attributes: &span.attributes, originals, keys };
+        writer.write(row, &set, limit)?;
         if !span.status_message.is_empty() {
             room::make(row, span.status_message.len(), limit)?;
         }
@@ -268,6 +312,9 @@ impl<S: FrameStore> SpanRows<'_, S> {
         } else {
             let scratch = Nested { columns: &columns.link, names: event_names, elements, writer, limit };
             put_links(row, span, scratch)?;
+        }
+        if extra.has_any_of(optional::BEHIND_LINKS) {
+            optional::put_behind_links(row, extra, span, (message, limit))?;
         }
         self.raw.write(within_limit(row, start_at)?)?;
         if span.end_time_unix_nano <= self.now_nanos {
@@ -326,7 +373,7 @@ fn put_events<E>(
         room::make(names, name.len(), names.len().saturating_add(bytes_left))?;
         put_string(names, &name);
         let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), keys: false };
         writer.write_element(elements, &set, bytes_left.saturating_sub(name.len()))?;
     }
     room::make(row, names.len(), limit)?;
@@ -360,7 +407,7 @@ fn put_only_event<E>(
         put_len(row, 1);
         put_string(row, &name);
         let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), keys: false };
         writer.write_only_element(row, elements, &set, limit)?;
     }
     Ok(replaced)
@@ -390,7 +437,7 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     }
     for link in &span.links {
         let bytes_left = limit.saturating_sub(row.len() + elements.bytes());
-        let set = Set { columns, attributes: &link?.attributes, originals: &[] };
+        let set = Set { columns, attributes: &link?.attributes, originals: &[], keys: false };
         writer.write_element(elements, &set, bytes_left)?;
     }
     Ok(elements.put(row, columns, (len, limit))?)

@@ -22,12 +22,13 @@ use sluice_clickhouse::{
         view::View,
     },
     durability,
+    optional::{self, OptionalGroup},
     probe::Probe,
     probe_error::ProbeError,
     table,
 };
 use sluice_gateway_config::{
-    ClickHouse, Durability, Engine, Layout, Preset, SchemaManagement, TypedPaths, Views,
+    ClickHouse, Durability, Engine, Layout, OptionalColumns, Preset, SchemaManagement, TypedPaths, Views,
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -279,6 +280,7 @@ pub fn table_spec(config: &ClickHouse) -> TableSpec {
         order_by: schema.order_by.clone(),
         dynamic_paths_max: schema.max_dynamic_paths,
         typed_paths: typed_paths(&schema.typed_paths),
+        optional: schema.optional_columns.as_deref().map(optional_columns),
         columns: columns.collect(),
         views: views(schema.views),
         deduplication_window_blocks: schema.deduplication_window.unwrap_or(usual.deduplication_window_blocks),
@@ -298,6 +300,22 @@ fn layout(layout: Layout) -> column::Layout {
         Layout::Json => column::Layout::Json,
         Layout::Map => column::Layout::Map,
         Layout::Nested => column::Layout::Nested,
+    }
+}
+
+fn optional_columns(groups: &[OptionalColumns]) -> optional::OptionalColumns {
+    groups.iter().map(|group| optional_group(*group)).collect()
+}
+
+fn optional_group(group: OptionalColumns) -> OptionalGroup {
+    match group {
+        OptionalColumns::AttributeKeys => OptionalGroup::AttributeKeys,
+        OptionalColumns::ScopeAttributes => OptionalGroup::ScopeAttributes,
+        OptionalColumns::SchemaUrls => OptionalGroup::SchemaUrls,
+        OptionalColumns::DroppedCounts => OptionalGroup::DroppedCounts,
+        OptionalColumns::TraceFlags => OptionalGroup::TraceFlags,
+        OptionalColumns::KafkaCoordinates => OptionalGroup::KafkaCoordinates,
+        OptionalColumns::KafkaHeaders => OptionalGroup::KafkaHeaders,
     }
 }
 
@@ -398,6 +416,17 @@ mod tests {
         let asked = Preset::ClickStack;
         let made = preset(asked).columns().iter().map(|column| column.name);
         assert_eq!(made.collect::<Vec<_>>(), asked.columns());
+    }
+
+    #[test]
+    fn a_group_of_the_config_has_the_columns_of_that_name() {
+        for group in OptionalColumns::ALL {
+            let (mut own, mut others) = (group.names().to_vec(), optional_group(group).columns().names());
+            own.sort_unstable();
+            others.sort_unstable();
+            assert_eq!(own, others, "{group:?}");
+        }
+        assert_eq!(optional_columns(&OptionalColumns::ALL), optional::OptionalColumns::all());
     }
 
     #[test]

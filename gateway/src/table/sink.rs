@@ -157,23 +157,25 @@ pub fn shards(config: &ClickHouse) -> Result<Vec<Sink>, Error> {
     config.shards().into_iter().map(|endpoints| Sink::of_shard(config, endpoints)).collect()
 }
 
-/// Compares the tables of all shards with what rows need, and with each other. A shard that cannot be reached is left out if another one
-/// answers, so that the gateway can still read for the others.
+/// Compares the tables of all shards with what rows need, and with each other. Optional columns are filled if all of them have them. A shard
+/// that cannot be reached is left out if another one answers, so that the gateway can still read for the others.
 pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
     let (mut first, mut away) = (None::<(&Sink, TableFit)>, None);
     for sink in shards {
         match (sink.check_table().await, &first) {
             (Ok(fit), None) => first = Some((sink, fit)),
-            (Ok(fit), Some((known, known_fit))) if fit.columns != known_fit.columns => {
-                return Err(Error::ShardsDiffer {
-                    table: sink.table_name(),
-                    first_servers: known.servers_named(),
-                    first_columns: known_fit.columns.to_string(),
-                    servers: sink.servers_named(),
-                    columns: fit.columns.to_string(),
-                });
-            }
-            (Ok(_), Some(_)) => {}
+            (Ok(fit), Some((known, known_fit))) => match known_fit.columns.common(&fit.columns) {
+                Some(columns) => first = Some((*known, TableFit { columns, ..known_fit.clone() })),
+                None => {
+                    return Err(Error::ShardsDiffer {
+                        table: sink.table_name(),
+                        first_servers: known.servers_named(),
+                        first_columns: known_fit.columns.to_string(),
+                        servers: sink.servers_named(),
+                        columns: fit.columns.to_string(),
+                    });
+                }
+            },
             // A person must fix certificates before anything is read.
             (Err(Error::Probe(error)), _)
                 if error.is_unanswered() && !matches!(error, ProbeError::Tls { .. }) =>

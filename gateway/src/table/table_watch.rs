@@ -5,7 +5,7 @@
 //!
 //! | the table | what happens |
 //! | --- | --- |
-//! | fits as before | the columns are not the cause; the block is retried |
+//! | fits as before, or has further optional columns | the columns are not the cause; the block is retried |
 //! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and are inserted once it is fixed |
 //! | fits, with other columns | the process ends, and the next one encodes the uncommitted messages for them |
 //!
@@ -102,7 +102,8 @@ impl TableWatch {
         // The answer describes the moment of the question.
         seen.looked = Some(Instant::now());
         seen.described = match self.sink.check_table().await {
-            Ok(fit) if fit.columns == self.columns => {
+            // An optional column that was added since, or that another shard lacks, is filled from the next start on.
+            Ok(fit) if fit.columns.limited_to(self.columns.optional) == self.columns => {
                 seen.reason.clear();
                 Described::Unchanged
             }
@@ -141,8 +142,8 @@ impl TableWatch {
         if !self.has_changed.swap(true, Ordering::Relaxed) {
             (self.changed)(TableChanged {
                 table: self.sink.table_name(),
-                found: found.to_string(),
-                encoded: self.columns.to_string(),
+                found: found.text(),
+                encoded: self.columns.text(),
             });
         }
     }

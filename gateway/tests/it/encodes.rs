@@ -25,7 +25,7 @@ use sluice_gateway::{
         reader::Reader,
         reject::Reason,
     },
-    rows::{span_row::Scratch, span_times::TimeCounts},
+    rows::{origin::Origin, span_row::Scratch, span_times::TimeCounts},
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
@@ -38,6 +38,7 @@ pub struct Case {
     scratch: Scratch,
     block: OpenBlock,
     expired_before_nanos: i64,
+    origin: Origin<'static>,
 }
 
 impl Case {
@@ -56,12 +57,23 @@ impl Case {
             scratch: Scratch::new(columns),
             block,
             expired_before_nanos: i64::MIN,
+            origin: Origin::default(),
         }
+    }
+
+    /// The same, with messages that come from there.
+    pub fn of_origin(self, origin: Origin<'static>) -> Self {
+        Self { origin, ..self }
     }
 
     /// One whose messages are OTLP/JSON.
     pub fn of_json() -> Self {
-        Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::new(64 << 20) }
+        Self::of_json_for(TableColumns::default())
+    }
+
+    /// The same, for a table of these columns.
+    pub fn of_json_for(columns: TableColumns) -> Self {
+        Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::of(64 << 20, columns) }
     }
 
     /// The same, for a table whose TTL has expired rows that are older than this.
@@ -75,6 +87,7 @@ impl Case {
             timestamp_nanos: Self::TIMESTAMP_NANOS,
             now_nanos: u64::MAX,
             expired_before_nanos: self.expired_before_nanos,
+            origin: self.origin,
         };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { spans, end_nanos_max, .. } = encoded {
@@ -191,7 +204,9 @@ fn the_row_buffers_are_what_the_budget_counts() {
 #[test]
 fn an_empty_message_has_no_rows() {
     let mut case = Case::new(64 << 20);
-    assert_eq!(case.add(b""), Encoded::Whole { spans: 0, end_nanos_max: 0, times: TimeCounts::default() });
+    let nothing =
+        Encoded::Whole { spans: 0, end_nanos_max: 0, times: TimeCounts::default(), headers_cut: false };
+    assert_eq!(case.add(b""), nothing);
     assert_eq!(case.rows(), (0, vec![]));
 }
 

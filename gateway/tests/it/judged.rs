@@ -12,6 +12,7 @@ use prost::Message as _;
 use sluice_clickhouse::{
     column::{AttributeColumns, Layout, TableColumns},
     json_type::JsonType,
+    optional::OptionalColumns,
 };
 use sluice_gateway::reading::{encode::Encoded, reject::Reason};
 use sluice_otlp::validate;
@@ -34,14 +35,16 @@ fn list(values: Vec<KeyValue>) -> Option<AnyValue> {
     Some(any(Value::KvlistValue(KeyValueList { values })))
 }
 
-/// Tables of every layout, and one that declares and skips paths.
+/// Tables of every layout, without optional columns and with all of them, and one that declares and skips paths.
 fn tables() -> Vec<TableColumns> {
     let json =
         JsonType::parse("JSON(`declared` Int64, `l.declared` String, SKIP `skipped`, SKIP `l.skipped`)");
     let json = AttributeColumns::Json(json.unwrap());
     let ruled = TableColumns { span: json.clone(), resource: json, ..TableColumns::default() };
     let layouts = [Layout::Json, Layout::Map, Layout::Nested];
-    layouts.into_iter().map(TableColumns::of_layout).chain([ruled]).collect()
+    let plain = layouts.into_iter().map(TableColumns::of_layout);
+    let with_all = plain.clone().map(|columns| columns.with_optional(OptionalColumns::all()));
+    plain.chain(with_all).chain([ruled]).collect()
 }
 
 /// Whether a message becomes rows in a table; `None` for one whose rows are too large, which only the rows can tell.

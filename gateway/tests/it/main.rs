@@ -9,6 +9,7 @@ mod layouts;
 mod memory;
 mod metrics;
 mod odd_values;
+mod optional;
 mod program;
 mod raw_limit;
 mod rows;

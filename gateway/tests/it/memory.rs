@@ -13,6 +13,7 @@ use prost::Message as _;
 use sluice_clickhouse::{
     column::{AttributeColumns, Layout, TableColumns},
     json_type::JsonType,
+    optional::OptionalColumns,
     row_frames::RowFrames,
 };
 use sluice_gateway::rows::{
@@ -141,13 +142,15 @@ fn tables() -> Vec<TableColumns> {
         ..TableColumns::default()
     };
     let layouts = [Layout::Json, Layout::Map, Layout::Nested].map(TableColumns::of_layout);
-    [layouts.to_vec(), vec![all(&typed)]].concat()
+    let optional = [Layout::Json, Layout::Nested]
+        .map(|layout| TableColumns::of_layout(layout).with_optional(OptionalColumns::all()));
+    [layouts.to_vec(), vec![all(&typed)], optional.to_vec()].concat()
 }
 
 #[test]
 fn a_row_that_is_too_large_takes_no_more_memory_than_the_budget_counts() {
     let mut workers: Vec<_> =
-        tables().into_iter().map(|columns| (columns.to_string(), Scratch::new(columns), 0)).collect();
+        tables().into_iter().map(|columns| (columns.text(), Scratch::new(columns), 0)).collect();
     let (mut number, mut rejected) = (0, 0);
     each_hostile_message(|bytes| {
         for (columns, scratch, most) in &mut workers {

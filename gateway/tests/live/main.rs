@@ -28,6 +28,7 @@ mod layouts;
 mod limits;
 mod messages;
 mod native;
+mod optional;
 mod poison;
 mod process;
 mod readers;

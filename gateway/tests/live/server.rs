@@ -20,7 +20,7 @@ use sluice_gateway::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
-    rows::span_row::Scratch,
+    rows::{origin::Origin, span_row::Scratch},
     table::sink::Sink,
 };
 use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
@@ -209,6 +209,11 @@ pub async fn send_body(
 
 /// The frames of one message's rows.
 pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
+    frames_of(columns, message, Origin::default())
+}
+
+/// The frames of the rows of a message that comes from there.
+pub fn frames_of(columns: &TableColumns, message: &[u8], origin: Origin<'_>) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
     let mut scratch = Scratch::new(columns.clone());
     let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
@@ -217,6 +222,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
         timestamp_nanos: 1_600_000_000_000_000_000,
         now_nanos: u64::MAX,
         expired_before_nanos: i64::MIN,
+        origin,
     };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");

@@ -7,9 +7,10 @@
 //! | missing or different | change |
 //! |---|---|
 //! | table, view | it is created ([`Change::Create`]) |
-//! | a column | it is added ([`Change::AddColumn`]): old rows read its default, no part is rewritten |
+//! | a column | it is added ([`Change::AddColumn`]), an optional one with its index: old rows read its default, no part is rewritten |
 //! | durability | settings are changed ([`Change::ModifySetting`]): they hold for later INSERTs, no part is rewritten |
 //! | a column's type, a JSON path's, the number of JSON paths | manual: every part is rewritten |
+//! | an optional column that the server computes | manual: its owner chose the expression |
 //! | a column's default, if it has none | manual: existing rows read other values |
 //! | TTL | manual: rows are dropped |
 //! | engine, layout, sorting key, replicas for a quorum | manual: a new table, and a copy of the rows |
@@ -25,12 +26,14 @@ use crate::column::{AttributeColumns, AttributeSet, Layout, TableColumns};
 use crate::ddl::preset::ComputedColumn;
 use crate::ddl::view::View;
 use crate::ddl::{
-    Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, ttl_expression,
+    Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, key_index, ttl_expression,
 };
 use crate::durability::{Durability, sync_settings};
 use crate::json_type::{JsonType, PathRule, altered};
 use crate::sql::{identifier, table_name};
-use crate::table::{DefaultKind, DescribedColumn, Mismatch, check, described_columns};
+use crate::table::{
+    DefaultKind, DescribedColumn, Mismatch, Unfilled, check, described_columns, scope_layout, unfilled,
+};
 use crate::ttl::{self, RowTtl};
 use crate::typed_value::TypedValue;
 
@@ -138,6 +141,7 @@ fn of_view(spec: &TableSpec, view: View, others: &[String]) -> Option<Difference
 
 fn of_table(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     let mut found = of_columns(spec, table);
+    found.extend(of_optional(spec, table));
     found.extend(spec.columns.iter().filter_map(|column| of_extra_column(spec, column, table)));
     found.extend(of_layout(spec, table));
     found.extend(of_preset(spec, table));
@@ -180,6 +184,46 @@ fn with_layout(mut columns: TableColumns, spec: &TableSpec, table: &FoundTable) 
         }
     }
     columns
+}
+
+/// The optional columns that are asked for and are missing, or are not filled.
+fn of_optional(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
+    let Some(wanted) = spec.optional else { return Vec::new() };
+    let columns = described_columns(&table.columns);
+    let scope = scope_layout(&table.columns).unwrap_or(columns.resource.layout());
+    let is_there = |name: &str| table.columns.iter().any(|column| column.name == name);
+    let mut found = Vec::new();
+    for optional in wanted.iter().filter(|column| !columns.optional.has(*column)) {
+        let missing = optional.columns(scope).into_iter().filter(|column| !is_there(&column.name));
+        let added = missing.map(|column| {
+            let mut difference = add_column(spec, &column.name, column_line(&column, spec));
+            if let (Some(index), Change::AddColumn(statement)) = (key_index(optional), &mut difference.change)
+            {
+                // In the same statement: a column that is there is not asked for its index.
+                statement.push_str(", ADD ");
+                statement.push_str(&index.replacen("INDEX ", "INDEX IF NOT EXISTS ", 1));
+            }
+            difference
+        });
+        found.extend(added);
+    }
+    let names: Vec<String> =
+        wanted.iter().flat_map(|it| it.columns(scope)).map(|column| column.name).collect();
+    let unfilled = unfilled(&table.columns).into_iter().filter(|unfilled| names.contains(&unfilled.column));
+    found.extend(unfilled.map(|unfilled| of_unfilled(spec, &unfilled)));
+    found
+}
+
+/// An optional column that is there and cannot be filled.
+fn of_unfilled(spec: &TableSpec, unfilled: &Unfilled) -> Difference {
+    let Unfilled { column, expected, found, default_kind } = unfilled;
+    let alter = format!("{} MODIFY COLUMN {}", spec.alter(), identifier(column));
+    let what = format!("column {column}");
+    if unfilled.is_computed() {
+        let wanted = "filled by gateways".to_owned();
+        return by_hand(what, wanted, default_kind.to_string(), format!("{alter} REMOVE {default_kind}"));
+    }
+    by_hand(what, expected.clone(), found.clone(), format!("{alter} {expected}"))
 }
 
 fn add_column(spec: &TableSpec, name: &str, line: String) -> Difference {

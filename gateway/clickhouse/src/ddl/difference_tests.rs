@@ -173,6 +173,74 @@ fn attributes_of_which_nothing_is_there_are_added_as_they_are_wanted() {
 }
 
 #[test]
+fn optional_columns_are_compared_where_they_are_asked_for() {
+    use crate::optional::{OptionalColumns, OptionalGroup};
+    let asked = |groups: &[OptionalGroup]| TableSpec {
+        optional: Some(groups.iter().copied().collect::<OptionalColumns>()),
+        ..usual()
+    };
+    let spec = asked(&[OptionalGroup::AttributeKeys, OptionalGroup::TraceFlags]);
+    let differences = differences(&spec, &Found { table: Some(made(Layout::Map)), ..Found::default() });
+    let statements: Vec<_> =
+        differences.iter().flat_map(|difference| difference.change.statements()).collect();
+    let alter = "ALTER TABLE `otel`.`otel_traces` ADD COLUMN IF NOT EXISTS";
+    assert_eq!(
+        statements,
+        [
+            &format!(
+                "{alter} `ResourceAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)), ADD INDEX IF NOT EXISTS \
+                 idx_res_attr_keys ResourceAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1"
+            ),
+            &format!(
+                "{alter} `SpanAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)), ADD INDEX IF NOT EXISTS \
+                 idx_span_attr_keys SpanAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1"
+            ),
+            &format!("{alter} `TraceFlags` UInt32 CODEC(ZSTD(1))"),
+        ]
+    );
+    // The scope's attributes are added like those of the resource.
+    let spec = asked(&[OptionalGroup::ScopeAttributes]);
+    assert_eq!(
+        found(&spec, made(Layout::Map))[0],
+        "column ScopeAttributes is missing, wanted: `ScopeAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
+    );
+    assert_eq!(found(&spec, made(Layout::Nested)).len(), 11);
+    // What is there and filled is no difference, nor is what nobody asked for.
+    let mut table = made(Layout::Json);
+    table.columns.extend([
+        described("ScopeAttributes", "Map(String, String)"),
+        described("ScopeAttributesKeys", "Array(String)"),
+        described("TraceFlags", "UInt8"),
+    ]);
+    assert_eq!(found(&spec, table), Vec::<String>::new());
+}
+
+#[test]
+fn an_optional_column_that_cannot_be_filled_is_a_persons_business() {
+    use crate::optional::OptionalGroup;
+    let optional = Some(OptionalGroup::KafkaCoordinates.columns());
+    let spec = TableSpec { optional, ..usual() };
+    let mut table = made(Layout::Json);
+    let computed =
+        DescribedColumn { default_kind: DefaultKind::Default, ..described("KafkaOffset", "Int64") };
+    table.columns.extend([
+        described("KafkaTopic", "FixedString(8)"),
+        described("KafkaPartition", "UInt32"),
+        computed,
+        described("KafkaTimestamp", "DateTime64(3, 'UTC')"),
+    ]);
+    assert_eq!(
+        found(&spec, table),
+        [
+            "column KafkaTopic is FixedString(8), wanted: LowCardinality(String); this would take: \
+             ALTER TABLE `otel`.`otel_traces` MODIFY COLUMN `KafkaTopic` LowCardinality(String)",
+            "column KafkaOffset is DEFAULT, wanted: filled by gateways; this would take: \
+             ALTER TABLE `otel`.`otel_traces` MODIFY COLUMN `KafkaOffset` REMOVE DEFAULT",
+        ]
+    );
+}
+
+#[test]
 fn a_column_beside_ours_is_added_once_and_its_type_is_a_persons_business() {
     let column = ExtraColumn {
         name: "Route".into(),

@@ -40,6 +40,7 @@ impl Kind {
             "String" => Self::Text,
             "LowCardinality(String)" => Self::LowCardinality { nullable: false },
             "Bool" => Self::Fixed(1),
+            "Int32" | "UInt32" => Self::Fixed(4),
             "Int64" | "UInt64" | "Float64" => Self::Fixed(8),
             _ if text.starts_with("DateTime64(") => Self::Fixed(8),
             _ if text == "JSON" || text.starts_with("JSON(") => Self::json(text)?,
@@ -146,6 +147,9 @@ mod tests {
         let pair = |first, second| Kind::array(Kind::Pair(Box::new((first, second))));
         for (text, kind) in [
             ("DateTime64(9, 'Europe/Berlin')", Kind::Fixed(8)),
+            ("DateTime64(3)", Kind::Fixed(8)),
+            ("UInt32", Kind::Fixed(4)),
+            ("Int32", Kind::Fixed(4)),
             ("LowCardinality(String)", LOW),
             ("Array(LowCardinality(String))", Kind::array(LOW)),
             ("Map(LowCardinality(String), String)", pair(LOW, Kind::Text)),

@@ -148,6 +148,53 @@ fn a_resource_or_scope_in_pieces_is_merged() {
     assert_eq!(called(&resource_spans), ["resource abc", "scope last 1.0 xy", "span one"]);
 }
 
+/// Schema URLs and dropped counts of resources and scopes, one line each.
+#[derive(Default)]
+struct Schemas(Vec<String>);
+
+impl SpanSink for Schemas {
+    type Error = Malformed;
+
+    fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Malformed> {
+        let url = resource.schema_url.escape_ascii();
+        self.0.push(format!("resource {url} {}", resource.dropped_attributes_count));
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Malformed> {
+        self.0.push(format!("scope {} {}", scope.schema_url.escape_ascii(), scope.dropped_attributes_count));
+        Ok(())
+    }
+
+    fn span(&mut self, _: &Span<'_>) -> Result<(), Malformed> {
+        Ok(())
+    }
+}
+
+#[test]
+fn schema_urls_are_told_first_by_the_walk_in_any_order_alone() {
+    let url = |url: &str| string(0x1A, url);
+    let scope = field(SCOPE, &[string(0x0A, "lib"), vec![0x20, 3]]);
+    let resource = field(RESOURCE, &[vec![0x10, 9], vec![0x10, 2], attribute(0x0A, "r")]);
+    let scope_spans = |fields: &[Vec<u8>]| field(SCOPE_SPANS, fields);
+    let behind = field(
+        RESOURCE_SPANS,
+        &[resource.clone(), scope_spans(&[scope.clone(), span("one"), url("s")]), url("q"), url("r")],
+    );
+    let before =
+        field(RESOURCE_SPANS, &[url("q"), resource, url("r"), scope_spans(&[url("s"), scope, span("one")])]);
+    let told = |message: &[u8]| {
+        let (mut any, mut in_order) = (Schemas::default(), Schemas::default());
+        walk(message, &mut any).unwrap();
+        assert_eq!(walk_in_order(message, &mut in_order), Ok(Some(1)), "a URL does not count for the order");
+        (any.0, in_order.0)
+    };
+    let whole = ["resource r 2", "scope s 3"];
+    assert_eq!(told(&before), (whole.map(str::to_owned).into(), whole.map(str::to_owned).into()));
+    let without = ["resource  2", "scope  3"];
+    assert_eq!(told(&behind), (whole.map(str::to_owned).into(), without.map(str::to_owned).into()));
+}
+
 /// Why these bytes are not a trace message.
 fn refused(message: &[u8]) -> Option<(usize, Reason)> {
     let malformed = validate(message).err()?;

@@ -49,13 +49,14 @@ fn is_traces(bytes: &[u8], message: &TracesData) -> bool {
         })
 }
 
-/// The one-pass walk gives the same result as the other one, or reports that the message is out of order.
+/// The one-pass walk gives the same result as the other one, but for schema URLs, or reports that the message is out of order.
 fn agree_in_order(bytes: &[u8]) -> Result<(), TestCaseError> {
     let (any_order, in_order) = (decoded(bytes), decoded_in_order(bytes));
     let agrees = match (&any_order, &in_order) {
         (_, Ok(None)) | (Err(_), Err(_)) => true,
         (Ok((expected, spans)), Ok(Some((told, told_spans)))) => {
-            spans == told_spans && told.encode_to_vec() == expected.encode_to_vec()
+            spans == told_spans
+                && without_schema_urls(told).encode_to_vec() == without_schema_urls(expected).encode_to_vec()
         }
         _ => false,
     };
@@ -66,18 +67,24 @@ fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), TestCase
     if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise())) }
 }
 
+/// The one-pass walk returns a schema URL only if it comes before what it describes.
+fn without_schema_urls(message: &TracesData) -> TracesData {
+    let mut message = message.clone();
+    for resource_spans in &mut message.resource_spans {
+        resource_spans.schema_url.clear();
+        resource_spans.scope_spans.iter_mut().for_each(|scope_spans| scope_spans.schema_url.clear());
+    }
+    message
+}
+
 /// The message without fields that the walk does not return, and with the values that it returns for absent fields.
 fn as_the_walk_tells(mut message: TracesData) -> TracesData {
     for resource_spans in &mut message.resource_spans {
-        resource_spans.schema_url.clear();
         let resource = resource_spans.resource.get_or_insert_default();
-        resource.dropped_attributes_count = 0;
         resource.entity_refs.clear();
         attributes(&mut resource.attributes);
         for scope_spans in &mut resource_spans.scope_spans {
-            scope_spans.schema_url.clear();
             let scope = scope_spans.scope.get_or_insert_default();
-            scope.dropped_attributes_count = 0;
             attributes(&mut scope.attributes);
             scope_spans.spans.iter_mut().for_each(span);
         }
@@ -86,10 +93,6 @@ fn as_the_walk_tells(mut message: TracesData) -> TracesData {
 }
 
 fn span(span: &mut Span) {
-    span.flags = 0;
-    span.dropped_attributes_count = 0;
-    span.dropped_events_count = 0;
-    span.dropped_links_count = 0;
     span.status.get_or_insert_default();
     attributes(&mut span.attributes);
     for event in &mut span.events {

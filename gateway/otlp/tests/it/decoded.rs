@@ -27,20 +27,34 @@ impl SpanSink for Structs {
     type Error = Malformed;
 
     fn resource(&mut self, resource: &sluice_otlp::Resource<'_>) -> Result<(), Malformed> {
-        let resource = Resource { attributes: key_values(&resource.attributes)?, ..Resource::default() };
-        self.0.resource_spans.push(ResourceSpans { resource: Some(resource), ..ResourceSpans::default() });
+        let schema_url = text(resource.schema_url);
+        let resource = Resource {
+            attributes: key_values(&resource.attributes)?,
+            dropped_attributes_count: resource.dropped_attributes_count,
+            ..Resource::default()
+        };
+        self.0.resource_spans.push(ResourceSpans {
+            resource: Some(resource),
+            schema_url,
+            ..ResourceSpans::default()
+        });
         Ok(())
     }
 
     fn scope(&mut self, scope: &sluice_otlp::Scope<'_>) -> Result<(), Malformed> {
+        let schema_url = text(scope.schema_url);
         let scope = InstrumentationScope {
             name: text(scope.name),
             version: text(scope.version),
             attributes: key_values(&scope.attributes)?,
-            dropped_attributes_count: 0,
+            dropped_attributes_count: scope.dropped_attributes_count,
         };
         let resource_spans = self.0.resource_spans.last_mut().expect("a resource is told before its scopes");
-        resource_spans.scope_spans.push(ScopeSpans { scope: Some(scope), ..ScopeSpans::default() });
+        resource_spans.scope_spans.push(ScopeSpans {
+            scope: Some(scope),
+            schema_url,
+            ..ScopeSpans::default()
+        });
         Ok(())
     }
 
@@ -60,7 +74,10 @@ impl SpanSink for Structs {
             events: events(&span.events)?,
             links: links(&span.links)?,
             status: Some(Status { message: text(span.status_message), code: span.status_code }),
-            ..Span::default()
+            flags: span.flags,
+            dropped_attributes_count: span.dropped_attributes_count,
+            dropped_events_count: span.dropped_events_count,
+            dropped_links_count: span.dropped_links_count,
         });
         Ok(())
     }

@@ -70,8 +70,25 @@ fn names_are_read_in_both_cases_and_others_are_passed_over() {
     assert_eq!(ended(r#""end\u0054imeUnixNano":7"#), 7);
     assert_eq!(ended(r#""EndTimeUnixNano":7"#), 0);
     assert_eq!(ended(r#""":7,"\ud800":[{"endTimeUnixNano":8}],"other":"\udc00\ud800""#), 0);
-    for ignored in ["flags", "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"] {
-        assert_eq!(ended(&format!(r#""{ignored}":"x","endTimeUnixNano":7"#)), 7);
+}
+
+#[test]
+fn flags_and_counts_are_read_where_they_are_numbers_and_skipped_elsewhere() {
+    let read = span(
+        r#""flags":257,"droppedAttributesCount":"4294967295","droppedEventsCount":2.0,"droppedLinksCount":3"#,
+    );
+    let read = read.unwrap();
+    assert_eq!((read.flags, read.dropped_attributes_count), (257, u32::MAX));
+    assert_eq!((read.dropped_events_count, read.dropped_links_count), (2, 3));
+    for name in ["flags", "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"] {
+        for other in [r#""x""#, "-1", "4294967296", "0.5", "true", "null", r#"{"a":[1]}"#, r#"[1,{"a":2}]"#] {
+            let read = span(&format!(r#""{name}":{other},"endTimeUnixNano":7"#)).unwrap();
+            assert_eq!(
+                (read.end_time_unix_nano, read.flags, read.dropped_links_count),
+                (7, 0, 0),
+                "{name} {other}"
+            );
+        }
     }
 }
 

@@ -49,6 +49,7 @@ pub fn written(message: &TracesData, style: &mut Style) -> String {
                 inner.text("name", &scope.name);
                 inner.text("version", &scope.version);
                 inner.attributes(&scope.attributes);
+                inner.field("droppedAttributesCount", &scope.dropped_attributes_count.to_string());
                 let text = inner.end();
                 scope_object.field("scope", &text);
             }
@@ -58,6 +59,7 @@ pub fn written(message: &TracesData, style: &mut Style) -> String {
             scopes.push(scope_object.end());
         }
         object.list("scopeSpans", &scopes);
+        object.text("schemaUrl", &resource_spans.schema_url);
         object.end()
     });
     let resources: Vec<_> = resources.collect();
@@ -81,6 +83,9 @@ fn span(span: &Span, style: &mut Style) -> String {
     object.unsigned("startTimeUnixNano", span.start_time_unix_nano);
     object.unsigned("endTimeUnixNano", span.end_time_unix_nano);
     object.attributes(&span.attributes);
+    object.field("droppedAttributesCount", &span.dropped_attributes_count.to_string());
+    object.field("droppedEventsCount", &format!("\"{}\"", span.dropped_events_count));
+    object.field("droppedLinksCount", &span.dropped_links_count.to_string());
     let events: Vec<_> = span.events.iter().map(|it| event(it, object.style)).collect();
     object.list("events", &events);
     let links: Vec<_> = span.links.iter().map(|it| link(it, object.style)).collect();

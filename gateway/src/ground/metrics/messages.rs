@@ -30,6 +30,7 @@ pub struct MessageMetrics {
     read: IntCounter,
     bytes: IntCounter,
     without_spans: IntCounterVec,
+    headers_cut: IntCounter,
     rejected: IntCounterVec,
     rejected_at: IntGauge,
 }
@@ -45,6 +46,10 @@ impl MessageMetrics {
                 "messages_without_spans_total",
                 "Messages without spans, by reason: no value in Kafka, an empty value, or a request without spans.",
                 &WITHOUT_SPANS,
+            ),
+            headers_cut: make.counter(
+                "message_headers_cut_total",
+                "Messages whose rows lack some of their Kafka headers, which were too many or too long.",
             ),
             rejected: make.by_reason("messages_rejected_total", "Messages that cannot be read.", &REJECTED),
             rejected_at: make.gauge(
@@ -66,6 +71,13 @@ impl MessageMetrics {
                 Some(_) => NO_SPANS,
             };
             self.without_spans.with_label_values(&[reason]).inc();
+        }
+    }
+
+    /// Counts a message if its rows lack some of its headers.
+    pub fn count_cut_headers(&self, are_cut: bool) {
+        if are_cut {
+            self.headers_cut.inc();
         }
     }
 
@@ -117,6 +129,16 @@ mod tests {
         );
         assert_eq!(lines(&text, "sluice_gateway_messages_total"), ["messages_total 5"]);
         assert_eq!(lines(&text, "sluice_gateway_message_bytes_total"), ["message_bytes_total 9"]);
+    }
+
+    #[test]
+    fn messages_that_lack_headers_are_counted() {
+        let metrics = reference::metrics();
+        for are_cut in [true, false, true] {
+            metrics.messages.count_cut_headers(are_cut);
+        }
+        let text = metrics.text().unwrap();
+        assert_eq!(lines(&text, "sluice_gateway_message_headers_cut_total"), ["message_headers_cut_total 2"]);
     }
 
     #[test]

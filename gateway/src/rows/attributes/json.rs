@@ -35,6 +35,7 @@ use sluice_clickhouse::{
     json_paths::JsonPaths,
     json_type::{JsonType, PathRule},
     room::{self, KEPT_BYTES_MAX, NoRoom, let_go},
+    rowbinary::put_len,
     typed_value::TypedValue,
 };
 use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
@@ -83,11 +84,14 @@ impl JsonWriter {
         &mut self,
         out: &mut Vec<u8>,
         column: &JsonType,
-        &Set { attributes, originals, .. }: &Set<'_>,
+        &Set { attributes, originals, keys, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
         if attributes.is_empty() && originals.is_empty() {
             put_empty_object(out);
+            if keys {
+                put_len(out, 0);
+            }
             return Ok(());
         }
         let Self { paths, scratch } = self;
@@ -103,7 +107,11 @@ impl JsonWriter {
                     members.object.uint(*nanos);
                 }
             }
-            all_stored(members.object.finish())
+            all_stored(if keys {
+                members.object.finish_with_paths(members.limit)?
+            } else {
+                members.object.finish()
+            })
         });
         if outcome.is_err() {
             // The open objects belong to the rejected row.

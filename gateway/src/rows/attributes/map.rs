@@ -16,7 +16,7 @@ use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
     json_paths::JsonPaths,
     room::{self, KEPT_BYTES_MAX, let_go},
-    rowbinary::put_string,
+    rowbinary::{put_len, put_string},
 };
 use sluice_otlp::{Attributes, KeyValue, Scalar};
 
@@ -42,11 +42,14 @@ impl MapWriter {
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
-        &Set { attributes, originals, .. }: &Set<'_>,
+        &Set { attributes, originals, keys: has_keys, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
         if attributes.is_empty() && originals.is_empty() {
             put_empty_object(out);
+            if has_keys {
+                put_len(out, 0);
+            }
             return Ok(());
         }
         let Self { keys, text } = self;
@@ -63,7 +66,8 @@ impl MapWriter {
             }
             Ok(())
         });
-        let outcome = outcome.and_then(|()| all_stored(map.finish()));
+        let outcome = outcome
+            .and_then(|()| all_stored(if has_keys { map.finish_with_paths(limit)? } else { map.finish() }));
         if outcome.is_err() {
             // The map belongs to the rejected row.
             keys.clear();

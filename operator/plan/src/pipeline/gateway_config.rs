@@ -6,7 +6,7 @@ use crate::{
 };
 use sluice_crds::{
     Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
-    OnMissing, PathType, Preset, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
+    OnMissing, OptionalColumns, PathType, Preset, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
     TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
@@ -187,6 +187,8 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         schema: contract::Schema {
             management: management(clickhouse.schema.management),
             // How the table is made is the schema Job's business: an edit of it must not restart gateways. A quorum is a setting of INSERTs.
+            // Optional columns are filled by gateways that started when the table had them.
+            optional_columns: optional_columns(spec),
             durability: match durability(spec) {
                 contract::Durability::Quorum => contract::Durability::Quorum,
                 contract::Durability::Process | contract::Durability::Fsync => contract::Durability::Process,
@@ -247,6 +249,7 @@ pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Viol
             resource: paths(&schema.typed_paths.resource),
             span: paths(&schema.typed_paths.span),
         },
+        optional_columns: optional_columns(spec),
         columns: columns.collect(),
         views: contract::Views {
             operations: schema.views.contains(&View::Operations),
@@ -254,6 +257,25 @@ pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Viol
         },
         deduplication_window: Some(window_blocks(partitions, contract::Insert::default().max_interval)),
         durability: durability(spec),
+    }
+}
+
+/// Columns that gateways fill if the table has them. They are a set: another order of the same ones must not restart gateways.
+fn optional_columns(spec: &TracePipelineSpec) -> Option<Vec<contract::OptionalColumns>> {
+    let asked = spec.sink.clickhouse.schema.optional_columns.as_ref()?;
+    let asked: Vec<_> = asked.iter().map(|group| optional_group(*group)).collect();
+    Some(contract::OptionalColumns::ALL.into_iter().filter(|group| asked.contains(group)).collect())
+}
+
+fn optional_group(group: OptionalColumns) -> contract::OptionalColumns {
+    match group {
+        OptionalColumns::AttributeKeys => contract::OptionalColumns::AttributeKeys,
+        OptionalColumns::ScopeAttributes => contract::OptionalColumns::ScopeAttributes,
+        OptionalColumns::SchemaUrls => contract::OptionalColumns::SchemaUrls,
+        OptionalColumns::DroppedCounts => contract::OptionalColumns::DroppedCounts,
+        OptionalColumns::TraceFlags => contract::OptionalColumns::TraceFlags,
+        OptionalColumns::KafkaCoordinates => contract::OptionalColumns::KafkaCoordinates,
+        OptionalColumns::KafkaHeaders => contract::OptionalColumns::KafkaHeaders,
     }
 }
 

@@ -133,13 +133,13 @@ mod tests {
     fn active(schedule: &Schedule, from: &str, to: &str) -> Vec<[String; 2]> {
         let text =
             |moment: u64| Timestamp::from_millisecond(i64::try_from(moment).unwrap()).unwrap().to_string();
-        let (mut found, mut begun) = (Vec::new(), None);
+        let (mut active, mut begun) = (Vec::new(), None);
         let mut now = at(from).0;
         while now <= at(to).0 {
             match (schedule.is_active(Moment(now)), begun) {
                 (true, None) => begun = Some(now),
                 (false, Some(begin)) => {
-                    found.push([text(begin), text(now)]);
+                    active.push([text(begin), text(now)]);
                     begun = None;
                 }
                 _ => {}
@@ -147,7 +147,7 @@ mod tests {
             now += MINUTE;
         }
         assert_eq!(begun, None, "active at the end");
-        found
+        active
     }
 
     #[test]

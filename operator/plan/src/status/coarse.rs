@@ -18,8 +18,11 @@ const RATE_SHARE: f64 = 0.2;
 /// Below four messages a second, rounding alone makes a larger share.
 const RATE_LEAST: f64 = 0.75;
 
+/// Whether a number as written and the number now are close enough to keep the written one.
+type IsSame = fn(f64, f64) -> bool;
+
 /// What is said behind a measured number in a reason, and how far the number may move.
-const MEASURED: [(&str, fn(f64, f64) -> bool); 7] = [
+const MEASURED: [(&str, IsSame); 7] = [
     (" messages/s", is_same_rate),
     (" per gateway", is_same_rate),
     (" % of the workers' time", is_same_rate),

@@ -209,6 +209,30 @@ fn an_edit_of_how_the_table_is_made_restarts_no_gateway() {
 }
 
 #[test]
+fn optional_columns_are_the_jobs_business_and_the_gateways() {
+    let with_columns = |columns: serde_json::Value| {
+        with("/spec/sink/clickhouse/schema", json!({"optionalColumns": columns}))
+    };
+    let pipeline = with_columns(json!(["KafkaHeaders", "TraceFlags"]));
+    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+    for map in [parts.config_map, parts.schema_config_map.unwrap()] {
+        let config = &map.data.unwrap()["gateway.yaml"];
+        let (_, columns) = config.split_once("optionalColumns:").unwrap();
+        let (flags, headers) = (columns.find("TraceFlags").unwrap(), columns.find("KafkaHeaders").unwrap());
+        assert!(flags < headers, "they are a set: {config}");
+    }
+    let template = |pipeline: TracePipeline| template(&pipeline, &observed(&pipeline, 12), &defaults());
+    assert_eq!(template(pipeline), template(with_columns(json!(["TraceFlags", "KafkaHeaders"]))));
+    assert_ne!(
+        template(demo()),
+        template(with_columns(json!([]))),
+        "none is another wish than no word of it"
+    );
+    let parts = build(&planned(&demo(), &observed(&demo(), 12))).into_parts();
+    assert!(!parts.config_map.data.unwrap()["gateway.yaml"].contains("optionalColumns"));
+}
+
+#[test]
 fn settings_of_inserts_are_the_gateways_business() {
     let pipeline = with("/spec/sink/clickhouse/insert", json!({"settings": {"insert_quorum": "2"}}));
     let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
@@ -355,6 +379,11 @@ fn a_source_or_sink_that_cannot_work_is_refused_with_what_would_do() {
             "/spec/sink/clickhouse/schema",
             json!({"columns": [{"name": "a", "type": "String", "default": "1), DROP COLUMN (b"}]}),
             "schema.columns.a.default: \"1), DROP COLUMN (b\" is not one whole expression: brackets and quotes",
+        ),
+        (
+            "/spec/sink/clickhouse/schema",
+            json!({"optionalColumns": ["TraceFlags"], "columns": [{"name": "TraceFlags", "type": "UInt32"}]}),
+            "schema.columns.TraceFlags: the gateway fills this column, since optionalColumns asks for it",
         ),
         ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "\"tcp://a:1\" is not http://host:port"),
         ("/metadata/name", json!("a.b"), "metadata.name: \"a.b\" must consist of a-z, 0-9"),

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 104] = [
+const CHANGES: [(&str, &str); 106] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -45,6 +45,7 @@ const CHANGES: [(&str, &str); 104] = [
     ("sink.clickhouse.schema.maxDynamicPaths", "128"),
     ("sink.clickhouse.schema.typedPaths.resource", r#"{"host.name": "Nullable(String)"}"#),
     ("sink.clickhouse.schema.typedPaths.span", r#"{"http.route": "Nullable(String)"}"#),
+    ("sink.clickhouse.schema.optionalColumns", r#"["AttributeKeys"]"#),
     ("sink.clickhouse.schema.columns", "[]"),
     ("sink.clickhouse.schema.views", r#"["Operations"]"#),
     ("sink.clickhouse.schema.durability", r#""Quorum""#),
