@@ -119,7 +119,7 @@ pub struct ReadyArgs {
 #[derive(Debug, Clone)]
 pub enum Invocation {
     /// Run the operator.
-    Run(Args),
+    Run(Box<Args>),
     /// Ask an operator whether it is ready.
     Ready(ReadyArgs),
 }
@@ -133,7 +133,7 @@ impl Invocation {
             words.remove(1);
             return ReadyArgs::try_parse_from(words).map(Self::Ready);
         }
-        Args::try_parse_from(words).map(Self::Run)
+        Args::try_parse_from(words).map(|args| Self::Run(Box::new(args)))
     }
 }
 

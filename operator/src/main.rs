@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     // third of such exits ended with SIGSEGV. This call installs no exit handler (OPENSSL_INIT_NO_ATEXIT).
     openssl_sys::init();
     let args = match Invocation::try_parse_from(std::env::args_os()) {
-        Ok(Invocation::Run(args)) => args,
+        Ok(Invocation::Run(args)) => *args,
         Ok(Invocation::Ready(args)) => return ready_command::run(&args),
         Err(error) => return usage(&error),
     };

@@ -132,6 +132,7 @@ impl Default for Schema {
             management: SchemaManagement::default(),
             layout: None,
             preset: None,
+            optional_columns: None,
             engine: None,
             cluster: None,
             ttl: None,

@@ -219,7 +219,9 @@ impl JsonPaths {
         let paths = self.sorted(scope, buffer, 0);
         room::make(out, strings_bytes(paths), limit)?;
         put_len(out, paths.len());
-        paths.iter().for_each(|path| put_string(out, path.bytes(buffer)));
+        for path in paths {
+            put_string(out, path.bytes(buffer));
+        }
         Ok(())
     }
 

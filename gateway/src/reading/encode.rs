@@ -20,7 +20,7 @@ use crate::{
     },
     reading::{reader::Reader, reject::Reason},
     rows::{
-        origin::{MessageHeaders, Origin},
+        origin::{MessageHeaders, Origin, TakeHeader},
         raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit},
         span_row::{RowError, Scratch, SpanRows},
         span_times::{TimeCounts, message_nanos},
@@ -31,7 +31,6 @@ use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_kafka::{Headers as _, Message};
 use sluice_otlp::{walk, walk_in_order};
 use std::{
-    ops::ControlFlow,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -74,7 +73,7 @@ pub struct Payload<'a> {
 
 impl<M: Message> MessageHeaders for M {
     /// librdkafka parses the headers of a message when they are first asked for, and keeps a copy until the message is dropped.
-    fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>) {
+    fn each(&self, take: &mut TakeHeader<'_>) {
         let headers = self.headers().into_iter().flat_map(|headers| headers.iter());
         for header in headers {
             if take(header.key, header.value).is_break() {

@@ -50,10 +50,13 @@ pub struct Origin<'a> {
     pub headers: Option<&'a dyn MessageHeaders>,
 }
 
+/// Takes name and value of a header, and says whether to go on.
+pub type TakeHeader<'a> = dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()> + 'a;
+
 /// The headers of a message.
 pub trait MessageHeaders {
     /// Calls `take` with name and value of each header, in order, until it breaks off.
-    fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>);
+    fn each(&self, take: &mut TakeHeader<'_>);
 }
 
 /// Appends the columns that the table has. Returns whether headers were left out.
@@ -127,7 +130,7 @@ mod tests {
     struct Headers(Vec<(String, Option<Vec<u8>>)>);
 
     impl MessageHeaders for Headers {
-        fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>) {
+        fn each(&self, take: &mut TakeHeader<'_>) {
             for (name, value) in &self.0 {
                 if take(name, value.as_deref()).is_break() {
                     return;

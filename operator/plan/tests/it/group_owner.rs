@@ -17,7 +17,7 @@ fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipel
     value["spec"]["source"]["kafka"]["consumerGroup"] = group.into();
     value["spec"]["source"]["kafka"]["bootstrapServers"] = json!(brokers);
     let mut pipeline: TracePipeline = serde_json::from_value(value).unwrap();
-    let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap();
+    let created = jiff::Timestamp::from_second(created).unwrap();
     pipeline.metadata.creation_timestamp = Some(Time(created));
     pipeline
 }

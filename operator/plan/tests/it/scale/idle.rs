@@ -97,7 +97,9 @@ fn one_gateway_comes_back_so_that_kafka_keeps_the_offsets_and_leaves_again() {
 
 #[test]
 fn nothing_leaves_while_a_row_is_held_or_a_message_is_not_committed() {
-    let cases: [(&str, fn(&mut Sample)); 6] = [
+    /// Changes a sample.
+    type Change = fn(&mut Sample);
+    let cases: [(&str, Change); 6] = [
         ("a row in flight", |sample| sample.pods[0].rows_in_flight = 1),
         ("a block on a queue volume", |sample| sample.pods.last_mut().unwrap().spool_blocks = 1),
         ("blocks wait for ClickHouse", |sample| sample.pods.last_mut().unwrap().sink_behind = true),
@@ -171,7 +173,7 @@ fn a_schedule_that_wants_gateways_ends_the_rest() {
         days: 127,
         from_minute: 0,
         to_minute: 1_440,
-        ahead_minutes: 0,
+        zone: sluice_plan::scale::Zone::UTC,
         replicas_min: Some(2),
         replicas_max: None,
     }];

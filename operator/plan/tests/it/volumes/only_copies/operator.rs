@@ -237,5 +237,5 @@ fn ordinal(name: &str) -> u32 {
 
 fn time(moment: Moment) -> Time {
     let seconds = i64::try_from(moment.0 / 1_000).unwrap();
-    Time(k8s_openapi::jiff::Timestamp::from_second(seconds).unwrap())
+    Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
