@@ -196,6 +196,7 @@ mod tests {
                 ("message_too_long", 0),
                 ("row_too_large", 0),
                 ("message_too_large", 0),
+                ("framing", 0),
             ]
             .map(|(reason, count)| (reason.to_owned(), count))
             .into(),

@@ -404,13 +404,17 @@ mod tests {
     #[test]
     fn every_reason_is_counted_before_it_is_given() {
         let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
-        for reason in [malformed, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge] {
+        let framing = Reason::Framing(crate::reading::framing::FrameError::MagicUnknown(1));
+        for reason in
+            [malformed, framing, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge]
+        {
             // A new metric does not compile until it is listed here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
                 Reason::MessageTooLong => REJECTED[2],
                 Reason::RowTooLarge => REJECTED[3],
                 Reason::MessageTooLarge => REJECTED[4],
+                Reason::Framing(_) => REJECTED[5],
             };
             assert_eq!(reason.label(), expected);
         }

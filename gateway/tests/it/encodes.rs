@@ -22,6 +22,7 @@ use sluice_gateway::{
     ground::account::RowAccount,
     reading::{
         encode::{Encoded, Payload, encode},
+        framing::FrameError,
         reader::Reader,
         reject::Reason,
     },
@@ -264,6 +265,25 @@ fn a_message_in_json_has_the_rows_of_protobuf_or_none() {
     assert!(matches!(case.add(&protobuf), Encoded::Rejected(Reason::MalformedJson(_))));
     assert_eq!(case.add(&vec![b' '; (1 << 20) + 1]), Encoded::Rejected(Reason::MessageTooLong));
     assert_eq!(case.rows(), (1, encoded(&protobuf)));
+}
+
+#[test]
+fn a_message_in_a_frame_has_the_rows_of_the_message() {
+    let bare = noise(3, 100, 5);
+    let framed = |indexes: &[u8], payload: &[u8]| [&[0, 0, 0, 0, 7][..], indexes, payload].concat();
+    for indexes in [&[0][..], &[2, 0]] {
+        let mut case = Case::new(64 << 20);
+        assert!(matches!(case.add(&framed(indexes, &bare)), Encoded::Whole { spans: 3, .. }));
+        assert_eq!(case.rows(), (3, encoded(&bare)));
+    }
+    let mut case = Case::of_json();
+    assert!(matches!(case.add(&framed(&[], b"{}")), Encoded::Whole { spans: 0, .. }));
+    for (case, magic) in [(&mut case, 1), (&mut Case::new(64 << 20), 7)] {
+        let outcome = case.add(&[&[magic][..], &bare].concat());
+        assert_eq!(outcome, Encoded::Rejected(Reason::Framing(FrameError::MagicUnknown(magic))));
+    }
+    let cut = Case::new(64 << 20).add(&[0, 0, 0]);
+    assert_eq!(cut, Encoded::Rejected(Reason::Framing(FrameError::CutShort)));
 }
 
 proptest! {
