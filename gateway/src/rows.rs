@@ -8,6 +8,7 @@
 //!              |--> span_times: start and duration
 //!              |--> utf8: replaces bytes that are not UTF-8
 //!              |--> resources: cache of recently encoded resources
+//!              |--> carry: attributes that rules drop or hash, and long ones
 //!              `--> raw_limit: how much one message may write
 //! ```
 //!
@@ -22,6 +23,8 @@ mod resources;
 pub mod raw_limit;
 
 pub mod attributes;
+
+pub mod carry;
 
 mod json_text;
 mod utf8;

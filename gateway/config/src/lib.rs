@@ -6,6 +6,7 @@
 //!
 //! This package is synchronous and does not use the network. Only [`parse::read`] and [`security::read_secret`] open a file.
 
+pub mod attributes;
 pub mod budget;
 mod checked;
 pub mod deduplication;
@@ -24,6 +25,7 @@ mod state;
 mod units;
 mod violation;
 
+pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use durability::Durability;

@@ -25,6 +25,7 @@
 #[allow(dead_code, reason = "the gateway uses what the targets do not")]
 mod rows {
     pub mod attributes;
+    pub mod carry;
     pub mod json_text;
     pub mod raw_limit;
     pub mod resources;

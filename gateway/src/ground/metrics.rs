@@ -2,6 +2,7 @@
 //!
 //! Nothing here is called per span: workers add per message or per turn, delivery per block.
 
+mod attributes;
 mod guarantee;
 mod maker;
 mod messages;
@@ -11,6 +12,7 @@ mod sample;
 mod spool;
 mod times;
 
+pub use attributes::{AttributeMetrics, RuleCounters};
 pub use guarantee::GuaranteeMetrics;
 pub use maker::Family;
 pub use messages::{MessageMetrics, ROW_REFUSED};
@@ -48,6 +50,8 @@ pub struct Metrics {
     pub messages: MessageMetrics,
     /// Rows whose times had to be corrected, and expired rows.
     pub times: TimeMetrics,
+    /// What a config does with attributes.
+    pub attributes: AttributeMetrics,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
@@ -193,6 +197,7 @@ impl Metrics {
         Self {
             messages: MessageMetrics::new(&make),
             times: TimeMetrics::new(&make),
+            attributes: AttributeMetrics::new(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that Kafka has acknowledged in the dead-letter topic, by reason.",

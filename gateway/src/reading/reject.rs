@@ -188,6 +188,8 @@ pub struct Rejected {
     pub position: Option<u64>,
     /// The reason in words.
     pub text: String,
+    /// Whether it is OTLP as far as it was read, and only too large.
+    pub is_otlp: bool,
 }
 
 impl Rejected {
@@ -198,6 +200,7 @@ impl Rejected {
             digest: Digest::of(message.payload()),
             label: reason.label(),
             position: reason.position(),
+            is_otlp: matches!(reason, Reason::RowTooLarge | Reason::MessageTooLarge),
             text: match reason.advice(message.payload().unwrap_or_default()) {
                 Some(advice) => format!("{reason}; {advice}"),
                 None => reason.to_string(),

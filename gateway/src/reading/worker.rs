@@ -36,7 +36,7 @@ use crate::{
     },
     ground::{
         account::RowAccount,
-        metrics::{Metrics, WorkerSeconds},
+        metrics::{Metrics, RuleCounters, WorkerSeconds},
         route::Route,
     },
     reading::{
@@ -44,7 +44,10 @@ use crate::{
         reader::Reader,
         reject::Reason,
     },
-    rows::span_row::Scratch,
+    rows::{
+        carry::{Carry, Carrying},
+        span_row::Scratch,
+    },
     table::row_expiry::RowExpiry,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -99,6 +102,8 @@ pub struct WorkerDeps {
     pub on_missing: OnMissing,
     /// The layout of attributes in the table.
     pub columns: TableColumns,
+    /// What the config does with attributes, if anything.
+    pub carrying: Option<Arc<Carrying>>,
     /// The age at which the table deletes rows.
     pub expiry: Arc<RowExpiry>,
     /// Maximum number of row buffers, and so of open blocks.
@@ -115,6 +120,8 @@ pub struct WorkerDeps {
 pub struct Worker {
     parts: WorkerDeps,
     scratch: Scratch,
+    /// Count what is done with attributes, if anything.
+    rule_counters: Option<RuleCounters>,
     /// Row buffers that no block uses.
     row_buffers: Vec<RowFrames>,
     row_buffers_made: usize,
@@ -155,7 +162,8 @@ impl Worker {
     /// A worker without partitions.
     pub fn new(parts: WorkerDeps) -> Self {
         Self {
-            scratch: Scratch::new(parts.columns.clone()),
+            scratch: Scratch::new(parts.columns.clone()).carrying(parts.carrying.clone().map(Carry::new)),
+            rule_counters: parts.carrying.as_ref().map(|rules| parts.metrics.attributes.rules(rules)),
             parts,
             row_buffers: Vec::new(),
             row_buffers_made: 0,
@@ -390,6 +398,9 @@ impl Worker {
                     block.add_message(message.offset(), spans, end_nanos_max);
                     self.parts.metrics.messages.count(spans, message.payload());
                     self.parts.metrics.times.count(&times);
+                    if let Some((counters, carry)) = self.rule_counters.as_ref().zip(self.scratch.carry()) {
+                        counters.count(carry);
+                    }
                     self.took(reading, message);
                     return Taken::Yes;
                 }

@@ -10,7 +10,8 @@
 //! | `Map` of text | [`map`] |
 //! | typed groups | [`nested`] |
 //!
-//! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths.
+//! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths. What a config does with attributes
+//! ([`crate::rows::carry`]) is done before that.
 //!
 //! Limits: the caller says how long the buffer may become, which is what the row may still have. Every writer requests room before it
 //! writes a key and its value ([`sluice_clickhouse::room`]); without room, it fails and the row is rejected. Scratch memory of a huge
@@ -20,7 +21,7 @@ pub mod json;
 pub mod map;
 pub mod nested;
 
-use crate::rows::{span_times::Original, value_text};
+use crate::rows::{carry::SetCarry, span_times::Original, value_text};
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
@@ -59,6 +60,8 @@ pub struct Set<'a> {
     pub attributes: &'a Attributes<'a>,
     /// Times that the row does not show. They are written last, unless an attribute has their key.
     pub originals: &'a [Original],
+    /// What a config does with them; `None` if they are written as they are.
+    pub carry: Option<SetCarry<'a>>,
 }
 
 /// Bytes of a value in a buffer, without the bytes around it; 0 for arrays and lists, which request room themselves.

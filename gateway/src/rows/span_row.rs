@@ -34,6 +34,7 @@ mod words;
 pub use row_error::RowError;
 
 use crate::rows::attributes::{AttributeWriter, Elements, Set};
+use crate::rows::carry::{Carry, SetCarry};
 use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
 use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
@@ -45,6 +46,7 @@ use sluice_clickhouse::{
     row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
+use sluice_gateway_config::AttributesOf;
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
 use sluice_otlp::{Resource, Scope, Span, SpanSink, is_utf8};
 
@@ -76,6 +78,8 @@ const _: () = assert!(
 pub struct Scratch {
     /// The layout of attributes in the table.
     columns: TableColumns,
+    /// What a config does with attributes.
+    carry: Option<Carry>,
     /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: adjacent in the row, and equal for all spans of a scope.
     shared: Vec<u8>,
     /// Where the scope starts in `shared`.
@@ -93,9 +97,21 @@ impl Scratch {
         Self { columns, ..Self::default() }
     }
 
+    /// The same, with what a config does with attributes.
+    #[must_use]
+    pub fn carrying(self, carry: Option<Carry>) -> Self {
+        Self { carry, ..self }
+    }
+
+    /// What was done with the attributes of the last message.
+    pub fn carry(&self) -> Option<&Carry> {
+        self.carry.as_ref()
+    }
+
     /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
-        let Self { columns: _, shared, scope_at: _, resources, event_names, elements, writer } = self;
+        let Self { columns: _, carry: _, shared, scope_at: _, resources, event_names, elements, writer } =
+            self;
         shared.capacity()
             + resources.memory_bytes()
             + event_names.capacity()
@@ -139,6 +155,9 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         raw: RawLimit,
     ) -> Self {
         scratch.let_go();
+        if let Some(carry) = &mut scratch.carry {
+            carry.begin();
+        }
         Self {
             scratch,
             rows,
@@ -186,11 +205,13 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     type Error = RowError<S::Error>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
         if !resources.recall(resource.message, shared) {
-            service::put_name(shared, resource, writer)?;
-            let set = Set { columns: &columns.resource, attributes: &resource.attributes, originals: &[] };
+            let carry = carried(carry.as_ref(), AttributesOf::Resource);
+            let attributes = &resource.attributes;
+            let set = Set { columns: &columns.resource, attributes, originals: &[], carry };
+            service::put_name(shared, &set, writer)?;
             writer.write(shared, &set, ROW_LEN_MAX)?;
             resources.keep(resource.message, shared);
         }
@@ -233,7 +254,8 @@ impl<S: FrameStore> SpanRows<'_, S> {
 
     /// Writes the row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
     fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
-        let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, shared, event_names, elements, writer, .. } = &mut *self.scratch;
+        let carry = carry.as_ref();
         let row = self.rows.row();
         let start_at = row.len();
         let limit = start_at + ROW_LEN_MAX;
@@ -248,7 +270,10 @@ impl<S: FrameStore> SpanRows<'_, S> {
         put_string(row, span.name);
         words::put(row, words::kind(span.kind));
         row.extend_from_slice(shared);
-        writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, originals }, limit)?;
+        let carry_span = carried(carry, AttributesOf::Span);
+        let attributes = &span.attributes;
+        let set = Set { columns: &columns.span, attributes, originals, carry: carry_span };
+        writer.write(row, &set, limit)?;
         if !span.status_message.is_empty() {
             room::make(row, span.status_message.len(), limit)?;
         }
@@ -259,14 +284,18 @@ impl<S: FrameStore> SpanRows<'_, S> {
             row.extend_from_slice(&[0; 2]);
             Elements::put_none(row, &columns.event);
         } else {
-            let scratch = Nested { columns: &columns.event, names: event_names, elements, writer, limit };
+            let carry = carried(carry, AttributesOf::Event);
+            let scratch =
+                Nested { columns: &columns.event, carry, names: event_names, elements, writer, limit };
             self.counts.events_replaced += put_events(row, span, self.message_nanos, scratch)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);
             Elements::put_none(row, &columns.link);
         } else {
-            let scratch = Nested { columns: &columns.link, names: event_names, elements, writer, limit };
+            let carry = carried(carry, AttributesOf::Link);
+            let scratch =
+                Nested { columns: &columns.link, carry, names: event_names, elements, writer, limit };
             put_links(row, span, scratch)?;
         }
         self.raw.write(within_limit(row, start_at)?)?;
@@ -275,6 +304,12 @@ impl<S: FrameStore> SpanRows<'_, S> {
         }
         self.rows.end_row(&mut self.store).map_err(RowError::Store)
     }
+}
+
+/// What a config does with the attributes of a set.
+#[inline]
+fn carried(carry: Option<&Carry>, set: AttributesOf) -> Option<SetCarry<'_>> {
+    carry.and_then(|carry| carry.set(set))
 }
 
 /// Bytes of a span's own strings before its attributes.
@@ -292,6 +327,7 @@ fn within_limit<E>(row: &[u8], start_at: usize) -> Result<usize, RowError<E>> {
 /// Buffers for the columns of events, which are written side by side so that events are read only once; and of links.
 struct Nested<'a> {
     columns: &'a AttributeColumns,
+    carry: Option<SetCarry<'a>>,
     names: &'a mut Vec<u8>,
     elements: &'a mut Elements,
     writer: &'a mut AttributeWriter,
@@ -310,7 +346,7 @@ fn put_events<E>(
     if span.events.len() == 1 {
         return put_only_event(row, span, message_nanos, scratch);
     }
-    let Nested { columns, names, elements, writer, limit } = scratch;
+    let Nested { columns, carry, names, elements, writer, limit } = scratch;
     names.clear();
     elements.clear();
     let mut replaced = 0;
@@ -326,7 +362,7 @@ fn put_events<E>(
         room::make(names, name.len(), names.len().saturating_add(bytes_left))?;
         put_string(names, &name);
         let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), carry };
         writer.write_element(elements, &set, bytes_left.saturating_sub(name.len()))?;
     }
     room::make(row, names.len(), limit)?;
@@ -347,7 +383,7 @@ fn put_only_event<E>(
     message_nanos: i64,
     scratch: Nested<'_>,
 ) -> Result<u64, RowError<E>> {
-    let Nested { columns, elements, writer, limit, .. } = scratch;
+    let Nested { columns, carry, elements, writer, limit, .. } = scratch;
     let mut replaced = 0;
     for event in &span.events {
         let event = event?;
@@ -360,7 +396,7 @@ fn put_only_event<E>(
         put_len(row, 1);
         put_string(row, &name);
         let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice() };
+        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), carry };
         writer.write_only_element(row, elements, &set, limit)?;
     }
     Ok(replaced)
@@ -369,7 +405,7 @@ fn put_only_event<E>(
 /// Appends `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links are
 /// rare, so they are read once per column.
 fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
-    let Nested { columns, elements, writer, limit, .. } = scratch;
+    let Nested { columns, carry, elements, writer, limit, .. } = scratch;
     elements.clear();
     let len = span.links.len();
     put_len(row, len);
@@ -390,7 +426,7 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     }
     for link in &span.links {
         let bytes_left = limit.saturating_sub(row.len() + elements.bytes());
-        let set = Set { columns, attributes: &link?.attributes, originals: &[] };
+        let set = Set { columns, attributes: &link?.attributes, originals: &[], carry };
         writer.write_element(elements, &set, bytes_left)?;
     }
     Ok(elements.put(row, columns, (len, limit))?)

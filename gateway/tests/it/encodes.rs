@@ -26,9 +26,13 @@ use sluice_gateway::{
         reader::Reader,
         reject::Reason,
     },
-    rows::{span_row::Scratch, span_times::TimeCounts},
+    rows::{
+        carry::{Carry, Carrying},
+        span_row::Scratch,
+        span_times::TimeCounts,
+    },
 };
-use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
+use sluice_gateway_config::{Attributes, ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::time::Instant;
 
@@ -68,6 +72,12 @@ impl Case {
     /// The same, for a table whose TTL has expired rows that are older than this.
     pub fn expiring(self, before_nanos: u64) -> Self {
         Self { expired_before_nanos: before_nanos.cast_signed(), ..self }
+    }
+
+    /// The same, under rules for attributes.
+    pub fn carrying(self, attributes: &Attributes) -> Self {
+        let carry = Carrying::of(attributes).map(Carry::new);
+        Self { scratch: self.scratch.carrying(carry), ..self }
     }
 
     pub fn add(&mut self, message: &[u8]) -> Encoded {

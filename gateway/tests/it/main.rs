@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod carried;
 mod claimed;
 mod encodes;
 mod judged;

@@ -29,6 +29,7 @@ mod native;
 mod poison;
 mod process;
 mod refresh;
+mod rules;
 mod schema;
 mod server;
 mod summary;

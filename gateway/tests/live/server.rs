@@ -20,10 +20,13 @@ use sluice_gateway::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
-    rows::span_row::Scratch,
+    rows::{
+        carry::{Carry, Carrying},
+        span_row::Scratch,
+    },
     table::sink::Sink,
 };
-use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
+use sluice_gateway_config::{Attributes, ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::{
     sync::Arc,
@@ -160,6 +163,22 @@ impl Database {
         Ok(())
     }
 
+    /// Inserts the rows that a config leaves of a message.
+    pub async fn insert_under(
+        &self,
+        columns: &TableColumns,
+        attributes: &Attributes,
+        message: &[u8],
+    ) -> Result<(), InsertError> {
+        let targets = self.sink(Layout::Json).targets(columns).unwrap();
+        let carry = Carrying::of(attributes).map(Carry::new);
+        let mut scratch = Scratch::new(columns.clone()).carrying(carry);
+        let body = InsertBody::new(frames_of(&mut scratch, message));
+        let query_id = format!("{}-{}", self.name, next_number());
+        let id = InsertId { token: None, query_id: &query_id };
+        InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
+    }
+
     /// A table like `otel_traces` with another name, and the way into it.
     pub async fn twin(&self, table: &str) -> Sink {
         self.execute(&format!("CREATE TABLE {0}.{table} AS {0}.otel_traces", self.name)).await;
@@ -198,8 +217,11 @@ pub async fn send_body(
 
 /// The frames of one message's rows.
 pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
+    frames_of(&mut Scratch::new(columns.clone()), message)
+}
+
+fn frames_of(scratch: &mut Scratch, message: &[u8]) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
-    let mut scratch = Scratch::new(columns.clone());
     let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
     let payload = Payload {
         bytes: message,
@@ -207,7 +229,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
         now_nanos: u64::MAX,
         expired_before_nanos: i64::MIN,
     };
-    let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
+    let encoded = encode(&pool, &mut Reader::OtlpProto, scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
     let id = PartitionId { topic: "spans".into(), partition: 0 };
     let place = Place { id, generation: Generation(1), cluster: "cluster".into() };

@@ -59,7 +59,8 @@ fn value(letter: &Found) -> String {
     match (letter.message.payload(), letter.head.format) {
         (None, _) => match letter.head.value.as_str() {
             "left-out" => {
-                "  the value was too large for the topic; the source topic has it at the coordinates above\n"
+                "  the value was left out: it was too large for the topic, or has what attributes.rules or attributes.unreadableLetters keep \
+                 out of letters; the source topic has it at the coordinates above\n"
             }
             "gone" => "  Kafka no longer had the message when the letter was written\n",
             _ => "  the message had no value\n",

@@ -2,20 +2,32 @@
 
 use super::ROW_LEN_MAX;
 use crate::rows::{
-    attributes::{AttributeWriter, Error},
+    attributes::{AttributeWriter, Error, Set},
+    carry::{Carried, Source},
     utf8::mended,
 };
 use sluice_clickhouse::{room, rowbinary::put_string};
-use sluice_otlp::{KeyValue, Resource, Value};
+use sluice_otlp::Value;
 
-/// Appends `ServiceName`: the text of the attribute `service.name`, of which the first one counts; empty without one.
+/// Appends `ServiceName`: the text of the attribute `service.name` as it is stored, of which the first one counts; empty without one.
 pub(super) fn put_name(
     row: &mut Vec<u8>,
-    resource: &Resource<'_>,
+    resource: &Set<'_>,
     writer: &mut AttributeWriter,
 ) -> Result<(), Error> {
-    for attribute in &resource.attributes {
-        let KeyValue { key, value } = attribute?;
+    match resource.carry {
+        None => put_first(row, resource.attributes.iter(), writer),
+        Some(carry) => put_first(row, Carried::new(resource.attributes, carry.uncounted()), writer),
+    }
+}
+
+fn put_first<'a>(
+    row: &mut Vec<u8>,
+    mut attributes: impl Source<'a>,
+    writer: &mut AttributeWriter,
+) -> Result<(), Error> {
+    while let Some(attribute) = attributes.next_any() {
+        let (key, value) = attribute?;
         if key != b"service.name" {
             continue;
         }

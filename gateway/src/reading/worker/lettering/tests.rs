@@ -9,6 +9,7 @@ use crate::{
     },
     ground::{account::RowAccount, metrics::Metrics, route::Route},
     reading::{reader::Reader, worker::WorkerDeps},
+    rows::carry::Carrying,
 };
 use crossbeam_channel::{Receiver, bounded};
 use rdkafka::{
@@ -94,6 +95,7 @@ impl Bench {
             sizing: config.config().sizing(),
             on_missing,
             columns: TableColumns::of_layout(Layout::Map),
+            carrying: Carrying::of(&config.config().attributes),
             expiry: Arc::default(),
             row_buffers_max: 3,
             account: account.clone(),
