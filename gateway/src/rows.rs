@@ -8,6 +8,7 @@
 //!              |--> span_times: start and duration
 //!              |--> utf8: replaces bytes that are not UTF-8
 //!              |--> resources: cache of recently encoded resources
+//!              |--> services: how many rows of which service
 //!              |--> carry: attributes that rules drop or hash, and long ones
 //!              `--> raw_limit: how much one message may write
 //! ```
@@ -21,6 +22,8 @@ pub mod span_times;
 mod resources;
 
 pub mod raw_limit;
+
+pub mod services;
 
 pub mod attributes;
 

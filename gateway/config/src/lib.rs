@@ -38,8 +38,9 @@ pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
-    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity,
-    QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, StateError, TopicState,
+    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, OtherServices, PartitionState,
+    PodIdentity, QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, ServiceVolume,
+    ServiceVolumes, StateError, TopicState,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

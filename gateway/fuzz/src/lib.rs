@@ -29,6 +29,7 @@ mod rows {
     pub mod json_text;
     pub mod raw_limit;
     pub mod resources;
+    pub mod services;
     pub mod span_row;
     pub mod span_times;
     pub mod utf8;

@@ -9,6 +9,7 @@ mod messages;
 mod open_transactions;
 mod refused;
 mod sample;
+mod services;
 mod spool;
 mod times;
 
@@ -21,6 +22,7 @@ pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
 
+use crate::rows::services::Services;
 use maker::Maker;
 use messages::REJECTED;
 use prometheus::{
@@ -29,6 +31,7 @@ use prometheus::{
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
+use std::sync::Arc;
 
 /// How a worker spends its time.
 #[derive(Debug, Clone)]
@@ -52,6 +55,8 @@ pub struct Metrics {
     pub times: TimeMetrics,
     /// What a config does with attributes.
     pub attributes: AttributeMetrics,
+    /// Rows by service.
+    pub services: Arc<Services>,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
@@ -198,6 +203,7 @@ impl Metrics {
             messages: MessageMetrics::new(&make),
             times: TimeMetrics::new(&make),
             attributes: AttributeMetrics::new(&make),
+            services: services::services(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that Kafka has acknowledged in the dead-letter topic, by reason.",

@@ -46,6 +46,7 @@ use crate::{
     },
     rows::{
         carry::{Carry, Carrying},
+        services::ServiceTally,
         span_row::Scratch,
     },
     table::row_expiry::RowExpiry,
@@ -162,7 +163,9 @@ impl Worker {
     /// A worker without partitions.
     pub fn new(parts: WorkerDeps) -> Self {
         Self {
-            scratch: Scratch::new(parts.columns.clone()).carrying(parts.carrying.clone().map(Carry::new)),
+            scratch: Scratch::new(parts.columns.clone())
+                .carrying(parts.carrying.clone().map(Carry::new))
+                .tallying(ServiceTally::new(parts.metrics.services.clone())),
             rule_counters: parts.carrying.as_ref().map(|rules| parts.metrics.attributes.rules(rules)),
             parts,
             row_buffers: Vec::new(),
@@ -395,6 +398,7 @@ impl Worker {
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max, times } => {
+                    self.scratch.commit_services(block.rows.totals());
                     block.add_message(message.offset(), spans, end_nanos_max);
                     self.parts.metrics.messages.count(spans, message.payload());
                     self.parts.metrics.times.count(&times);

@@ -37,13 +37,14 @@ use crate::rows::attributes::{AttributeWriter, Elements, Set};
 use crate::rows::carry::{Carry, SetCarry};
 use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
+use crate::rows::services::{self, ServiceTally};
 use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
     frame::frame_bytes_max,
     groups, json_paths, room,
-    row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
+    row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames, RowTotals},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
 use sluice_gateway_config::AttributesOf;
@@ -68,6 +69,7 @@ const _: () = assert!(
         + 2 * json_paths::KEPT_MEMORY_BYTES_MAX
         + SMALL_BUFFERS * 2 * room::KEPT_BYTES_MAX
         + resources::MEMORY_BYTES_MAX
+        + services::TALLY_BYTES_MAX
         + frame_bytes_max(FRAME_RAW_BYTES + 1)) as u64
         <= SCRATCH_BYTES,
     "a worker needs more than the budget counts"
@@ -80,6 +82,8 @@ pub struct Scratch {
     columns: TableColumns,
     /// What a config does with attributes.
     carry: Option<Carry>,
+    /// Counts rows by service.
+    tally: Option<ServiceTally>,
     /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: adjacent in the row, and equal for all spans of a scope.
     shared: Vec<u8>,
     /// Where the scope starts in `shared`.
@@ -103,6 +107,19 @@ impl Scratch {
         Self { carry, ..self }
     }
 
+    /// The same, with counts of rows by service.
+    #[must_use]
+    pub fn tallying(self, tally: ServiceTally) -> Self {
+        Self { tally: Some(tally), ..self }
+    }
+
+    /// Counts the last message, which is whole, by service; `totals` are those of its block.
+    pub fn commit_services(&mut self, totals: RowTotals) {
+        if let Some(tally) = &mut self.tally {
+            tally.commit(totals);
+        }
+    }
+
     /// What was done with the attributes of the last message.
     pub fn carry(&self) -> Option<&Carry> {
         self.carry.as_ref()
@@ -110,9 +127,9 @@ impl Scratch {
 
     /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
-        let Self { columns: _, carry: _, shared, scope_at: _, resources, event_names, elements, writer } =
-            self;
+        let Self { shared, resources, event_names, elements, writer, tally, .. } = self;
         shared.capacity()
+            + tally.as_ref().map_or(0, |_| services::TALLY_BYTES_MAX)
             + resources.memory_bytes()
             + event_names.capacity()
             + elements.memory_bytes()
@@ -157,6 +174,9 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         scratch.let_go();
         if let Some(carry) = &mut scratch.carry {
             carry.begin();
+        }
+        if let Some(tally) = &mut scratch.tally {
+            tally.begin();
         }
         Self {
             scratch,
@@ -205,7 +225,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     type Error = RowError<S::Error>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, carry, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, tally, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
         if !resources.recall(resource.message, shared) {
             let carry = carried(carry.as_ref(), AttributesOf::Resource);
@@ -216,6 +236,9 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             resources.keep(resource.message, shared);
         }
         *scope_at = shared.len();
+        if let Some(tally) = tally {
+            tally.resource(service::name_in(shared), self.rows.totals());
+        }
         Ok(self.raw.write(shared.len())?)
     }
 
@@ -458,31 +481,4 @@ fn put_seldom(row: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_huge_row_leaves_no_scratch_behind() {
-        let mut scratch = Scratch::default();
-        scratch.shared.resize(8 << 20, 0);
-        scratch.event_names.resize(8 << 20, 0);
-        let mut rows = RowFrames::new();
-        drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, RawLimit::of_message(0)));
-        assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
-    }
-
-    #[test]
-    fn an_end_in_the_future_says_nothing_of_freshness() {
-        let (mut scratch, mut rows) = (Scratch::default(), RowFrames::new());
-        let limit = RawLimit::of_message(0);
-        let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, limit).read_at(100);
-        // TracesData { resource_spans { scope_spans { spans { trace_id span_id end_time_unix_nano } } } }, the end a fixed64.
-        for end in [99, 101, u64::MAX, 40] {
-            let ids = [&[0x0A, 16][..], &[1; 16], &[0x12, 8], &[2; 8]].concat();
-            let span = [&ids[..], &[0x41], &u64::to_le_bytes(end)].concat();
-            let message = [&[0x0A, 41, 0x12, 39, 0x12, 37][..], &span].concat();
-            assert_eq!(sluice_otlp::walk(&message, &mut sink), Ok(1));
-        }
-        assert_eq!(sink.end_nanos_max(), 99);
-    }
-}
+mod tests;

@@ -28,6 +28,7 @@ use sluice_gateway::{
     },
     rows::{
         carry::{Carry, Carrying},
+        services::ServiceTally,
         span_row::Scratch,
         span_times::TimeCounts,
     },
@@ -80,6 +81,11 @@ impl Case {
         Self { scratch: self.scratch.carrying(carry), ..self }
     }
 
+    /// The same, with counts of rows by service.
+    pub fn tallying(self, tally: ServiceTally) -> Self {
+        Self { scratch: self.scratch.tallying(tally), ..self }
+    }
+
     pub fn add(&mut self, message: &[u8]) -> Encoded {
         let payload = Payload {
             bytes: message,
@@ -89,6 +95,7 @@ impl Case {
         };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { spans, end_nanos_max, .. } = encoded {
+            self.scratch.commit_services(self.block.rows.totals());
             self.block.add_message(0, spans, end_nanos_max);
         }
         encoded

@@ -13,4 +13,5 @@ mod odd_values;
 mod program;
 mod raw_limit;
 mod rows;
+mod services;
 mod speed_guard;

@@ -21,6 +21,22 @@ pub(super) fn put_name(
     }
 }
 
+/// The service's name at the beginning of what [`put_name`] has written.
+#[inline]
+pub(super) fn name_in(row: &[u8]) -> &[u8] {
+    let (mut length, mut rest) = (0_usize, row);
+    let mut shift = 0;
+    while let [byte, behind @ ..] = rest {
+        length |= usize::from(byte & 0x7F) << shift;
+        rest = behind;
+        if byte & 0x80 == 0 {
+            break;
+        }
+        shift += 7;
+    }
+    &rest[..length]
+}
+
 fn put_first<'a>(
     row: &mut Vec<u8>,
     mut attributes: impl Source<'a>,
@@ -40,4 +56,19 @@ fn put_first<'a>(
     room::make(row, 0, ROW_LEN_MAX)?;
     put_string(row, b"");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_found_behind_its_length() {
+        for length in [0, 1, 127, 128, 20_000] {
+            let mut row = Vec::new();
+            put_string(&mut row, &vec![b'n'; length]);
+            row.extend_from_slice(b"rest");
+            assert_eq!(name_in(&row), vec![b'n'; length]);
+        }
+    }
 }
