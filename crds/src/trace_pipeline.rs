@@ -5,6 +5,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+mod attributes;
 mod delivery;
 mod gateway;
 mod insert;
@@ -20,6 +21,7 @@ mod schema;
 mod sink;
 mod source;
 
+pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
@@ -154,6 +156,10 @@ pub struct TracePipelineSpec {
     /// The queue volume of each gateway.
     #[serde(default)]
     pub queue: Queue,
+
+    /// What becomes of attributes on their way into rows. When it is not set, they are stored as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<Attributes>,
 
     /// When an offset is committed, and what is done with what cannot be delivered.
     #[serde(default)]

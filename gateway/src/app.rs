@@ -28,6 +28,7 @@ use crate::{
         reader::Reader,
         worker::{self, Worker},
     },
+    rows::carry::Carrying,
     table::{
         row_expiry::RowExpiry,
         sink::{self, Sink},
@@ -235,6 +236,7 @@ struct Outlets {
     blocks: mpsc::Sender<Block>,
     reports: Sender<Report>,
     dead_letters: DeadLetters,
+    carrying: Option<Arc<Carrying>>,
 }
 
 impl Gateway<'_> {
@@ -272,6 +274,7 @@ impl Gateway<'_> {
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
         self.io.spawn(task::run(deliveries, self.stores(status.drain_asked()), blocks_in, orders_in));
+        let carrying = Carrying::of(&self.config.attributes);
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -280,6 +283,7 @@ impl Gateway<'_> {
                     blocks: blocks.clone(),
                     reports: consumer.reports(),
                     dead_letters: dead_letters.clone(),
+                    carrying: carrying.clone(),
                 };
                 self.start_worker(number, end, outlets)
             })
@@ -327,6 +331,7 @@ impl Gateway<'_> {
         let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
         let originals =
             Originals::start(kafka).context("cannot start the thread that reads messages again")?;
+        let carrying = Carrying::of(&self.config.attributes);
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()
             .map(|sink| {
@@ -341,6 +346,7 @@ impl Gateway<'_> {
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
                     originals: originals.clone(),
+                    carrying: carrying.clone(),
                     kafka: kafka.clone(),
                     shape: shape.clone(),
                     metrics: self.metrics.clone(),
@@ -422,6 +428,7 @@ impl Gateway<'_> {
             sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,
             columns: self.columns.clone(),
+            carrying: outlets.carrying,
             expiry: self.expiry.clone(),
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
             account: self.account.clone(),

@@ -3,12 +3,14 @@
 //! Owner: each worker thread has its own instance of everything here. Messages come from the queues of the partitions that the poll thread
 //! has assigned to it. Sealed blocks go through a channel to [delivery](crate::delivery), dead letters to the dead-letter thread.
 //! ```text
-//!  librdkafka --> worker --> reader --> encode --> rows, blocks --> worker --seal--> delivery
-//!                              |         |
-//!                              `---------`--> reject --> worker: sends its letter, then skips it
+//!  librdkafka --> worker --> framing, reader --> encode --> rows, blocks --> worker --seal--> delivery
+//!                              |                |
+//!                              `----------------`--> reject --> worker: sends its letter, then skips it
 //! ```
 
 pub mod worker;
+
+pub mod framing;
 
 pub mod reader;
 

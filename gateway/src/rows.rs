@@ -9,6 +9,8 @@
 //!              |--> utf8: replaces bytes that are not UTF-8
 //!              |--> resources: cache of recently encoded resources
 //!              |--> origin: columns of what Kafka says of the message
+//!              |--> services: how many rows of which service
+//!              |--> carry: attributes that rules drop or hash, and long ones
 //!              `--> raw_limit: how much one message may write
 //! ```
 //!
@@ -24,7 +26,11 @@ mod resources;
 
 pub mod raw_limit;
 
+pub mod services;
+
 pub mod attributes;
+
+pub mod carry;
 
 mod json_text;
 mod utf8;

@@ -71,6 +71,7 @@ impl GatewayConfig {
         self.check_source(&mut found);
         self.check_sink(&mut found);
         self.check_insert(&mut found);
+        self.attributes.check("attributes", &mut found);
         self.check_dead_letter(&mut found);
         self.check_process(&mut found);
         let listen = self.check_listen(&mut found);

@@ -3,6 +3,7 @@
 //! Every struct refuses unknown fields: a misspelt field is an error with its path, never a silent default.
 
 use crate::{
+    attributes::Attributes,
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
     schema::Schema,
     security::{Sasl, Tls},
@@ -23,6 +24,9 @@ pub struct GatewayConfig {
     pub source: Source,
     /// The destination of rows.
     pub sink: Sink,
+    /// What becomes of attributes on their way into rows.
+    #[serde(default, skip_serializing_if = "Attributes::is_default")]
+    pub attributes: Attributes,
     /// What happens to data that cannot be delivered.
     #[serde(default)]
     pub delivery: Delivery,

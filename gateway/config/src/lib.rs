@@ -6,6 +6,7 @@
 //!
 //! This package is synchronous and does not use the network. Only [`parse::read`] and [`security::read_secret`] open a file.
 
+pub mod attributes;
 pub mod budget;
 mod checked;
 pub mod deduplication;
@@ -26,6 +27,7 @@ mod state;
 mod units;
 mod violation;
 
+pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use durability::Durability;
@@ -40,8 +42,9 @@ pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
-    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity,
-    QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, StateError, TopicState,
+    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, OtherServices, PartitionState,
+    PodIdentity, QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, ServiceVolume,
+    ServiceVolumes, StateError, TopicState,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

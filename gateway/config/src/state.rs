@@ -131,6 +131,9 @@ pub struct GatewaySample {
     /// What is promised of rows. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryState>,
+    /// What services have sent. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub services: Option<ServiceVolumes>,
     /// Bytes of the resident set, as the kernel counts it. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
@@ -212,6 +215,42 @@ pub struct DeliveryState {
     /// What acknowledged rows survive: `process`, `fsync`, `quorum` or `unknown`. Default: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+}
+
+/// What services have sent, as the gateway has counted it since its start. No number falls; a service that is no longer among the largest is
+/// left out, and what it sends is added to the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceVolumes {
+    /// The services with the most bytes, at most 50, the largest first. Default: none.
+    #[serde(default)]
+    pub largest: Vec<ServiceVolume>,
+    /// All others. Default: none.
+    #[serde(default)]
+    pub other: OtherServices,
+}
+
+/// What one service has sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceVolume {
+    /// `ServiceName` of its rows, at most 128 bytes; empty for spans without one.
+    pub name: String,
+    /// Default 0.
+    #[serde(default)]
+    pub spans: u64,
+    /// Bytes of its rows, before compression. Default 0.
+    #[serde(default)]
+    pub row_bytes: u64,
+}
+
+/// What all other services have sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OtherServices {
+    /// Default 0.
+    pub spans: u64,
+    /// Bytes of their rows, before compression. Default 0.
+    pub row_bytes: u64,
 }
 
 /// Why an answer is no state.

@@ -25,10 +25,12 @@
 #[allow(dead_code, reason = "the gateway uses what the targets do not")]
 mod rows {
     pub mod attributes;
+    pub mod carry;
     pub mod json_text;
     pub mod origin;
     pub mod raw_limit;
     pub mod resources;
+    pub mod services;
     pub mod span_row;
     pub mod span_times;
     pub mod utf8;

@@ -29,7 +29,7 @@
 //! | `sluice.dev/timestamp` | the original's timestamp, ms since 1970; absent without one |
 //! | `sluice.dev/value` | what the value is: `message`, `span`, `null`, `left-out`, `gone` |
 //! | `sluice.dev/value-bytes` | size of what the value is or would be; absent for `null` and `gone` |
-//! | `sluice.dev/format` | how the value is encoded: `OtlpProto` or `OtlpJson`. A span is always `OtlpProto` |
+//! | `sluice.dev/format` | how the value is encoded: `OtlpProto` or `OtlpJson`. A span, and a message from which rules have dropped attributes, is always `OtlpProto` |
 //! | `sluice.dev/headers` | `left-out` when key and headers of the original had to be left out, too; else absent |
 //!
 //! A replayed message has one header more, `sluice.dev/replayed`: the letter's topic, partition and offset. It is carried along
@@ -44,7 +44,8 @@
 //! # Limits
 //!
 //! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for that or for
-//! the topic is left out; the coordinates still point to the message in Kafka.
+//! the topic is left out, and so is one that must not be in letters (`attributes` of the config); the coordinates still point to the
+//! message in Kafka.
 
 mod answers;
 mod headers;

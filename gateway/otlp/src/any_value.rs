@@ -35,6 +35,16 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Reads the fields of an `AnyValue` that stands alone, as [`crate::put_value`] writes it.
+    ///
+    /// # Errors
+    /// [`Malformed`], with the position in these bytes.
+    pub fn read(any_value: &'a [u8]) -> Result<Self, Malformed> {
+        let mut value = Value::Empty;
+        value.merge(Reader::on(any_value, OtlpMessage::AnyValue), None)?;
+        Ok(value)
+    }
+
     /// Merges an `AnyValue` into this one: the last member of the `oneof` wins, and equal consecutive messages are merged. `parent` is
     /// the `KeyValue` from before it, which may contain more of the same; an element of an array has none.
     #[inline(always)]

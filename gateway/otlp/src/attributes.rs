@@ -82,6 +82,13 @@ impl<'a> KeyValue<'a> {
         (is_text && value.is_empty()).then_some((key, scalar))
     }
 
+    /// Reads an attribute that the reader stands on.
+    pub(crate) fn read(reader: Reader<'a>) -> Result<Self, Malformed> {
+        let mut attribute = Self::default();
+        attribute.merge(reader)?;
+        Ok(attribute)
+    }
+
     #[inline(always)]
     fn merge(&mut self, mut reader: Reader<'a>) -> Result<(), Malformed> {
         while !reader.is_empty() {

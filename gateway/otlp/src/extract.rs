@@ -13,6 +13,8 @@
 //!
 //! Limits: the result is at most as long as the message plus three keys and lengths; the content of a span is not examined.
 
+use crate::edit::between;
+use crate::encode::put_field;
 use crate::fields::{OtlpMessage, resource_spans, scope_spans, traces_data};
 use crate::malformed::Malformed;
 use crate::wire::Reader;
@@ -64,7 +66,7 @@ impl Search {
             let key = reader.key()?;
             if key != child_key {
                 reader.pass(key)?;
-                others.extend_from_slice(bytes_between(&field, &reader));
+                others.extend_from_slice(between(&field, &reader));
                 continue;
             }
             let inner = reader.message(key, child)?;
@@ -86,31 +88,6 @@ impl Search {
         let wanted = self.spans_before == 0;
         self.spans_before = self.spans_before.wrapping_sub(1);
         wanted
-    }
-}
-
-/// The bytes between `before` and `after`.
-fn bytes_between<'a>(before: &Reader<'a>, after: &Reader<'a>) -> &'a [u8] {
-    let count = before.rest().len().saturating_sub(after.rest().len());
-    before.rest().get(..count).unwrap_or_default()
-}
-
-/// Appends a length-delimited field.
-fn put_field(out: &mut Vec<u8>, key: u32, bytes: &[u8]) {
-    put_varint(out, u64::from(key));
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let [low, ..] = value.to_le_bytes();
-        value = value.wrapping_shr(7);
-        if value == 0 {
-            out.push(low & 0x7F);
-            return;
-        }
-        out.push(low | 0x80);
     }
 }
 

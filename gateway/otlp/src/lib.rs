@@ -43,6 +43,8 @@
 
 mod any_value;
 mod attributes;
+mod edit;
+mod encode;
 mod events;
 mod extract;
 mod fields;
@@ -60,6 +62,8 @@ mod wire;
 
 pub use any_value::{Array, ArrayIter, Scalar, Value};
 pub use attributes::{Attributes, AttributesIter, KeyValue};
+pub use edit::{AttributeSet, Edit, edit_attributes};
+pub use encode::{PutError, put_list, put_member, put_value};
 pub use events::{Event, Events, EventsIter};
 pub use extract::extract;
 pub use fields::OtlpMessage;

@@ -45,7 +45,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Starts on a single message of the type `of`.
-    #[cfg(test)]
     pub(crate) const fn on(message: &'a [u8], of: OtlpMessage) -> Self {
         Self { of, ..Self::new(message) }
     }

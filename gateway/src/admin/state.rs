@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::{blocks::buffers::Pool, ground::metrics::reference};
     use sluice_clickhouse::outcome::Class;
-    use sluice_gateway_config::{DeliveryState, Readiness, Remaining};
+    use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes};
     use sluice_kafka::{
         OpenTransaction,
         watchdog::{Reason, Still},
@@ -196,6 +196,7 @@ mod tests {
                 ("message_too_long", 0),
                 ("row_too_large", 0),
                 ("message_too_large", 0),
+                ("framing", 0),
             ]
             .map(|(reason, count)| (reason.to_owned(), count))
             .into(),
@@ -215,6 +216,7 @@ mod tests {
                 reason: None,
                 durability: Some("unknown".into()),
             }),
+            services: Some(ServiceVolumes::default()),
             resident_bytes: said.resident_bytes,
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),

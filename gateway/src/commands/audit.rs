@@ -136,7 +136,7 @@ pub fn audit(
     let mut auditor = Auditor {
         runtime,
         lookups,
-        spans: SpanReader::new(kafka, columns),
+        spans: SpanReader::new(config, columns),
         comparison: Comparison::new(FILTER_BYTES, QUESTIONED_MAX, absence.at(now_nanos())),
         absence,
         findings: Findings::new(request.limit),

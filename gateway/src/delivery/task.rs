@@ -22,6 +22,7 @@ use crate::{
     },
     ground::{account::RowAccount, async_sender::AsyncSender, metrics::Metrics, route::Route},
     guarantee::GuaranteeState,
+    rows::carry::Carrying,
     table::{
         sink::{Sink, Targets},
         table_watch::TableWatch,
@@ -86,6 +87,8 @@ pub struct Delivery {
     pub on_missing: OnMissing,
     /// Reads messages again.
     pub originals: Originals,
+    /// What the config does with attributes, if anything: letters must not have more than rows.
+    pub carrying: Option<Arc<Carrying>>,
     /// The format and maximum size of messages.
     pub kafka: Kafka,
     /// Transposes blocks into columns, if they are sent as columns.

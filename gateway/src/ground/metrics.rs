@@ -2,15 +2,18 @@
 //!
 //! Nothing here is called per span: workers add per message or per turn, delivery per block.
 
+mod attributes;
 mod guarantee;
 mod maker;
 mod messages;
 mod open_transactions;
 mod refused;
 mod sample;
+mod services;
 mod spool;
 mod times;
 
+pub use attributes::{AttributeMetrics, RuleCounters};
 pub use guarantee::GuaranteeMetrics;
 pub use maker::Family;
 pub use messages::{MessageMetrics, ROW_REFUSED};
@@ -19,6 +22,7 @@ pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
 
+use crate::rows::services::Services;
 use maker::Maker;
 use messages::REJECTED;
 use prometheus::{
@@ -27,6 +31,7 @@ use prometheus::{
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
+use std::sync::Arc;
 
 /// How a worker spends its time.
 #[derive(Debug, Clone)]
@@ -48,6 +53,10 @@ pub struct Metrics {
     pub messages: MessageMetrics,
     /// Rows whose times had to be corrected, and expired rows.
     pub times: TimeMetrics,
+    /// What a config does with attributes.
+    pub attributes: AttributeMetrics,
+    /// Rows by service.
+    pub services: Arc<Services>,
     /// Messages and rows whose dead letters were acknowledged, by reason.
     pub dead_letters: IntCounterVec,
     /// Refusals of dead letters, by cause.
@@ -193,6 +202,8 @@ impl Metrics {
         Self {
             messages: MessageMetrics::new(&make),
             times: TimeMetrics::new(&make),
+            attributes: AttributeMetrics::new(&make),
+            services: services::services(&make),
             dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that Kafka has acknowledged in the dead-letter topic, by reason.",
@@ -404,13 +415,17 @@ mod tests {
     #[test]
     fn every_reason_is_counted_before_it_is_given() {
         let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
-        for reason in [malformed, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge] {
+        let framing = Reason::Framing(crate::reading::framing::FrameError::MagicUnknown(1));
+        for reason in
+            [malformed, framing, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge]
+        {
             // A new metric does not compile until it is listed here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
                 Reason::MessageTooLong => REJECTED[2],
                 Reason::RowTooLarge => REJECTED[3],
                 Reason::MessageTooLarge => REJECTED[4],
+                Reason::Framing(_) => REJECTED[5],
             };
             assert_eq!(reason.label(), expected);
         }

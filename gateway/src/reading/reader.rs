@@ -1,9 +1,9 @@
-//! How a worker reads messages: protobuf as it is, JSON after rewriting it to protobuf.
+//! How a worker reads messages: without their frame ([`framing`]), protobuf as it is, JSON after rewriting it to protobuf.
 //!
 //! Owner: a worker thread. Limits: a message in JSON has at most `source.kafka.recordBatchBytesMax`; the budget counts
 //! `JSON_BYTES_PER_MESSAGE_BYTE` of memory for each of its bytes.
 
-use crate::reading::reject::Reason;
+use crate::reading::{framing, reject::Reason};
 use sluice_gateway_config::{ByteSize, Format, budget::JSON_BYTES_PER_MESSAGE_BYTE};
 use sluice_otlp_json::{JsonRewriter, SCRATCH_BYTES_PER_MESSAGE_BYTE};
 
@@ -33,9 +33,10 @@ impl Reader {
         }
     }
 
-    /// The message in protobuf.
+    /// The message in protobuf, without its frame.
     #[inline]
     pub fn wire<'m>(&'m mut self, message: &'m [u8]) -> Result<&'m [u8], Reason> {
+        let message = framing::payload(message, self.format()).map_err(Reason::Framing)?;
         match self {
             Self::OtlpProto => Ok(message),
             Self::OtlpJson(rewriter) => {
@@ -44,6 +45,13 @@ impl Reader {
                     _ => Reason::MalformedJson(malformed),
                 })
             }
+        }
+    }
+
+    fn format(&self) -> Format {
+        match self {
+            Self::OtlpProto => Format::OtlpProto,
+            Self::OtlpJson(_) => Format::OtlpJson,
         }
     }
 }

@@ -4,9 +4,12 @@
 //! `Stop` stops the partition before that message until someone acts; other partitions continue. `Skip` counts the message and continues.
 //! A message without a value, or with an empty one, is not rejected: it has no spans.
 
-use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE};
+use crate::{
+    reading::framing::{self, FrameError},
+    rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE},
+};
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
-use sluice_gateway_config::{ByteSize, Sizing, budget};
+use sluice_gateway_config::{ByteSize, Format, Sizing, budget};
 use sluice_kafka::{
     Message,
     dead_letter::{Delivered, Refused},
@@ -19,6 +22,9 @@ pub enum Reason {
     /// It is not OTLP.
     #[error("it is not an OTLP trace message: {0}")]
     Malformed(sluice_otlp::Malformed),
+    /// It is in a frame that is not known, or broken.
+    #[error("{0}")]
+    Framing(FrameError),
     /// It is not OTLP/JSON.
     #[error("it is not an OTLP trace message in JSON: {0}")]
     MalformedJson(sluice_otlp_json::Malformed),
@@ -50,17 +56,19 @@ impl Reason {
                 sluice_otlp_json::Reason::NotTraces | sluice_otlp_json::Reason::Superseded => "not_traces",
                 _ => "malformed",
             },
+            Self::Framing(_) => "framing",
             Self::MessageTooLong => "message_too_long",
             Self::RowTooLarge => "row_too_large",
             Self::MessageTooLarge => "message_too_large",
         }
     }
 
-    /// Where in the message the error is, in bytes from its start; `None` if all of it could be read.
+    /// Where in the message the error is, in bytes from the start of its payload, behind a frame; `None` if all of it could be read.
     pub fn position(&self) -> Option<u64> {
         match self {
             Self::Malformed(malformed) => Some(malformed.position() as u64),
             Self::MalformedJson(malformed) => Some(malformed.position() as u64),
+            Self::Framing(_) => Some(0),
             Self::MessageTooLong | Self::RowTooLarge | Self::MessageTooLarge => None,
         }
     }
@@ -68,15 +76,20 @@ impl Reason {
     /// The format to set if the message is in the other one.
     fn advice(&self, value: &[u8]) -> Option<&'static str> {
         match self {
-            Self::Malformed(_) if begins_like_json(value) => {
+            Self::Malformed(_) | Self::Framing(_) if begins_like_json(framing::behind_header(value)) => {
                 Some("it looks like JSON; set source.kafka.format: OtlpJson to read it")
             }
-            Self::MalformedJson(_) if sluice_otlp::validate(value).is_ok() => {
+            Self::MalformedJson(_) if is_protobuf(value) => {
                 Some("it is OTLP in protobuf; set source.kafka.format: OtlpProto to read it")
             }
             _ => None,
         }
     }
+}
+
+/// Whether this is OTLP in protobuf, with or without a frame.
+fn is_protobuf(value: &[u8]) -> bool {
+    framing::payload(value, Format::OtlpProto).is_ok_and(|payload| sluice_otlp::validate(payload).is_ok())
 }
 
 /// Whether this may be a JSON object: a brace, and the quote of its first name or another brace. In protobuf the brace would start a group,
@@ -175,6 +188,8 @@ pub struct Rejected {
     pub position: Option<u64>,
     /// The reason in words.
     pub text: String,
+    /// Whether it is OTLP as far as it was read, and only too large.
+    pub is_otlp: bool,
 }
 
 impl Rejected {
@@ -185,6 +200,7 @@ impl Rejected {
             digest: Digest::of(message.payload()),
             label: reason.label(),
             position: reason.position(),
+            is_otlp: matches!(reason, Reason::RowTooLarge | Reason::MessageTooLarge),
             text: match reason.advice(message.payload().unwrap_or_default()) {
                 Some(advice) => format!("{reason}; {advice}"),
                 None => reason.to_string(),
@@ -296,14 +312,17 @@ mod tests {
         for json in ["{\"resourceSpans\":[]}", "{}", "\u{feff} {\n \"a\":1}", "\n{ \"resourceSpans\": ["] {
             assert!(protobuf(json.as_bytes()), "{json}");
         }
-        for other in [&b"{"[..], b"text", b"[{}]", b"\x0a\x7f", b"{\x01\"", b"\x00\x00\x00\x00\x01{}"] {
+        let framed = b"\x00\x00\x00\x00\x01{}";
+        let reason = Reason::Framing(framing::payload(framed, Format::OtlpProto).unwrap_err());
+        assert!(reason.advice(framed).is_some_and(|advice| advice.contains("OtlpJson")), "JSON in a frame");
+        for other in [&b"{"[..], b"text", b"[{}]", b"\x0a\x7f", b"{\x01\""] {
             assert!(!protobuf(other), "{}", other.escape_ascii());
         }
         let json = |value: &[u8]| {
             let reason = Reason::MalformedJson(sluice_otlp_json::validate(value).unwrap_err());
             reason.advice(value).is_some_and(|advice| advice.contains("OtlpProto"))
         };
-        assert!(json(b"\x0a\x00"));
+        assert!(json(b"\x0a\x00") && json(b"\x00\x00\x00\x00\x01\x00\x0a\x00"));
         assert!(!json(b"{") && !json(b"\x0a\x7f") && !json(br#"{"resourceLogs":[]}"#));
     }
 

@@ -36,7 +36,7 @@ use crate::{
     },
     ground::{
         account::RowAccount,
-        metrics::{Metrics, WorkerSeconds},
+        metrics::{Metrics, RuleCounters, WorkerSeconds},
         route::Route,
     },
     reading::{
@@ -44,7 +44,11 @@ use crate::{
         reader::Reader,
         reject::Reason,
     },
-    rows::span_row::Scratch,
+    rows::{
+        carry::{Carry, Carrying},
+        services::ServiceTally,
+        span_row::Scratch,
+    },
     table::row_expiry::RowExpiry,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -99,6 +103,8 @@ pub struct WorkerDeps {
     pub on_missing: OnMissing,
     /// The layout of attributes in the table.
     pub columns: TableColumns,
+    /// What the config does with attributes, if anything.
+    pub carrying: Option<Arc<Carrying>>,
     /// The age at which the table deletes rows.
     pub expiry: Arc<RowExpiry>,
     /// Maximum number of row buffers, and so of open blocks.
@@ -115,6 +121,8 @@ pub struct WorkerDeps {
 pub struct Worker {
     parts: WorkerDeps,
     scratch: Scratch,
+    /// Count what is done with attributes, if anything.
+    rule_counters: Option<RuleCounters>,
     /// Row buffers that no block uses.
     row_buffers: Vec<RowFrames>,
     row_buffers_made: usize,
@@ -155,7 +163,10 @@ impl Worker {
     /// A worker without partitions.
     pub fn new(parts: WorkerDeps) -> Self {
         Self {
-            scratch: Scratch::new(parts.columns.clone()),
+            scratch: Scratch::new(parts.columns.clone())
+                .carrying(parts.carrying.clone().map(Carry::new))
+                .tallying(ServiceTally::new(parts.metrics.services.clone())),
+            rule_counters: parts.carrying.as_ref().map(|rules| parts.metrics.attributes.rules(rules)),
             parts,
             row_buffers: Vec::new(),
             row_buffers_made: 0,
@@ -387,10 +398,14 @@ impl Worker {
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max, times, headers_cut } => {
+                    self.scratch.commit_services(block.rows.totals());
                     block.add_message(message.offset(), spans, end_nanos_max);
                     self.parts.metrics.messages.count(spans, message.payload());
                     self.parts.metrics.times.count(&times);
                     self.parts.metrics.messages.count_cut_headers(headers_cut);
+                    if let Some((counters, carry)) = self.rule_counters.as_ref().zip(self.scratch.carry()) {
+                        counters.count(carry);
+                    }
                     self.took(reading, message);
                     return Taken::Yes;
                 }

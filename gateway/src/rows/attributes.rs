@@ -11,7 +11,8 @@
 //! | typed groups | [`nested`] |
 //!
 //! In all layouts, the first of two equal keys is kept; in `JSON`, the first of two equal paths. If the table has a column for the keys, it
-//! gets those that are in the set's columns: paths in `JSON`, else keys.
+//! gets those that are in the set's columns: paths in `JSON`, else keys. What a config does with
+//! attributes ([`crate::rows::carry`]) is done before that.
 //!
 //! Limits: the caller says how long the buffer may become, which is what the row may still have. Every writer requests room before it
 //! writes a key and its value ([`sluice_clickhouse::room`]); without room, it fails and the row is rejected. Scratch memory of a huge
@@ -21,7 +22,7 @@ pub mod json;
 pub mod map;
 pub mod nested;
 
-use crate::rows::{span_times::Original, value_text};
+use crate::rows::{carry::SetCarry, span_times::Original, value_text};
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
@@ -62,6 +63,8 @@ pub struct Set<'a> {
     pub originals: &'a [Original],
     /// Whether a column with the keys follows: an array, sorted, of what the set's columns have.
     pub keys: bool,
+    /// What a config does with them; `None` if they are written as they are.
+    pub carry: Option<SetCarry<'a>>,
 }
 
 /// Bytes of a value in a buffer, without the bytes around it; 0 for arrays and lists, which request room themselves.

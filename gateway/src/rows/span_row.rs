@@ -28,6 +28,7 @@
 //! size (9 % more instructions, 6 % more time).
 
 mod ids;
+mod nested;
 mod optional;
 mod row_error;
 mod service;
@@ -35,10 +36,14 @@ mod words;
 
 pub use row_error::RowError;
 
+use nested::{Nested, put_events, put_links};
+
 use crate::rows::attributes::{AttributeWriter, Elements, Set};
+use crate::rows::carry::{Carry, SetCarry};
 use crate::rows::origin::{self, Origin};
 use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
+use crate::rows::services::{self, ServiceTally};
 use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
@@ -47,9 +52,10 @@ use sluice_clickhouse::{
     groups, json_paths,
     optional::OptionalColumn,
     room,
-    row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
+    row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames, RowTotals},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
+use sluice_gateway_config::AttributesOf;
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
 use sluice_otlp::{Resource, Scope, Span, SpanSink, is_utf8};
 
@@ -72,6 +78,7 @@ const _: () = assert!(
         + SMALL_BUFFERS * 2 * room::KEPT_BYTES_MAX
         + resources::MEMORY_BYTES_MAX
         + origin::BYTES_MAX
+        + services::TALLY_BYTES_MAX
         + frame_bytes_max(FRAME_RAW_BYTES + 1)) as u64
         <= SCRATCH_BYTES,
     "a worker needs more than the budget counts"
@@ -82,6 +89,10 @@ const _: () = assert!(
 pub struct Scratch {
     /// The layout of attributes in the table.
     columns: TableColumns,
+    /// What a config does with attributes.
+    carry: Option<Carry>,
+    /// Counts rows by service.
+    tally: Option<ServiceTally>,
     /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`, and optional columns between and behind them: adjacent in the
     /// row, and equal for all spans of a scope.
     shared: Vec<u8>,
@@ -102,12 +113,36 @@ impl Scratch {
         Self { columns, ..Self::default() }
     }
 
+    /// The same, with what a config does with attributes.
+    #[must_use]
+    pub fn carrying(self, carry: Option<Carry>) -> Self {
+        Self { carry, ..self }
+    }
+
+    /// The same, with counts of rows by service.
+    #[must_use]
+    pub fn tallying(self, tally: ServiceTally) -> Self {
+        Self { tally: Some(tally), ..self }
+    }
+
+    /// Counts the last message, which is whole, by service; `totals` are those of its block.
+    pub fn commit_services(&mut self, totals: RowTotals) {
+        if let Some(tally) = &mut self.tally {
+            tally.commit(totals);
+        }
+    }
+
+    /// What was done with the attributes of the last message.
+    pub fn carry(&self) -> Option<&Carry> {
+        self.carry.as_ref()
+    }
+
     /// Memory in use, in bytes, for the budget.
     pub fn memory_bytes(&self) -> usize {
-        let Self { columns: _, shared, scope_at: _, message, resources, event_names, elements, writer } =
-            self;
+        let Self { shared, message, resources, event_names, elements, writer, tally, .. } = self;
         shared.capacity()
             + message.capacity()
+            + tally.as_ref().map_or(0, |_| services::TALLY_BYTES_MAX)
             + resources.memory_bytes()
             + event_names.capacity()
             + elements.memory_bytes()
@@ -164,6 +199,12 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
     ) -> Self {
         scratch.let_go();
         scratch.begin_message(&Origin::default());
+        if let Some(carry) = &mut scratch.carry {
+            carry.begin();
+        }
+        if let Some(tally) = &mut scratch.tally {
+            tally.begin();
+        }
         Self {
             scratch,
             rows,
@@ -224,29 +265,34 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     type Error = RowError<S::Error>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, tally, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
         if !resources.recall(resource.message, shared) {
-            service::put_name(shared, resource, writer)?;
+            let carry = carried(carry.as_ref(), AttributesOf::Resource);
             let keys = columns.optional.has(OptionalColumn::ResourceAttributesKeys);
-            let set =
-                Set { columns: &columns.resource, attributes: &resource.attributes, originals: &[], keys };
+            let attributes = &resource.attributes;
+            let set = Set { columns: &columns.resource, attributes, originals: &[], keys, carry };
+            service::put_name(shared, &set, writer)?;
             writer.write(shared, &set, ROW_LEN_MAX)?;
             optional::put_resource_count(shared, columns.optional, resource);
             resources.keep(resource.message, shared);
         }
         optional::put_resource_url(shared, columns.optional, resource)?;
         *scope_at = shared.len();
+        if let Some(tally) = tally {
+            tally.resource(service::name_in(shared), self.rows.totals());
+        }
         Ok(self.raw.write(shared.len())?)
     }
 
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, shared, scope_at, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, shared, scope_at, writer, .. } = &mut *self.scratch;
+        let carry = carried(carry.as_ref(), AttributesOf::Scope);
         shared.truncate(*scope_at);
         for text in [scope.name, scope.version] {
             optional::put_text(shared, text)?;
         }
-        let attributes_bytes = optional::put_scope(shared, columns, scope, writer)?;
+        let attributes_bytes = optional::put_scope(shared, columns, scope, (writer, carry))?;
         // Like a resource: a scope without spans must not write without limit.
         Ok(self.raw.write(attributes_bytes)?)
     }
@@ -274,7 +320,8 @@ impl<S: FrameStore> SpanRows<'_, S> {
 
     /// Writes the row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
     fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
-        let Scratch { columns, shared, message, event_names, elements, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, shared, message, event_names, elements, writer, .. } = &mut *self.scratch;
+        let carry = carry.as_ref();
         let extra = columns.optional;
         let row = self.rows.row();
         let start_at = row.len();
@@ -291,7 +338,9 @@ impl<S: FrameStore> SpanRows<'_, S> {
         words::put(row, words::kind(span.kind));
         row.extend_from_slice(shared);
         let keys = extra.has(OptionalColumn::SpanAttributesKeys);
-        let set = Set { columns: &columns.span, attributes: &span.attributes, originals, keys };
+        let carry_span = carried(carry, AttributesOf::Span);
+        let attributes = &span.attributes;
+        let set = Set { columns: &columns.span, attributes, originals, keys, carry: carry_span };
         writer.write(row, &set, limit)?;
         if !span.status_message.is_empty() {
             room::make(row, span.status_message.len(), limit)?;
@@ -303,14 +352,18 @@ impl<S: FrameStore> SpanRows<'_, S> {
             row.extend_from_slice(&[0; 2]);
             Elements::put_none(row, &columns.event);
         } else {
-            let scratch = Nested { columns: &columns.event, names: event_names, elements, writer, limit };
+            let carry = carried(carry, AttributesOf::Event);
+            let scratch =
+                Nested { columns: &columns.event, carry, names: event_names, elements, writer, limit };
             self.counts.events_replaced += put_events(row, span, self.message_nanos, scratch)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);
             Elements::put_none(row, &columns.link);
         } else {
-            let scratch = Nested { columns: &columns.link, names: event_names, elements, writer, limit };
+            let carry = carried(carry, AttributesOf::Link);
+            let scratch =
+                Nested { columns: &columns.link, carry, names: event_names, elements, writer, limit };
             put_links(row, span, scratch)?;
         }
         if extra.has_any_of(optional::BEHIND_LINKS) {
@@ -324,6 +377,12 @@ impl<S: FrameStore> SpanRows<'_, S> {
     }
 }
 
+/// What a config does with the attributes of a set.
+#[inline]
+fn carried(carry: Option<&Carry>, set: AttributesOf) -> Option<SetCarry<'_>> {
+    carry.and_then(|carry| carry.set(set))
+}
+
 /// Bytes of a span's own strings before its attributes.
 #[inline]
 fn plain_bytes(span: &Span<'_>) -> usize {
@@ -334,113 +393,6 @@ fn plain_bytes(span: &Span<'_>) -> usize {
 fn within_limit<E>(row: &[u8], start_at: usize) -> Result<usize, RowError<E>> {
     let bytes = row.len() - start_at;
     if bytes > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(bytes) }
-}
-
-/// Buffers for the columns of events, which are written side by side so that events are read only once; and of links.
-struct Nested<'a> {
-    columns: &'a AttributeColumns,
-    names: &'a mut Vec<u8>,
-    elements: &'a mut Elements,
-    writer: &'a mut AttributeWriter,
-    /// Length beyond which writing fails.
-    limit: usize,
-}
-
-/// Appends `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length. Returns the number of
-/// replaced times.
-fn put_events<E>(
-    row: &mut Vec<u8>,
-    span: &Span<'_>,
-    message_nanos: i64,
-    scratch: Nested<'_>,
-) -> Result<u64, RowError<E>> {
-    if span.events.len() == 1 {
-        return put_only_event(row, span, message_nanos, scratch);
-    }
-    let Nested { columns, names, elements, writer, limit } = scratch;
-    names.clear();
-    elements.clear();
-    let mut replaced = 0;
-    put_len(row, span.events.len());
-    for event in &span.events {
-        let event = event?;
-        let (nanos, original) = usable(event.time_unix_nano, message_nanos);
-        replaced += u64::from(original.is_some());
-        room::make(row, size_of::<i64>(), limit)?;
-        put_datetime64(row, nanos);
-        let bytes_left = limit.saturating_sub(row.len() + names.len() + elements.bytes());
-        let name = mended(event.name, bytes_left)?;
-        room::make(names, name.len(), names.len().saturating_add(bytes_left))?;
-        put_string(names, &name);
-        let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), keys: false };
-        writer.write_element(elements, &set, bytes_left.saturating_sub(name.len()))?;
-    }
-    room::make(row, names.len(), limit)?;
-    put_len(row, span.events.len());
-    row.extend_from_slice(names);
-    if names.len() > room::KEPT_BYTES_MAX {
-        room::let_go(names);
-    }
-    elements.put(row, columns, (span.events.len(), limit))?;
-    Ok(replaced)
-}
-
-/// Appends the columns of a single event in the order of its fields, without intermediate buffers. Nearly all spans that have events have
-/// one.
-fn put_only_event<E>(
-    row: &mut Vec<u8>,
-    span: &Span<'_>,
-    message_nanos: i64,
-    scratch: Nested<'_>,
-) -> Result<u64, RowError<E>> {
-    let Nested { columns, elements, writer, limit, .. } = scratch;
-    let mut replaced = 0;
-    for event in &span.events {
-        let event = event?;
-        let (nanos, original) = usable(event.time_unix_nano, message_nanos);
-        replaced += u64::from(original.is_some());
-        let name = mended(event.name, limit.saturating_sub(row.len()))?;
-        room::make(row, name.len(), limit)?;
-        put_len(row, 1);
-        put_datetime64(row, nanos);
-        put_len(row, 1);
-        put_string(row, &name);
-        let original = original.map(|value| (ORIGINAL_TIME, value));
-        let set = Set { columns, attributes: &event.attributes, originals: original.as_slice(), keys: false };
-        writer.write_only_element(row, elements, &set, limit)?;
-    }
-    Ok(replaced)
-}
-
-/// Appends `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links are
-/// rare, so they are read once per column.
-fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
-    let Nested { columns, elements, writer, limit, .. } = scratch;
-    elements.clear();
-    let len = span.links.len();
-    put_len(row, len);
-    for link in &span.links {
-        room::make(row, ids::BYTES_MAX, limit)?;
-        ids::put_hex(row, link?.trace_id);
-    }
-    put_len(row, len);
-    for link in &span.links {
-        room::make(row, ids::BYTES_MAX, limit)?;
-        ids::put_hex(row, link?.span_id);
-    }
-    put_len(row, len);
-    for link in &span.links {
-        let trace_state = mended(link?.trace_state, limit.saturating_sub(row.len()))?;
-        room::make(row, trace_state.len(), limit)?;
-        put_string(row, &trace_state);
-    }
-    for link in &span.links {
-        let bytes_left = limit.saturating_sub(row.len() + elements.bytes());
-        let set = Set { columns, attributes: &link?.attributes, originals: &[], keys: false };
-        writer.write_element(elements, &set, bytes_left)?;
-    }
-    Ok(elements.put(row, columns, (len, limit))?)
 }
 
 /// The value if there is no original.
@@ -469,31 +421,4 @@ fn put_seldom(row: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_huge_row_leaves_no_scratch_behind() {
-        let mut scratch = Scratch::default();
-        scratch.shared.resize(8 << 20, 0);
-        scratch.event_names.resize(8 << 20, 0);
-        let mut rows = RowFrames::new();
-        drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, RawLimit::of_message(0)));
-        assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
-    }
-
-    #[test]
-    fn an_end_in_the_future_says_nothing_of_freshness() {
-        let (mut scratch, mut rows) = (Scratch::default(), RowFrames::new());
-        let limit = RawLimit::of_message(0);
-        let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, limit).read_at(100);
-        // TracesData { resource_spans { scope_spans { spans { trace_id span_id end_time_unix_nano } } } }, the end a fixed64.
-        for end in [99, 101, u64::MAX, 40] {
-            let ids = [&[0x0A, 16][..], &[1; 16], &[0x12, 8], &[2; 8]].concat();
-            let span = [&ids[..], &[0x41], &u64::to_le_bytes(end)].concat();
-            let message = [&[0x0A, 41, 0x12, 39, 0x12, 37][..], &span].concat();
-            assert_eq!(sluice_otlp::walk(&message, &mut sink), Ok(1));
-        }
-        assert_eq!(sink.end_nanos_max(), 99);
-    }
-}
+mod tests;

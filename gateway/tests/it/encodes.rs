@@ -22,12 +22,19 @@ use sluice_gateway::{
     ground::account::RowAccount,
     reading::{
         encode::{Encoded, Payload, encode},
+        framing::FrameError,
         reader::Reader,
         reject::Reason,
     },
-    rows::{origin::Origin, span_row::Scratch, span_times::TimeCounts},
+    rows::{
+        carry::{Carry, Carrying},
+        origin::Origin,
+        services::ServiceTally,
+        span_row::Scratch,
+        span_times::TimeCounts,
+    },
 };
-use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
+use sluice_gateway_config::{Attributes, ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::time::Instant;
 
@@ -81,6 +88,17 @@ impl Case {
         Self { expired_before_nanos: before_nanos.cast_signed(), ..self }
     }
 
+    /// The same, under rules for attributes.
+    pub fn carrying(self, attributes: &Attributes) -> Self {
+        let carry = Carrying::of(attributes).map(Carry::new);
+        Self { scratch: self.scratch.carrying(carry), ..self }
+    }
+
+    /// The same, with counts of rows by service.
+    pub fn tallying(self, tally: ServiceTally) -> Self {
+        Self { scratch: self.scratch.tallying(tally), ..self }
+    }
+
     pub fn add(&mut self, message: &[u8]) -> Encoded {
         let payload = Payload {
             bytes: message,
@@ -91,6 +109,7 @@ impl Case {
         };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { spans, end_nanos_max, .. } = encoded {
+            self.scratch.commit_services(self.block.rows.totals());
             self.block.add_message(0, spans, end_nanos_max);
         }
         encoded
@@ -279,6 +298,25 @@ fn a_message_in_json_has_the_rows_of_protobuf_or_none() {
     assert!(matches!(case.add(&protobuf), Encoded::Rejected(Reason::MalformedJson(_))));
     assert_eq!(case.add(&vec![b' '; (1 << 20) + 1]), Encoded::Rejected(Reason::MessageTooLong));
     assert_eq!(case.rows(), (1, encoded(&protobuf)));
+}
+
+#[test]
+fn a_message_in_a_frame_has_the_rows_of_the_message() {
+    let bare = noise(3, 100, 5);
+    let framed = |indexes: &[u8], payload: &[u8]| [&[0, 0, 0, 0, 7][..], indexes, payload].concat();
+    for indexes in [&[0][..], &[2, 0]] {
+        let mut case = Case::new(64 << 20);
+        assert!(matches!(case.add(&framed(indexes, &bare)), Encoded::Whole { spans: 3, .. }));
+        assert_eq!(case.rows(), (3, encoded(&bare)));
+    }
+    let mut case = Case::of_json();
+    assert!(matches!(case.add(&framed(&[], b"{}")), Encoded::Whole { spans: 0, .. }));
+    for (case, magic) in [(&mut case, 1), (&mut Case::new(64 << 20), 7)] {
+        let outcome = case.add(&[&[magic][..], &bare].concat());
+        assert_eq!(outcome, Encoded::Rejected(Reason::Framing(FrameError::MagicUnknown(magic))));
+    }
+    let cut = Case::new(64 << 20).add(&[0, 0, 0]);
+    assert_eq!(cut, Encoded::Rejected(Reason::Framing(FrameError::CutShort)));
 }
 
 proptest! {

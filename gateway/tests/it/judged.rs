@@ -51,7 +51,7 @@ fn tables() -> Vec<TableColumns> {
 fn accepted(columns: TableColumns, bytes: &[u8]) -> Option<bool> {
     match Case::of(64 << 20, columns).add(bytes) {
         Encoded::Whole { .. } => Some(true),
-        Encoded::Rejected(Reason::Malformed(_)) => Some(false),
+        Encoded::Rejected(Reason::Malformed(_) | Reason::Framing(_)) => Some(false),
         Encoded::Rejected(Reason::RowTooLarge) => None,
         other => panic!("{other:?}"),
     }

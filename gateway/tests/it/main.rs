@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod carried;
 mod claimed;
 mod encodes;
 mod judged;
@@ -13,4 +14,5 @@ mod optional;
 mod program;
 mod raw_limit;
 mod rows;
+mod services;
 mod speed_guard;

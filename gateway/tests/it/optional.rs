@@ -16,9 +16,8 @@ use sluice_clickhouse::{
 };
 use sluice_gateway::{
     reading::encode::Encoded,
-    rows::origin::{HEADER_BYTES_MAX, MessageHeaders, Origin},
+    rows::origin::{HEADER_BYTES_MAX, MessageHeaders, Origin, TakeHeader},
 };
-use std::ops::ControlFlow;
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -164,7 +163,7 @@ fn a_resource_that_was_seen_has_the_url_of_its_own_message() {
 struct Headers(Vec<u8>);
 
 impl MessageHeaders for Headers {
-    fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>) {
+    fn each(&self, take: &mut TakeHeader<'_>) {
         if take("large", Some(&self.0)).is_continue() && take("k", Some(b"v\xff")).is_continue() {
             take("none", None);
         }

@@ -33,6 +33,7 @@ mod poison;
 mod process;
 mod readers;
 mod refresh;
+mod rules;
 mod schema;
 mod server;
 mod summary;

@@ -20,10 +20,14 @@ use sluice_gateway::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
-    rows::{origin::Origin, span_row::Scratch},
+    rows::{
+        carry::{Carry, Carrying},
+        origin::Origin,
+        span_row::Scratch,
+    },
     table::sink::Sink,
 };
-use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
+use sluice_gateway_config::{Attributes, ClickHouse, Insert, Layout, Schema, SchemaManagement, parse};
 use sluice_ranges::{Closed, Content, Cut, Fill, Generation, OffsetRange, PartitionId};
 use std::{
     sync::Arc,
@@ -171,6 +175,22 @@ impl Database {
         Ok(())
     }
 
+    /// Inserts the rows that a config leaves of a message.
+    pub async fn insert_under(
+        &self,
+        columns: &TableColumns,
+        attributes: &Attributes,
+        message: &[u8],
+    ) -> Result<(), InsertError> {
+        let targets = self.sink(Layout::Json).targets(columns).unwrap();
+        let carry = Carrying::of(attributes).map(Carry::new);
+        let mut scratch = Scratch::new(columns.clone()).carrying(carry);
+        let body = InsertBody::new(frames_with(&mut scratch, message, Origin::default()));
+        let query_id = format!("{}-{}", self.name, next_number());
+        let id = InsertId { token: None, query_id: &query_id };
+        InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
+    }
+
     /// A table like `otel_traces` with another name, and the way into it.
     pub async fn twin(&self, table: &str) -> Sink {
         self.execute(&format!("CREATE TABLE {0}.{table} AS {0}.otel_traces", self.name)).await;
@@ -214,8 +234,11 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
 
 /// The frames of the rows of a message that comes from there.
 pub fn frames_of(columns: &TableColumns, message: &[u8], origin: Origin<'_>) -> Vec<Bytes> {
+    frames_with(&mut Scratch::new(columns.clone()), message, origin)
+}
+
+fn frames_with(scratch: &mut Scratch, message: &[u8], origin: Origin<'_>) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
-    let mut scratch = Scratch::new(columns.clone());
     let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
     let payload = Payload {
         bytes: message,
@@ -224,7 +247,7 @@ pub fn frames_of(columns: &TableColumns, message: &[u8], origin: Origin<'_>) -> 
         expired_before_nanos: i64::MIN,
         origin,
     };
-    let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
+    let encoded = encode(&pool, &mut Reader::OtlpProto, scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
     let id = PartitionId { topic: "spans".into(), partition: 0 };
     let place = Place { id, generation: Generation(1), cluster: "cluster".into() };

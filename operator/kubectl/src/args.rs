@@ -24,6 +24,7 @@ Exit codes:
 
 Rights:
   all but plan      get and list on tracepipelines and pods
+  status NAME       get on pods/proxy, for the table of services; without it, the table says so
   lag, spool        get on pods/proxy
   drain             get on pods/proxy; get and create on pods/portforward; patch on pods
   dead-letter       get and create on pods/exec
@@ -77,7 +78,8 @@ pub struct PluginArgs {
 /// The subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Show one pipeline, or all of the namespace: what runs, the lag, why this many gateways, what it is doing, what you must do
+    /// Show one pipeline, or all of the namespace: what runs, the lag, why this many gateways, what it is doing, what you must do; of one
+    /// pipeline also which services send most
     Status {
         /// The pipeline; default: all of the namespace
         name: Option<String>,

@@ -27,6 +27,7 @@ pub use terminal::Terminal;
 
 use args::{Command, PluginArgs};
 use exit_codes::{EXIT_NOT_WELL, EXIT_USAGE, EXIT_WELL};
+use sluice_crds::TracePipeline;
 
 /// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: `main.rs` runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
@@ -40,7 +41,13 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
             for line in &found.unread {
                 terminal.tell(line)?;
             }
-            let stories: Vec<_> = found.pipelines.iter().map(status::Story::of).collect();
+            let mut stories: Vec<_> = found.pipelines.iter().map(status::Story::of).collect();
+            // The gateways of one pipeline are asked, not those of a whole namespace.
+            if name.is_some()
+                && let ([pipeline], Some(story)) = (&found.pipelines[..], stories.pop())
+            {
+                stories.push(with_services(story, pipeline, &cluster, terminal).await?);
+            }
             if stories.is_empty() && found.unread.is_empty() {
                 if *json {
                     terminal.answer(true, &stories, "")?;
@@ -69,5 +76,21 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
         Command::Audit(asked) => audit::run(&cluster, asked, terminal).await,
         Command::DeadLetter(asked) => dead_letter::run(&cluster, asked, terminal).await,
         Command::Plan(_) => Ok(EXIT_USAGE),
+    }
+}
+
+/// The summary with the services that send most. It does not need gateways, so it is shown without them if they cannot be found.
+async fn with_services(
+    story: status::Story,
+    pipeline: &TracePipeline,
+    cluster: &Cluster,
+    terminal: &mut Terminal<'_>,
+) -> Result<status::Story, Error> {
+    match cluster.metrics(pipeline).await {
+        Ok(said) => Ok(story.with_services(&said)),
+        Err(error) => {
+            terminal.tell(&format!("which services send most is not known: {error}"))?;
+            Ok(story)
+        }
     }
 }

@@ -1,9 +1,12 @@
-//! `kubectl sluice status`: a summary of a pipeline, from its spec and status only.
+//! `kubectl sluice status`: a summary of a pipeline, from its spec and status; with its services, if gateways were asked for them.
 
 mod lines;
+mod services;
 
+use crate::cluster::Said;
 use lines::{behind, delivery, deprecated, left_alone, queue, reads, runs, size_of, writes};
 use serde::Serialize;
+use services::Services;
 use sluice_crds::{
     ManagementState, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
@@ -73,6 +76,9 @@ pub(super) struct Story {
     pub now: String,
     /// What a person must do; empty if nothing.
     pub to_do: Vec<String>,
+    /// What services have sent; not set if gateways were not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    services: Option<Services>,
 }
 
 impl Story {
@@ -101,7 +107,13 @@ impl Story {
                 "the operator has not reconciled the newest spec yet".into()
             },
             to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).chain(deprecated(pipeline)).collect(),
+            services: None,
         }
+    }
+
+    /// The summary with what services have sent, as its gateways say it.
+    pub(super) fn with_services(self, said: &[Said]) -> Self {
+        Self { services: Some(Services::of(said)).filter(|_| !said.is_empty()), ..self }
     }
 
     fn lines(&self) -> [(&'static str, &str); 8] {
@@ -134,6 +146,9 @@ impl fmt::Display for Story {
         let to_do = if self.to_do.is_empty() { &nothing[..] } else { &self.to_do };
         for (at, line) in to_do.iter().enumerate() {
             writeln!(f, "  {:<9} {line}", if at == 0 { "to do" } else { "" })?;
+        }
+        if let Some(services) = &self.services {
+            write!(f, "{services}")?;
         }
         Ok(())
     }

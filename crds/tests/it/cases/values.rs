@@ -28,6 +28,12 @@ pub const VALUES: &[Case] = &[
         message: "each of bootstrapServers is host:port",
     },
     Case {
+        pointer: "/spec/attributes",
+        taken: &["{}", r#"{"valueBytesMax": "1Ki"}"#, r#"{"valueBytesMax": "1Mi"}"#],
+        refused: &[r#"{"valueBytesMax": "1023"}"#, r#"{"valueBytesMax": "1025Ki"}"#],
+        message: "valueBytesMax is a whole number",
+    },
+    Case {
         pointer: "/spec/source/kafka/recordBatchBytesMax",
         taken: &[r#""64Ki""#, r#""1Mi""#, r#""256Mi""#],
         refused: &[r#""63Ki""#, r#""257Mi""#, r#""1M""#, r#""0Mi""#, r#""1.5Mi""#, r#""""#],

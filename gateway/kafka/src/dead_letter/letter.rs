@@ -47,6 +47,8 @@ pub enum LetterValue<'a> {
     Message(Option<&'a [u8]>, Format),
     /// One span of the message, as a protobuf message of its own.
     Span(&'a [u8]),
+    /// The message had a value of so many bytes, in this format; it is left out.
+    Withheld(u64, Format),
     /// Kafka no longer has the message.
     Gone,
 }
@@ -81,6 +83,22 @@ impl<'a> Letter<'a> {
     #[must_use]
     pub fn with_span(self, row: u64, span: &'a [u8]) -> Self {
         Self { row: Some(row), value: LetterValue::Span(span), ..self }
+    }
+
+    /// The letter without the message's value, which must not be in it. Its coordinates still point to the message.
+    #[must_use]
+    pub fn without_value(self) -> Self {
+        let value = match self.value {
+            LetterValue::Message(Some(value), format) => LetterValue::Withheld(value.len() as u64, format),
+            other => other,
+        };
+        Self { value, ..self }
+    }
+
+    /// The letter for the whole message, with these bytes in protobuf in place of its value.
+    #[must_use]
+    pub fn with_message(self, message: &'a [u8]) -> Self {
+        Self { value: LetterValue::Message(Some(message), Format::OtlpProto), ..self }
     }
 
     /// The letter with ClickHouse's code.
@@ -124,7 +142,15 @@ impl<'a> LetterValue<'a> {
         match self {
             Self::Message(value, _) => *value,
             Self::Span(value) => Some(value),
-            Self::Gone => None,
+            Self::Withheld(..) | Self::Gone => None,
+        }
+    }
+
+    /// Size of what the value is or would be.
+    fn original_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Withheld(bytes, _) => Some(*bytes),
+            other => other.bytes().map(|value| value.len() as u64),
         }
     }
 
@@ -133,13 +159,14 @@ impl<'a> LetterValue<'a> {
             Self::Message(Some(_), _) => headers::MESSAGE,
             Self::Message(None, _) => headers::NULL,
             Self::Span(_) => headers::SPAN,
+            Self::Withheld(..) => LEFT_OUT,
             Self::Gone => headers::GONE,
         }
     }
 
     fn format(&self) -> Format {
         match self {
-            Self::Message(_, format) => *format,
+            Self::Message(_, format) | Self::Withheld(_, format) => *format,
             Self::Span(_) | Self::Gone => Format::OtlpProto,
         }
     }
@@ -251,7 +278,7 @@ fn head(letter: &Letter<'_>) -> Vec<(&'static str, String)> {
         (ROW, letter.row.map(|row| row.to_string())),
         (CODE, letter.code.map(|code| code.to_string())),
         (headers::TIMESTAMP, letter.timestamp_millis.map(|millis| millis.to_string())),
-        (headers::VALUE_BYTES, letter.value.bytes().map(|value| value.len().to_string())),
+        (headers::VALUE_BYTES, letter.value.original_bytes().map(|bytes| bytes.to_string())),
     ];
     head.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
     head
@@ -330,6 +357,21 @@ mod tests {
         let record = Record::of(&letter);
         assert_eq!(record.kept, Trim::HeadAlone);
         assert_eq!(Head::read(&record.headers()).unwrap().value, "gone");
+    }
+
+    #[test]
+    fn a_value_that_must_not_be_in_the_letter_is_left_out_and_its_size_kept() {
+        let whole = letter(LetterValue::Message(Some(b"secret"), Format::OtlpJson));
+        let record = Record::of(&whole.clone().without_value());
+        assert_eq!((record.kept, record.value.is_none(), record.key()), (Trim::All, true, Some(&b"key"[..])));
+        let head = Head::read(&record.headers()).unwrap();
+        assert_eq!((head.value.as_str(), head.value_bytes, head.has_value()), ("left-out", Some(6), false));
+        assert_eq!(head.format, Some(Format::OtlpJson));
+        let edited = Record::of(&whole.with_message(b"edited"));
+        assert_eq!(edited.value.as_deref(), Some(&b"edited"[..]));
+        assert_eq!(Head::read(&edited.headers()).unwrap().format, Some(Format::OtlpProto));
+        let none = letter(LetterValue::Message(None, Format::OtlpProto)).without_value();
+        assert_eq!(Head::read(&Record::of(&none).headers()).unwrap().value, "null");
     }
 
     #[test]

@@ -17,11 +17,15 @@ use crate::{
         encode::{Encoded, Payload, encode},
         reader::Reader,
     },
-    rows::{span_row::Scratch, span_times::SpanTimes},
+    rows::{
+        carry::{Carry, Carrying},
+        span_row::Scratch,
+        span_times::SpanTimes,
+    },
     table::row_expiry::RowExpiry,
 };
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
-use sluice_gateway_config::{Kafka, budget::BLOCK_BYTES_MAX};
+use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
 use sluice_kafka::Message;
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, walk};
 use std::time::Instant;
@@ -39,10 +43,13 @@ pub struct SpanReader {
 
 impl SpanReader {
     /// Reads messages as a gateway of this config does, for a table with these columns.
-    pub fn new(kafka: &Kafka, columns: TableColumns) -> Self {
+    pub fn new(config: &GatewayConfig, columns: TableColumns) -> Self {
+        let kafka = &config.source.kafka;
+        // Without an attribute, a row may be small enough.
+        let carry = Carrying::of(&config.attributes).map(Carry::new);
         Self {
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
-            scratch: Scratch::new(columns),
+            scratch: Scratch::new(columns).carrying(carry),
             pool: Pool::new(POOL_BYTES, 1, 1),
             block: OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now()),
         }

@@ -9,6 +9,7 @@
 //! Key and headers are the original's. A letter stays in the topic: replaying it twice stores it twice.
 
 use super::{ANSWER_TIMEOUT, Error, Found, Use, json_span};
+use crate::reading::framing;
 use serde_json::json;
 use sluice_gateway_config::{Format, Kafka};
 use sluice_kafka::{
@@ -104,8 +105,9 @@ impl Replay {
     }
 }
 
-/// One span of a message.
+/// One span of a message, without the message's frame.
 fn span(format: Format, message: &[u8], row: u64) -> Option<Vec<u8>> {
+    let message = framing::payload(message, format).ok()?;
     match format {
         Format::OtlpProto => sluice_otlp::extract(message, row).ok()?,
         Format::OtlpJson => json_span::extract(message, row),

@@ -1,6 +1,7 @@
 //! Prints everything in a letter: its headers, and its value as far as it can be read.
 
 use super::{Error, Found, Use, list, span_text};
+use crate::reading::framing;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use sluice_gateway_config::Format;
@@ -33,7 +34,7 @@ fn object(letter: &Found) -> Value {
     object["key"] = json!(letter.message.key().map(printable));
     object["valueBase64"] = json!(letter.message.payload().map(|value| BASE64_STANDARD.encode(value)));
     if letter.head.format == Some(Format::OtlpProto) {
-        object["decoded"] = json!(letter.message.payload().map(span_text::of_message));
+        object["decoded"] = json!(letter.message.payload().map(decoded));
     }
     object
 }
@@ -58,14 +59,15 @@ fn value(letter: &Found) -> String {
     match (letter.message.payload(), letter.head.format) {
         (None, _) => match letter.head.value.as_str() {
             "left-out" => {
-                "  the value was too large for the topic; the source topic has it at the coordinates above\n"
+                "  the value was left out: it was too large for the topic, or has what attributes.rules or attributes.unreadableLetters keep \
+                 out of letters; the source topic has it at the coordinates above\n"
             }
             "gone" => "  Kafka no longer had the message when the letter was written\n",
             _ => "  the message had no value\n",
         }
         .to_owned(),
         (Some(value), Some(Format::OtlpProto)) => {
-            let decoded = span_text::of_message(value);
+            let decoded = decoded(value);
             // A value that cannot be read is also printed as bytes.
             let bytes = if decoded.contains("cannot be read") { bytes(value) } else { String::new() };
             decoded + &bytes
@@ -80,6 +82,11 @@ fn value(letter: &Found) -> String {
             Err(_) => bytes(value),
         },
     }
+}
+
+/// A message in protobuf as text, without its frame.
+fn decoded(value: &[u8]) -> String {
+    span_text::of_message(framing::payload(value, Format::OtlpProto).unwrap_or(value))
 }
 
 /// Bytes in lines, as hexadecimal digits and as text.

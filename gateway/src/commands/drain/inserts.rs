@@ -14,6 +14,7 @@ use crate::{
     },
     ground::{async_sender::AsyncSender, clock::Clock, metrics::Metrics},
     guarantee::{GuaranteeState, Watch},
+    rows::carry::Carrying,
     table::{
         sink::{self, Sink},
         table_watch::TableWatch,
@@ -63,6 +64,7 @@ impl Inserts {
         tokio::spawn(watch.run(move || clock.now()));
         let kafka = &config.source.kafka;
         let letters = &config.delivery.dead_letter;
+        let carrying = Carrying::of(&config.attributes);
         let client_id = identity(config).client_id;
         let started = DeadLetters::start(kafka, letters.topic.as_deref(), &client_id);
         let dead_letters = started.map_err(Error::DeadLetters)?;
@@ -88,6 +90,7 @@ impl Inserts {
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
                     originals: originals.clone(),
+                    carrying: carrying.clone(),
                     kafka: kafka.clone(),
                     // Blocks from a volume are sent as rows.
                     native: None,

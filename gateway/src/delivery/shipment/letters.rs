@@ -1,6 +1,7 @@
 //! Sends the refused rows of a block to the dead-letter topic.
 //!
-//! Job: reads the message of each row again from Kafka, extracts the row's span, and sends span and coordinates to the dead-letter topic.
+//! Job: reads the message of each row again from Kafka, extracts the row's span, applies the config's rules for attributes to it, and sends
+//! span and coordinates to the dead-letter topic.
 //! It ends when every letter is acknowledged. If Kafka refuses letters, `delivery.deadLetter.onMissing` decides. `Stop` waits, logs it,
 //! and continues once the topic accepts them; `Skip` counts the row and continues.
 //!
@@ -214,7 +215,9 @@ impl Shipment {
                 let letter = Letter::of_message(message, delivery.kafka.format, ROW_REFUSED, text);
                 match span {
                     Some(span) => letter.with_span(row, span),
-                    // The first read of the message found this span. If it is missing now, another message has this offset.
+                    // The first read of the message found this span. If it is missing now, another message has this offset. The whole of it
+                    // has attributes that rules drop.
+                    None if self.changes_letters() => Letter { row: Some(row), ..letter.without_value() },
                     None => Letter { row: Some(row), ..letter },
                 }
             }
@@ -235,12 +238,22 @@ impl Shipment {
         delivery.dead_letters.send(&letter.with_code(refused.refusal.code)).ok()
     }
 
-    /// One span of a message, as its own message; `None` if the message has no such span.
+    /// One span of a message, as its own message, with the attributes that rules leave it; `None` if the message has no such span.
     fn span_of(&self, message: &OwnedMessage, span: u64) -> Option<Vec<u8>> {
-        let kafka = &self.shard.delivery.kafka;
+        let delivery = &self.shard.delivery;
+        let kafka = &delivery.kafka;
         let mut reader = Reader::new(kafka.format, kafka.record_batch_bytes_max);
         let wire = reader.wire(message.payload().unwrap_or_default()).ok()?;
-        sluice_otlp::extract(wire, span).ok()?
+        let span = sluice_otlp::extract(wire, span).ok()??;
+        match delivery.carrying.as_ref().filter(|carrying| carrying.changes_letters()) {
+            Some(carrying) => carrying.edited(&span).ok(),
+            None => Some(span),
+        }
+    }
+
+    /// Whether a letter may not contain all attributes of its message.
+    fn changes_letters(&self) -> bool {
+        self.shard.delivery.carrying.as_ref().is_some_and(|carrying| carrying.changes_letters())
     }
 
     fn log_lettered(&self, place: Place, refused: &RefusedRow, dead_letter_topic: &str) {

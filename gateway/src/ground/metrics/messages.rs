@@ -6,8 +6,8 @@ use sluice_gateway_config::GatewaySample;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a message is rejected: the labels of [`Reason`](crate::reading::reject::Reason).
-pub const REJECTED: [&str; 5] =
-    ["malformed", "not_traces", "message_too_long", "row_too_large", "message_too_large"];
+pub const REJECTED: [&str; 6] =
+    ["malformed", "not_traces", "message_too_long", "row_too_large", "message_too_large", "framing"];
 
 /// The reason for rows that ClickHouse refuses, in their dead letters and as a metric label.
 pub const ROW_REFUSED: &str = "row_refused";
@@ -29,6 +29,7 @@ pub struct MessageMetrics {
     spans: IntCounter,
     read: IntCounter,
     bytes: IntCounter,
+    frames_skipped: IntCounter,
     without_spans: IntCounterVec,
     headers_cut: IntCounter,
     rejected: IntCounterVec,
@@ -42,6 +43,10 @@ impl MessageMetrics {
             spans: make.counter("spans_total", "Spans read and encoded."),
             read: make.counter("messages_total", "Messages read."),
             bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
+            frames_skipped: make.counter(
+                "message_frames_skipped_total",
+                "Messages read without the frame that a serializer of Confluent put in front of them.",
+            ),
             without_spans: make.by_reason(
                 "messages_without_spans_total",
                 "Messages without spans, by reason: no value in Kafka, an empty value, or a request without spans.",
@@ -64,6 +69,10 @@ impl MessageMetrics {
         self.spans.inc_by(spans);
         self.read.inc();
         self.bytes.inc_by(value.map_or(0, |bytes| bytes.len() as u64));
+        // A message that was read and begins with 0 has a frame: `reading::framing`.
+        if value.is_some_and(|bytes| bytes.first() == Some(&0)) {
+            self.frames_skipped.inc();
+        }
         if spans == 0 {
             let reason = match value {
                 None => NO_VALUE,
@@ -139,6 +148,17 @@ mod tests {
         }
         let text = metrics.text().unwrap();
         assert_eq!(lines(&text, "sluice_gateway_message_headers_cut_total"), ["message_headers_cut_total 2"]);
+    }
+
+    #[test]
+    fn frames_in_front_of_messages_are_counted() {
+        let metrics = reference::metrics();
+        for value in [&b"\x00\x00\x00\x00\x01\x00\x0a\x00"[..], b"\x0a\x00", b""] {
+            metrics.messages.count(1, Some(value));
+        }
+        let text = metrics.text().unwrap();
+        let skipped = lines(&text, "sluice_gateway_message_frames_skipped_total");
+        assert_eq!(skipped, ["message_frames_skipped_total 1"]);
     }
 
     #[test]

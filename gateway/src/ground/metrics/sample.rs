@@ -2,7 +2,7 @@
 //!
 //! What metrics copy from elsewhere at a scrape is not taken from here: `admin::state` reads it where it is.
 
-use super::{Metrics, ROW_REFUSED};
+use super::{Metrics, ROW_REFUSED, services};
 use prometheus::{
     IntCounterVec,
     core::Collector as _,
@@ -22,6 +22,7 @@ impl Metrics {
             blocks_inserted: Some(self.blocks_inserted.get()),
             sink_behind: Some(self.sink_behind.get() > 0),
             delivery: self.guarantee.state(),
+            services: Some(services::state(&self.services)),
             memory_limit_bytes: Some(self.memory_limit_bytes),
             ..GatewaySample::default()
         };

@@ -25,12 +25,15 @@ use super::{
     Taken, Worker,
     partition::{Owned, Reading, State},
 };
-use crate::reading::reject::{self, Rejected};
+use crate::reading::{
+    reader::Reader,
+    reject::{self, Rejected},
+};
 use ahead::LetterRun;
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     Message, OwnedMessage, Renew, Report,
-    dead_letter::{Answers, Delivered, Letter, Refused},
+    dead_letter::{Answers, Delivered, LETTER_BYTES_MAX, Letter, Refused},
 };
 use sluice_ranges::Offer;
 use std::time::{Duration, Instant};
@@ -61,6 +64,16 @@ pub(super) struct PendingLetter {
     is_given_up: bool,
     /// What was polled behind it.
     ahead: LetterRun,
+}
+
+/// What a letter has in the place of the message's value.
+enum LetterContent {
+    /// The value.
+    Original,
+    /// The message in protobuf, with the attributes that rules leave it.
+    Edited(Vec<u8>),
+    /// Nothing.
+    Withheld,
 }
 
 /// The state of a letter.
@@ -129,11 +142,37 @@ impl Worker {
 
     fn post(&self, rejected: &Rejected, message: &impl Message) -> Stage {
         let Self { parts, .. } = self;
+        let content = self.letter_content(rejected, message.payload().unwrap_or_default());
         let letter = Letter::of_message(message, parts.sizing.format, rejected.label, &rejected.text);
+        let letter = match &content {
+            LetterContent::Original => letter,
+            LetterContent::Edited(message) => letter.with_message(message),
+            LetterContent::Withheld => letter.without_value(),
+        };
         match parts.dead_letters.send_watched(&letter, parts.on_missing, &parts.waker) {
             Ok(answers) => Stage::UnderWay(answers),
             Err(_full) => Stage::Crowded { size: letter.size(), message: None },
         }
+    }
+
+    /// What a letter may have of a message. A message that cannot be read to its end has attributes that cannot be found in it.
+    fn letter_content(&self, rejected: &Rejected, value: &[u8]) -> LetterContent {
+        let Some(carrying) = &self.parts.carrying else { return LetterContent::Original };
+        if !rejected.is_otlp {
+            let is_withheld = carrying.leaves_out_unreadable();
+            return if is_withheld { LetterContent::Withheld } else { LetterContent::Original };
+        }
+        if !carrying.changes_letters() {
+            return LetterContent::Original;
+        }
+        if value.len() as u64 > LETTER_BYTES_MAX {
+            // No letter is so large.
+            return LetterContent::Withheld;
+        }
+        let sizing = &self.parts.sizing;
+        let mut reader = Reader::new(sizing.format, sizing.record_batch_bytes_max);
+        let edited = reader.wire(value).ok().and_then(|wire| carrying.edited(wire).ok());
+        edited.map_or(LetterContent::Withheld, LetterContent::Edited)
     }
 
     /// Checks the answers of all letters. `false` when nothing has happened.

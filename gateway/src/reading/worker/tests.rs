@@ -36,6 +36,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         sizing: reference::sizing(),
         on_missing: OnMissing::Stop,
         columns: TableColumns::default(),
+        carrying: None,
         expiry: Arc::default(),
         row_buffers_max: 4,
         account: RowAccount::default(),

@@ -24,7 +24,12 @@
 //! element that would exceed the row's limit.
 
 use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
-use crate::rows::{json_text, utf8::mended, value_text};
+use crate::rows::{
+    carry::{Carried, ORIGINAL_BYTES, SetCarry, Source},
+    json_text,
+    utf8::mended,
+    value_text,
+};
 use sluice_clickhouse::{
     json::{
         JsonObject, put_empty_object, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null,
@@ -38,7 +43,7 @@ use sluice_clickhouse::{
     rowbinary::put_len,
     typed_value::TypedValue,
 };
-use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
+use sluice_otlp::{Array, Attributes, Scalar, Value};
 
 /// How deep lists and arrays nest in a value before the rest is written as text. Chosen: instrumentation nests 2 to 3 deep; each level
 /// makes paths longer, and the server limits the complexity of a type.
@@ -84,7 +89,7 @@ impl JsonWriter {
         &mut self,
         out: &mut Vec<u8>,
         column: &JsonType,
-        &Set { attributes, originals, keys, .. }: &Set<'_>,
+        &Set { attributes, originals, keys, carry, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
         if attributes.is_empty() && originals.is_empty() {
@@ -100,7 +105,11 @@ impl JsonWriter {
         let rules = column.has_rules().then_some(column);
         let elements = column.limits().in_array();
         let mut members = Members { object, rules, elements, root: 0, scratch, limit };
-        let outcome = members.write(attributes, 0).and_then(|()| {
+        let written = match carry {
+            None => members.write(attributes, 0),
+            Some(carry) => members.write_carried(attributes, carry),
+        };
+        let outcome = written.and_then(|()| {
             for (path, nanos) in originals {
                 members.room(path.len())?;
                 if members.object.path(path) {
@@ -138,31 +147,68 @@ struct Members<'a> {
 impl Members<'_> {
     /// Writes all values that are not lists first, so that literal paths take precedence; then the lists.
     fn write(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
+        let lists = self.write_values(attributes.iter(), depth)?;
+        if lists { self.write_lists(attributes.iter(), depth) } else { Ok(()) }
+    }
+
+    /// The same for attributes of an outermost object that a config changes.
+    fn write_carried(&mut self, attributes: &Attributes<'_>, carry: SetCarry<'_>) -> Result<(), Error> {
+        let lists = self.write_values(Carried::new(attributes, carry), self.root)?;
+        if lists { self.write_lists(Carried::lists(attributes, carry), self.root) } else { Ok(()) }
+    }
+
+    /// Writes all values that are not lists. Returns whether there are lists.
+    fn write_values<'a>(
+        &mut self,
+        mut attributes_left: impl Source<'a>,
+        depth: usize,
+    ) -> Result<bool, Error> {
         let mut lists = false;
-        let mut attributes_left = attributes.iter();
         let is_plain = depth == self.root && self.rules.is_none();
         loop {
+            let mut before = self.object.buffer().len();
             while let Some((key, scalar)) = attributes_left.next_usual() {
                 if is_plain {
                     self.plain_member(key, scalar)?;
                 } else {
                     self.member(key, scalar.into(), depth)?;
                 }
+                if let Some(bytes) = attributes_left.truncated() {
+                    self.original_bytes(key, bytes, before)?;
+                }
+                before = self.object.buffer().len();
             }
-            let Some(attribute) = attributes_left.next() else { break };
-            let KeyValue { key, value } = attribute?;
+            let Some(attribute) = attributes_left.next_any() else { break };
+            let (key, value) = attribute?;
             match value {
                 Value::Empty => {}
                 Value::KeyValues(_) if depth < DEPTH_MAX => lists = true,
                 value => self.unusual_member(key, value, depth)?,
             }
+            if let Some(bytes) = attributes_left.truncated() {
+                self.original_bytes(key, bytes, before)?;
+            }
         }
-        if lists { self.write_lists(attributes, depth) } else { Ok(()) }
+        Ok(lists)
     }
 
-    fn write_lists(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
-        for attribute in attributes {
-            let KeyValue { key, value: Value::KeyValues(list) } = attribute? else { continue };
+    /// Writes the length that a truncated value had, if the value was written: the object is longer than before.
+    #[cold]
+    fn original_bytes(&mut self, key: &[u8], bytes: usize, before: usize) -> Result<(), Error> {
+        if self.object.buffer().len() == before {
+            return Ok(());
+        }
+        let key = mended(key, self.bytes_left())?;
+        self.room(ORIGINAL_BYTES.len() + 1 + key.len())?;
+        if self.object.path_parts(&[ORIGINAL_BYTES, &key]) {
+            self.object.int(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        Ok(())
+    }
+
+    fn write_lists<'a>(&mut self, mut attributes: impl Source<'a>, depth: usize) -> Result<(), Error> {
+        while let Some(attribute) = attributes.next_any() {
+            let (key, Value::KeyValues(list)) = attribute? else { continue };
             let before = self.scratch.prefix.len();
             self.push_prefix(key, depth)?;
             self.write(&list, depth + 1)?;

@@ -11,14 +11,18 @@
 //! Limits: writing fails before the key and value that would exceed the row's limit.
 
 use super::{Error, Set, all_stored, scalar_bytes};
-use crate::rows::{utf8::mended, value_text};
+use crate::rows::{
+    carry::{Carried, ORIGINAL_BYTES, Source},
+    utf8::mended,
+    value_text,
+};
 use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
     json_paths::JsonPaths,
     room::{self, KEPT_BYTES_MAX, let_go},
     rowbinary::{put_len, put_string},
 };
-use sluice_otlp::{Attributes, KeyValue, Scalar};
+use sluice_otlp::Scalar;
 
 /// Writes maps; reuses its buffers.
 #[derive(Default)]
@@ -42,7 +46,7 @@ impl MapWriter {
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
-        &Set { attributes, originals, keys: has_keys, .. }: &Set<'_>,
+        &Set { attributes, originals, keys: has_keys, carry, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
         if attributes.is_empty() && originals.is_empty() {
@@ -55,7 +59,11 @@ impl MapWriter {
         let Self { keys, text } = self;
         // A map has the same bytes as an object with string values.
         let mut map = JsonObject::begin(out, keys);
-        let outcome = put_members(&mut map, text, attributes, limit).and_then(|()| {
+        let written = match carry {
+            None => put_members(&mut map, text, attributes.iter(), limit),
+            Some(carry) => put_members(&mut map, text, Carried::new(attributes, carry), limit),
+        };
+        let outcome = written.and_then(|()| {
             for (key, nanos) in originals {
                 room::make(map.buffer(), key.len(), limit)?;
                 if map.path(key) {
@@ -76,22 +84,24 @@ impl MapWriter {
     }
 }
 
-fn put_members(
+fn put_members<'a>(
     map: &mut JsonObject<'_>,
     text: &mut Vec<u8>,
-    attributes: &Attributes<'_>,
+    mut attributes_left: impl Source<'a>,
     limit: usize,
 ) -> Result<(), Error> {
-    let mut attributes_left = attributes.iter();
     loop {
         while let Some((key, scalar)) = attributes_left.next_usual() {
             room::make(map.buffer(), key.len() + scalar_bytes(&scalar), limit)?;
             if map.path(key) {
                 put_scalar(map.buffer(), text, scalar);
+                if let Some(bytes) = attributes_left.truncated() {
+                    put_original_bytes(map, text, (key, bytes), limit)?;
+                }
             }
         }
-        let Some(attribute) = attributes_left.next() else { break };
-        let KeyValue { key, value } = attribute?;
+        let Some(attribute) = attributes_left.next_any() else { break };
+        let (key, value) = attribute?;
         let key = mended(key, limit.saturating_sub(map.buffer().len()))?;
         room::make(map.buffer(), key.len(), limit)?;
         if map.path(&key) {
@@ -102,10 +112,30 @@ fn put_members(
             if text.capacity() > KEPT_BYTES_MAX {
                 let_go(text);
             }
+            if let Some(bytes) = attributes_left.truncated() {
+                put_original_bytes(map, text, (&*key, bytes), limit)?;
+            }
         } else {
             // Checked although it is not stored: whether a message is malformed must not depend on the table.
             value.check()?;
         }
+    }
+    Ok(())
+}
+
+/// Writes the length that a truncated value had.
+#[cold]
+fn put_original_bytes(
+    map: &mut JsonObject<'_>,
+    text: &mut Vec<u8>,
+    (key, bytes): (&[u8], usize),
+    limit: usize,
+) -> Result<(), Error> {
+    room::make(map.buffer(), ORIGINAL_BYTES.len() + 1 + key.len(), limit)?;
+    if map.path_parts(&[ORIGINAL_BYTES, key]) {
+        text.clear();
+        value_text::put_uint(text, bytes as u64);
+        put_string(map.buffer(), text);
     }
     Ok(())
 }

@@ -14,25 +14,53 @@
 //! Limits: collecting fails before the key and value with which the set would have more bytes than the row may still have.
 
 use super::{Error, Set, scalar_bytes, value_bytes};
-use crate::rows::{json_text, utf8::mended, value_text};
+use crate::rows::{
+    carry::{Carried, ORIGINAL_BYTES, Source},
+    json_text,
+    utf8::mended,
+    value_text,
+};
 use sluice_clickhouse::{
     column::Group,
     groups::Groups,
     room::{KEPT_BYTES_MAX, let_go},
 };
-use sluice_otlp::{KeyValue, Scalar, Value};
+use sluice_otlp::{Scalar, Value};
 
 /// Collects the attributes of one set, at most `bytes`. Original times come last, as text, because they may be larger than an `Int64`.
 pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
     groups.clear();
-    let mut attributes_left = set.attributes.iter();
+    match set.carry {
+        None => collect_values(groups, text, set.attributes.iter(), bytes)?,
+        Some(carry) => collect_values(groups, text, Carried::new(set.attributes, carry), bytes)?,
+    }
+    for (key, nanos) in set.originals {
+        text.clear();
+        value_text::put_uint(text, *nanos);
+        groups.make_room(key.len(), bytes)?;
+        groups.string(key, text);
+    }
+    if groups.is_over_limit() { Err(Error::RowTooLarge) } else { Ok(()) }
+}
+
+fn collect_values<'a>(
+    groups: &mut Groups,
+    text: &mut Vec<u8>,
+    mut attributes_left: impl Source<'a>,
+    bytes: usize,
+) -> Result<(), Error> {
     loop {
         while let Some((key, scalar)) = attributes_left.next_usual() {
             groups.make_room(key.len() + scalar_bytes(&scalar), bytes)?;
+            let before = groups.bytes();
             put_scalar(groups, key, scalar);
+            if let Some(original) = attributes_left.truncated() {
+                put_original_bytes(groups, (key, original), before, bytes)?;
+            }
         }
-        let Some(attribute) = attributes_left.next() else { break };
-        let KeyValue { key, value } = attribute?;
+        let Some(attribute) = attributes_left.next_any() else { break };
+        let (key, value) = attribute?;
+        let before = groups.bytes();
         let key = mended(key, bytes.saturating_sub(groups.bytes()))?;
         let key = &*key;
         groups.make_room(key.len() + value_bytes(&value), bytes)?;
@@ -52,14 +80,27 @@ pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: us
         if text.capacity() > KEPT_BYTES_MAX {
             let_go(text);
         }
+        if let Some(original) = attributes_left.truncated() {
+            put_original_bytes(groups, (key, original), before, bytes)?;
+        }
     }
-    for (key, nanos) in set.originals {
-        text.clear();
-        value_text::put_uint(text, *nanos);
+    Ok(())
+}
+
+/// Adds the length that a truncated value had, if the value was added: the groups have more bytes than before.
+#[cold]
+fn put_original_bytes(
+    groups: &mut Groups,
+    (key, original): (&[u8], usize),
+    before: usize,
+    bytes: usize,
+) -> Result<(), Error> {
+    if groups.bytes() > before {
+        let key = [ORIGINAL_BYTES, b".", key].concat();
         groups.make_room(key.len(), bytes)?;
-        groups.string(key, text);
+        groups.int(&key, i64::try_from(original).unwrap_or(i64::MAX));
     }
-    if groups.is_over_limit() { Err(Error::RowTooLarge) } else { Ok(()) }
+    Ok(())
 }
 
 fn put_json(

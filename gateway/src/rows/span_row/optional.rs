@@ -5,6 +5,7 @@
 use super::{ROW_LEN_MAX, RowError};
 use crate::rows::{
     attributes::{AttributeWriter, Set},
+    carry::SetCarry,
     utf8::mended,
 };
 use sluice_clickhouse::{
@@ -69,13 +70,14 @@ pub(super) fn put_scope<E>(
     shared: &mut Vec<u8>,
     columns: &TableColumns,
     scope: &Scope<'_>,
-    writer: &mut AttributeWriter,
+    (writer, carry): (&mut AttributeWriter, Option<SetCarry<'_>>),
 ) -> Result<usize, RowError<E>> {
     let optional = columns.optional;
     let before = shared.len();
     if optional.has(OptionalColumn::ScopeAttributes) {
         let keys = optional.has(OptionalColumn::ScopeAttributesKeys);
-        let set = Set { columns: &columns.scope, attributes: &scope.attributes, originals: &[], keys };
+        let attributes = &scope.attributes;
+        let set = Set { columns: &columns.scope, attributes, originals: &[], keys, carry };
         writer.write(shared, &set, ROW_LEN_MAX)?;
     } else {
         scope.attributes.check()?;

@@ -5,9 +5,9 @@ use crate::{
     names::{Names, secret_file},
 };
 use sluice_crds::{
-    Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
-    OnMissing, OptionalColumns, PathType, Preset, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
-    TracePipelineSpec, View,
+    AttributeAction, AttributesOf, Commit, Durability, Engine, Format, GroupProtocol, InitialOffset,
+    InsertFormat, Layout, LogLevel, OnMissing, OptionalColumns, PathType, Preset, QueueMode, SaslMechanism,
+    SchemaManagement, SecretUse, Tls, TracePipelineSpec, UnreadableLetters, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -47,11 +47,13 @@ pub(crate) fn build(
     let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
     let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
     let queue = queue(spec, &mut found);
+    let attributes = attributes(spec, &mut found);
     let config = GatewayConfig {
         contract_version: CONTRACT_VERSION,
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
         source: contract::Source { kafka: kafka(names, spec, batch, share) },
         sink: contract::Sink { clickhouse: clickhouse(spec) },
+        attributes,
         delivery: contract::Delivery {
             commit: commit(spec),
             dead_letter: contract::DeadLetter {
@@ -85,6 +87,47 @@ pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> 
 pub(crate) fn record_batch_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
     let text = &spec.source.kafka.record_batch_bytes_max;
     text.parse().map_err(|e| found.add("spec.source.kafka.recordBatchBytesMax", format!("{e}"))).ok()
+}
+
+/// What becomes of attributes.
+fn attributes(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Attributes {
+    let Some(attributes) = &spec.attributes else { return contract::Attributes::default() };
+    let value_bytes_max = attributes.value_bytes_max.as_ref().and_then(|text| {
+        text.parse().map_err(|e| found.add("spec.attributes.valueBytesMax", format!("{e}"))).ok()
+    });
+    let rules = attributes.rules.iter().map(|rule| contract::AttributeRule {
+        action: match rule.action {
+            AttributeAction::Keep => contract::AttributeAction::Keep,
+            AttributeAction::Drop => contract::AttributeAction::Drop,
+            AttributeAction::Hash => contract::AttributeAction::Hash,
+        },
+        keys: rule.keys.clone(),
+        sets: sets(rule.sets.as_deref()),
+    });
+    contract::Attributes {
+        value_bytes_max,
+        rules: rules.collect(),
+        unreadable_letters: match attributes.unreadable_letters.unwrap_or_default() {
+            UnreadableLetters::Original => contract::UnreadableLetters::Original,
+            UnreadableLetters::WithoutValue => contract::UnreadableLetters::WithoutValue,
+        },
+    }
+}
+
+/// Whose attributes a rule is for, each once and in one order: another order in the spec must not restart gateways.
+fn sets(sets: Option<&[AttributesOf]>) -> Vec<contract::AttributesOf> {
+    let named = |set: contract::AttributesOf| {
+        sets.is_none_or(|sets| {
+            sets.contains(&match set {
+                contract::AttributesOf::Resource => AttributesOf::Resource,
+                contract::AttributesOf::Scope => AttributesOf::Scope,
+                contract::AttributesOf::Span => AttributesOf::Span,
+                contract::AttributesOf::Event => AttributesOf::Event,
+                contract::AttributesOf::Link => AttributesOf::Link,
+            })
+        })
+    };
+    contract::AttributesOf::ALL.into_iter().filter(|set| named(*set)).collect()
 }
 
 /// The queue. Without a volume there is nothing to bound.

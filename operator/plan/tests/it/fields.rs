@@ -52,6 +52,26 @@ fn letters_of_all_topics_go_where_the_spec_says() {
 }
 
 #[test]
+fn rules_for_attributes_reach_the_gateways_and_none_leaves_their_config_as_it_was() {
+    assert!(config(&with("/spec/queue", json!({}))).get("attributes").is_none());
+    assert!(config(&with("/spec/attributes", json!({}))).get("attributes").is_none());
+    let rule = |sets: Value| {
+        let mut rule = json!({"action": "Hash", "keys": ["user.id", "http.*"]});
+        if !sets.is_null() {
+            rule["in"] = sets;
+        }
+        let attributes =
+            json!({"valueBytesMax": "4Ki", "rules": [rule], "unreadableLetters": "WithoutValue"});
+        config(&with("/spec/attributes", attributes))["attributes"].clone()
+    };
+    let all = json!({"valueBytesMax": "4KiB", "rules": [{"action": "Hash", "keys": ["user.id", "http.*"]}],
+                     "unreadableLetters": "WithoutValue"});
+    assert_eq!(rule(Value::Null), all);
+    assert_eq!(rule(json!(["Link", "Event", "Span", "Scope", "Resource"])), all);
+    assert_eq!(rule(json!(["Event", "Span"]))["rules"][0]["in"], json!(["Span", "Event"]));
+}
+
+#[test]
 fn a_durability_of_tables_is_the_schema_jobs_and_a_quorum_is_the_gateways_too() {
     let parts = |schema: Value| {
         let pipeline = with("/spec/sink/clickhouse/schema", schema);

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 106] = [
+const CHANGES: [(&str, &str); 109] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
@@ -108,6 +108,9 @@ const CHANGES: [(&str, &str); 106] = [
     ("queue.retentionPolicy.whenScaled", r#""Retain""#),
     ("queue.retentionPolicy.whenDeleted", r#""Retain""#),
     ("queue.onZoneLoss", r#""Recreate""#),
+    ("attributes.valueBytesMax", r#""8Ki""#),
+    ("attributes.rules", r#"[{"action": "Drop", "keys": ["another"]}]"#),
+    ("attributes.unreadableLetters", r#""Original""#),
     ("delivery.commit", r#""AfterEnqueue""#),
     ("delivery.deadLetter.topic", r#""another""#),
     ("delivery.deadLetter.onMissing", r#""Skip""#),

@@ -9,6 +9,7 @@ use crate::{
     },
     ground::{account::RowAccount, metrics::Metrics, route::Route},
     reading::{reader::Reader, worker::WorkerDeps},
+    rows::carry::Carrying,
 };
 use crossbeam_channel::{Receiver, bounded};
 use rdkafka::{
@@ -18,7 +19,9 @@ use rdkafka::{
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
 use sluice_clickhouse::column::{Layout, TableColumns};
-use sluice_gateway_config::{CheckedConfig, parse};
+use sluice_gateway_config::{
+    AttributeAction, AttributeRule, Attributes, AttributesOf, CheckedConfig, UnreadableLetters, parse,
+};
 use sluice_kafka::{
     Shortage,
     dead_letter::{DeadLetters, LETTERS_MAX},
@@ -94,6 +97,7 @@ impl Bench {
             sizing: config.config().sizing(),
             on_missing,
             columns: TableColumns::of_layout(Layout::Map),
+            carrying: Carrying::of(&config.config().attributes),
             expiry: Arc::default(),
             row_buffers_max: 3,
             account: account.clone(),
@@ -432,4 +436,41 @@ fn one_message_a_worker_waits_for_room_among_the_letters_and_others_are_read_aga
     bench.tend_until(&mut second, |reading| matches!(reading.state, State::Leaving(Renew::Letter)));
     assert_eq!(second.cutter.position(), 0);
     drop(receipts);
+}
+
+/// `TracesData` of a resource with the attribute `secret`, which is empty.
+#[rustfmt::skip]
+const SECRET: &[u8] = &[0x0a, 12, 0x0a, 10, 0x0a, 8, 0x0a, 6, b's', b'e', b'c', b'r', b'e', b't'];
+
+#[test]
+fn a_letter_has_no_attribute_that_rules_drop_as_far_as_attributes_can_be_found() {
+    let mut bench = Bench::new(OnMissing::Stop);
+    let reading = bench.reading(0, None);
+    let rule = AttributeRule {
+        action: AttributeAction::Drop,
+        keys: vec!["secret".to_owned()],
+        sets: AttributesOf::ALL.to_vec(),
+    };
+    for (unreadable_letters, is_withheld) in
+        [(UnreadableLetters::Original, false), (UnreadableLetters::WithoutValue, true)]
+    {
+        let attributes =
+            Attributes { rules: vec![rule.clone()], unreadable_letters, ..Attributes::default() };
+        bench.worker.parts.carrying = Carrying::of(&attributes);
+        let content = |reason: reject::Reason, value: &[u8]| {
+            let rejected = Rejected::of(&Bench::message(&reading, 0, value), &reason);
+            bench.worker.letter_content(&rejected, value)
+        };
+        let unreadable = reject::Reason::Malformed(sluice_otlp::validate(BAD).unwrap_err());
+        assert_eq!(matches!(content(unreadable, BAD), LetterContent::Withheld), is_withheld);
+        let LetterContent::Edited(edited) = content(reject::Reason::RowTooLarge, SECRET) else {
+            panic!("the letter has the attribute")
+        };
+        assert_eq!(edited, [0x0a, 2, 0x0a, 0]);
+        // It is too large, and broken behind the place where that was found.
+        assert!(matches!(content(reject::Reason::MessageTooLarge, BAD), LetterContent::Withheld));
+    }
+    bench.worker.parts.carrying = None;
+    let rejected = Rejected::of(&Bench::message(&reading, 0, SECRET), &reject::Reason::RowTooLarge);
+    assert!(matches!(bench.worker.letter_content(&rejected, SECRET), LetterContent::Original));
 }

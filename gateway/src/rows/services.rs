@@ -1,0 +1,413 @@
+//! Spans and bytes by service.
+//!
+//! Job: counts the rows of each `ServiceName`, so that the cost of a table can be divided among services. Place in the flow: a worker's
+//! [`ServiceTally`] is told of each resource by [`crate::rows::span_row`], and adds what a message has once all of it is in a block.
+//! [`Services`] has the counts of all workers; [`Services::look`] says which are the largest.
+//!
+//! Bytes are those of the rows, before compression: they are at hand for each resource without reading anything again, and what a service
+//! costs in blocks, on the network and in the table follows from them, where message bytes leave out the copies of resources.
+//!
+//! Cost: per resource a look at two counters and a comparison with the name before; for another name a hash of it. Nothing per span, and no
+//! lock unless a name is new to the worker.
+//!
+//! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; services that come later count as the rest until the gateway restarts.
+//! [`LARGEST_MAX`] are shown. Memory: 128 KiB for all names, and [`TALLY_BYTES_MAX`] a worker.
+
+use sluice_clickhouse::row_frames::RowTotals;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Services that are counted one by one. Chosen: more than most companies have in one pipeline; every one takes about 250 bytes.
+pub const SERVICES_MAX: usize = 512;
+
+/// Services that are shown. Chosen: a table that people read; two series each.
+pub const LARGEST_MAX: usize = 50;
+
+/// Bytes of a name. Longer names count under their beginning. Chosen: twice the longest name of an object in Kubernetes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// The name of all others. A service of this name counts among them, so that it never stands for two things.
+pub const OTHER: &str = "other";
+
+/// The place of the rest, behind those of services.
+const REST: usize = SERVICES_MAX;
+
+/// Names that a worker finds without a lock. Chosen: half of those that are counted.
+const KNOWN_MAX: usize = 256;
+
+/// Memory of a worker's tally.
+pub const TALLY_BYTES_MAX: usize =
+    KNOWN_MAX * size_of::<Option<Known>>() + (SERVICES_MAX + 1) * (size_of::<Volume>() + size_of::<usize>());
+
+/// What a service has sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Volume {
+    pub spans: u64,
+    /// Bytes of their rows, before compression.
+    pub row_bytes: u64,
+}
+
+impl Volume {
+    fn add(&mut self, other: Self) {
+        self.spans = self.spans.saturating_add(other.spans);
+        self.row_bytes = self.row_bytes.saturating_add(other.row_bytes);
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            spans: self.spans.saturating_sub(before.spans),
+            row_bytes: self.row_bytes.saturating_sub(before.row_bytes),
+        }
+    }
+}
+
+/// The counts of all workers.
+#[derive(Debug)]
+pub struct Services {
+    /// The place of each name; the lock is taken by a worker for a name that is new to it.
+    places: Mutex<HashMap<Arc<str>, usize>>,
+    /// By place; the last is the rest.
+    counts: Box<[Count]>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    spans: AtomicU64,
+    row_bytes: AtomicU64,
+}
+
+/// What was said at the last look.
+#[derive(Debug)]
+struct Shown {
+    /// By place.
+    counted: Vec<Volume>,
+    other: Volume,
+}
+
+/// The largest services, and all others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Largest {
+    /// By bytes, the largest first.
+    pub services: Vec<(Arc<str>, Volume)>,
+    pub other: Volume,
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self {
+            places: Mutex::default(),
+            counts: (0..=REST).map(|_| Count::default()).collect(),
+            shown: Mutex::new(Shown { counted: vec![Volume::default(); REST + 1], other: Volume::default() }),
+        }
+    }
+}
+
+impl Services {
+    /// The largest services, with all that they have sent since the start.
+    ///
+    /// No number ever falls, so that they can be counters. A service that is among the largest has its own count. What any other service has
+    /// sent since the last look is added to the others, and stays there if the service is among the largest later.
+    pub fn look(&self) -> Largest {
+        let names: Vec<(Arc<str>, usize)> =
+            self.places().iter().map(|(name, place)| (name.clone(), *place)).collect();
+        let counts: Vec<Volume> = self.counts.iter().map(Count::get).collect();
+        let mut services: Vec<(Arc<str>, usize, Volume)> =
+            names.into_iter().map(|(name, place)| (name, place, counts[place])).collect();
+        services.retain(|(_, _, volume)| volume.spans > 0);
+        services.sort_unstable_by(|one, two| {
+            two.2.row_bytes.cmp(&one.2.row_bytes).then_with(|| one.0.cmp(&two.0))
+        });
+        services.truncate(LARGEST_MAX);
+        let mut is_largest = [false; REST + 1];
+        services.iter().for_each(|(_, place, _)| is_largest[*place] = true);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shown { counted, other } = &mut *shown;
+        for (place, (now, before)) in counts.iter().zip(counted).enumerate() {
+            if !is_largest[place] {
+                other.add(now.since(*before));
+            }
+            before.spans = before.spans.max(now.spans);
+            before.row_bytes = before.row_bytes.max(now.row_bytes);
+        }
+        let other = *other;
+        Largest { services: services.into_iter().map(|(name, _, volume)| (name, volume)).collect(), other }
+    }
+
+    /// The place of a name, and the name itself if it has a place of its own.
+    fn place(&self, name: &str) -> (usize, Option<Arc<str>>) {
+        if name == OTHER {
+            return (REST, None);
+        }
+        let mut places = self.places();
+        if let Some((name, place)) = places.get_key_value(name) {
+            return (*place, Some(name.clone()));
+        }
+        let place = places.len();
+        if place == SERVICES_MAX {
+            return (REST, None);
+        }
+        let name: Arc<str> = name.into();
+        places.insert(name.clone(), place);
+        (place, Some(name))
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Count {
+    fn get(&self) -> Volume {
+        Volume {
+            spans: self.spans.load(Ordering::Relaxed),
+            row_bytes: self.row_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A name that a worker knows, and its place.
+type Known = (Arc<str>, usize);
+
+/// A worker's part: counts a message, and adds it to the counts of all once it is whole.
+#[derive(Debug)]
+pub struct ServiceTally {
+    services: Arc<Services>,
+    /// By a hash of the name.
+    known: Vec<Option<Known>>,
+    /// What the message has, by place.
+    pending: Vec<Volume>,
+    /// Places with something pending.
+    touched: Vec<usize>,
+    /// The place of the resource that is read, and the totals of the block in front of its rows.
+    open: Option<(usize, RowTotals)>,
+    /// The slot of the last name.
+    last: usize,
+}
+
+impl ServiceTally {
+    /// For one worker.
+    pub fn new(services: Arc<Services>) -> Self {
+        Self {
+            services,
+            known: vec![None; KNOWN_MAX],
+            pending: vec![Volume::default(); SERVICES_MAX + 1],
+            touched: Vec::with_capacity(SERVICES_MAX + 1),
+            open: None,
+            last: 0,
+        }
+    }
+
+    /// Begins a message, and forgets one that was not whole.
+    pub fn begin(&mut self) {
+        self.open = None;
+        for place in self.touched.drain(..) {
+            self.pending[place] = Volume::default();
+        }
+    }
+
+    /// Begins a resource with this `ServiceName`; `totals` are those of the block.
+    #[inline]
+    pub fn resource(&mut self, name: &[u8], totals: RowTotals) {
+        self.close(totals);
+        self.open = Some((self.place(name), totals));
+    }
+
+    /// Adds a whole message to the counts of all; `totals` are those of the block with it.
+    pub fn commit(&mut self, totals: RowTotals) {
+        self.close(totals);
+        self.open = None;
+        for place in self.touched.drain(..) {
+            let Volume { spans, row_bytes } = std::mem::take(&mut self.pending[place]);
+            let count = &self.services.counts[place];
+            count.spans.fetch_add(spans, Ordering::Relaxed);
+            count.row_bytes.fetch_add(row_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the rows since the resource began.
+    #[inline]
+    fn close(&mut self, totals: RowTotals) {
+        let Some((place, before)) = self.open else { return };
+        let spans = totals.rows.saturating_sub(before.rows);
+        if spans == 0 {
+            return;
+        }
+        let pending = &mut self.pending[place];
+        if pending.spans == 0 {
+            self.touched.push(place);
+        }
+        pending.add(Volume { spans, row_bytes: totals.raw_bytes.saturating_sub(before.raw_bytes) });
+    }
+
+    #[inline]
+    fn place(&mut self, name: &[u8]) -> usize {
+        match &self.known[self.last] {
+            Some((known, place)) if known.as_bytes() == name => *place,
+            _ => self.other_place(name),
+        }
+    }
+
+    /// The place of another name than the last one.
+    fn other_place(&mut self, name: &[u8]) -> usize {
+        let name = beginning(name);
+        let slot = slot(name);
+        if let Some((known, place)) = &self.known[slot]
+            && known.as_bytes() == name
+        {
+            self.last = slot;
+            return *place;
+        }
+        // Names are UTF-8: they are stored as such.
+        let (place, known) = self.services.place(&String::from_utf8_lossy(name));
+        if let Some(known) = known {
+            self.known[slot] = Some((known, place));
+            self.last = slot;
+        }
+        place
+    }
+}
+
+/// A name, cut between two characters.
+fn beginning(name: &[u8]) -> &[u8] {
+    if name.len() <= NAME_BYTES_MAX {
+        return name;
+    }
+    let is_inside = |at: usize| name[at] & 0xC0 == 0x80;
+    let end = (NAME_BYTES_MAX - 3..=NAME_BYTES_MAX).rev().find(|end| !is_inside(*end));
+    &name[..end.unwrap_or(NAME_BYTES_MAX)]
+}
+
+/// Where a worker looks for a name: FNV-1a.
+fn slot(name: &[u8]) -> usize {
+    let hash =
+        name.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    usize::from((hash ^ (hash >> 16)).to_le_bytes()[0]) % KNOWN_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn totals(rows: u64, raw_bytes: u64) -> RowTotals {
+        RowTotals { rows, raw_bytes }
+    }
+
+    /// Sends a message of resources: name, spans and bytes.
+    fn send(tally: &mut ServiceTally, resources: &[(&str, u64, u64)]) {
+        tally.begin();
+        let mut at = totals(7, 700);
+        for (name, spans, bytes) in resources {
+            tally.resource(name.as_bytes(), at);
+            at = totals(at.rows + spans, at.raw_bytes + bytes);
+        }
+        tally.commit(at);
+    }
+
+    fn said(services: &Services) -> Vec<(String, u64, u64)> {
+        let Largest { services, other } = services.look();
+        let named = services.iter().map(|(name, volume)| (name.to_string(), volume.spans, volume.row_bytes));
+        named.chain([("(rest)".to_owned(), other.spans, other.row_bytes)]).collect()
+    }
+
+    fn row(name: &str, spans: u64, bytes: u64) -> (String, u64, u64) {
+        (name.to_owned(), spans, bytes)
+    }
+
+    #[test]
+    fn spans_and_bytes_are_counted_by_service() {
+        let services = Arc::new(Services::default());
+        let mut tally = ServiceTally::new(services.clone());
+        send(&mut tally, &[("a", 2, 20), ("b", 1, 100), ("a", 3, 30), ("", 1, 5), ("none", 0, 0)]);
+        assert_eq!(said(&services), [row("b", 1, 100), row("a", 5, 50), row("", 1, 5), row("(rest)", 0, 0)]);
+    }
+
+    #[test]
+    fn a_message_that_is_not_whole_counts_nothing() {
+        let services = Arc::new(Services::default());
+        let mut tally = ServiceTally::new(services.clone());
+        tally.begin();
+        tally.resource(b"a", totals(0, 0));
+        tally.resource(b"b", totals(4, 40));
+        send(&mut tally, &[("b", 1, 10)]);
+        assert_eq!(said(&services), [row("b", 1, 10), row("(rest)", 0, 0)]);
+    }
+
+    #[test]
+    fn a_service_called_other_is_among_the_others() {
+        let services = Arc::new(Services::default());
+        send(&mut ServiceTally::new(services.clone()), &[(OTHER, 2, 20), ("a", 1, 1)]);
+        assert_eq!(said(&services), [row("a", 1, 1), row("(rest)", 2, 20)]);
+    }
+
+    #[test]
+    fn a_service_that_grows_takes_the_place_of_a_smaller_one_and_nothing_falls() {
+        let services = Arc::new(Services::default());
+        let mut tally = ServiceTally::new(services.clone());
+        let names: Vec<String> = (0..=LARGEST_MAX).map(|number| format!("s{number:02}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            send(&mut tally, &[(name, 1, 1_000 - number as u64)]);
+        }
+        let before = services.look();
+        assert_eq!((before.services.len(), before.other), (LARGEST_MAX, Volume { spans: 1, row_bytes: 950 }));
+        send(&mut tally, &[("s50", 1, 5_000), ("s49", 1, 1)]);
+        let after = services.look();
+        assert_eq!(
+            (&*after.services[0].0, after.services[0].1),
+            ("s50", Volume { spans: 2, row_bytes: 5_950 })
+        );
+        assert!(after.services.iter().all(|(name, _)| &**name != "s49"));
+        assert_eq!(after.other, Volume { spans: 2, row_bytes: 951 }, "what came before stays");
+    }
+
+    #[test]
+    fn names_beyond_the_limit_are_the_rest_and_long_ones_are_cut() {
+        let services = Arc::new(Services::default());
+        let mut tally = ServiceTally::new(services.clone());
+        let long = "é".repeat(NAME_BYTES_MAX);
+        send(&mut tally, &[(&long, 1, 1_000_000)]);
+        for number in 0..SERVICES_MAX + 5 {
+            send(&mut tally, &[(&format!("{number}"), 1, 1)]);
+        }
+        let Largest { services: largest, other } = services.look();
+        assert_eq!((largest[0].0.len(), largest.len()), (NAME_BYTES_MAX, LARGEST_MAX));
+        let all = SERVICES_MAX as u64 + 6;
+        assert_eq!(other.spans, all - LARGEST_MAX as u64);
+    }
+
+    proptest! {
+        /// Every number only grows from look to look, and nothing is missing.
+        #[test]
+        fn no_number_ever_falls(
+            messages in prop::collection::vec(prop::collection::vec((0..80u8, 0..5u64), 0..12), 1..40),
+        ) {
+            let services = Arc::new(Services::default());
+            let mut tally = ServiceTally::new(services.clone());
+            let (mut before, mut all) = (HashMap::<Arc<str>, Volume>::new(), 0);
+            let mut rest = Volume::default();
+            for message in messages {
+                let named: Vec<(String, u64)> =
+                    message.into_iter().map(|(name, spans)| (format!("{name}"), spans)).collect();
+                let resources: Vec<(&str, u64, u64)> =
+                    named.iter().map(|(name, spans)| (name.as_str(), *spans, spans * 10)).collect();
+                all += resources.iter().map(|resource| resource.1).sum::<u64>();
+                send(&mut tally, &resources);
+                let Largest { services: largest, other } = services.look();
+                prop_assert!(other.spans >= rest.spans && other.row_bytes >= rest.row_bytes);
+                rest = other;
+                for (name, volume) in &largest {
+                    let earlier = before.insert(name.clone(), *volume).unwrap_or_default();
+                    prop_assert!(volume.spans >= earlier.spans && volume.row_bytes >= earlier.row_bytes);
+                }
+                let told = largest.iter().map(|(_, volume)| volume.spans).sum::<u64>() + other.spans;
+                prop_assert!(told >= all, "{} of {}", told, all);
+            }
+        }
+    }
+}
