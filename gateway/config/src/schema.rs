@@ -5,8 +5,8 @@
 //! an existing table unchanged, and has its default in a new table.
 
 use crate::{
-    deduplication, durability::Durability, optional_columns::OptionalColumns, preset::Preset, units::Duration,
-    violation::Violations,
+    deduplication, durability::Durability, optional_columns::OptionalColumns, preset::Preset,
+    units::Duration, violation::Violations,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

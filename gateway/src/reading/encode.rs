@@ -30,9 +30,7 @@ use crate::{
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_kafka::{Headers as _, Message};
 use sluice_otlp::{walk, walk_in_order};
-use std::{
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The result of encoding a message.
 #[derive(Debug, PartialEq, Eq)]

@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn what_is_no_frame_that_is_known_says_so() {
         for magic in 1..=7 {
-            let found = payload(&[magic, 0x0a, 0], Format::OtlpProto);
+            let message = [magic, 0x0a, 0];
+            let found = payload(&message, Format::OtlpProto);
             assert_eq!(found, Err(FrameError::MagicUnknown(magic)));
         }
         let told = FrameError::MagicUnknown(3).to_string();

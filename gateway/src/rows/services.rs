@@ -125,7 +125,9 @@ impl Services {
         });
         services.truncate(LARGEST_MAX);
         let mut is_largest = [false; REST + 1];
-        services.iter().for_each(|(_, place, _)| is_largest[*place] = true);
+        for (_, place, _) in &services {
+            is_largest[*place] = true;
+        }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { counted, other } = &mut *shown;
         for (place, (now, before)) in counts.iter().zip(counted).enumerate() {

@@ -44,16 +44,16 @@ use crate::rows::origin::{self, Origin};
 use crate::rows::raw_limit::RawLimit;
 use crate::rows::resources::{self, EncodedResources};
 use crate::rows::services::{self, ServiceTally};
-use crate::rows::span_times::{ORIGINAL_TIME, Original, SpanTimes, TimeCounts, usable};
+use crate::rows::span_times::{Original, SpanTimes, TimeCounts};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
-    column::{AttributeColumns, TableColumns},
+    column::TableColumns,
     frame::frame_bytes_max,
     groups, json_paths,
     optional::OptionalColumn,
     room,
     row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames, RowTotals},
-    rowbinary::{put_datetime64, put_len, put_string, put_u64},
+    rowbinary::{put_datetime64, put_string, put_u64},
 };
 use sluice_gateway_config::AttributesOf;
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
@@ -320,7 +320,8 @@ impl<S: FrameStore> SpanRows<'_, S> {
 
     /// Writes the row of a span whose own strings are UTF-8; those of its attributes, events and links need not be.
     fn row(&mut self, span: &Span<'_>) -> Result<(), RowError<S::Error>> {
-        let Scratch { columns, carry, shared, message, event_names, elements, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, carry, shared, message, event_names, elements, writer, .. } =
+            &mut *self.scratch;
         let carry = carry.as_ref();
         let extra = columns.optional;
         let row = self.rows.row();

@@ -32,8 +32,9 @@ fn rules(rules: Vec<AttributeRule>) -> Attributes {
     Attributes { rules, ..Attributes::default() }
 }
 
-fn list(values: Vec<KeyValue>) -> Option<AnyValue> {
-    Some(any(Value::KvlistValue(KeyValueList { values })))
+/// An attribute whose value is a list of keys and values.
+fn list(key: &str, values: Vec<KeyValue>) -> KeyValue {
+    attribute(key, Some(any(Value::KvlistValue(KeyValueList { values }))))
 }
 
 /// A span with these attributes, an event and a link with the same.
@@ -125,14 +126,14 @@ fn the_service_name_is_what_is_stored_of_it() {
 
 #[test]
 fn members_of_lists_are_decided_by_their_path_in_every_layout() {
-    let user = |members: Vec<KeyValue>| vec![attribute("user", list(members))];
+    let user = |members: Vec<KeyValue>| vec![list("user", members)];
     let email = attribute("email", text("a@b"));
     let id = attribute("id", text("me"));
-    let deep = attribute("deep", list(vec![email.clone(), id.clone()]));
+    let deep = list("deep", vec![email.clone(), id.clone()]);
     let drop = |keys: &[&str]| rules(vec![rule(AttributeAction::Drop, keys)]);
     let all = user(vec![email.clone(), id.clone(), deep.clone()]);
     assert_rows(&drop(&["user.email"]), &all, &user(vec![id.clone(), deep.clone()]));
-    let left = user(vec![email.clone(), id.clone(), attribute("deep", list(vec![id.clone()]))]);
+    let left = user(vec![email.clone(), id.clone(), list("deep", vec![id.clone()])]);
     assert_rows(&drop(&["user.deep.email"]), &all, &left);
     assert_rows(&drop(&["user"]), &all, &[]);
     assert_rows(&drop(&["users", "use.r"]), &all, &all);
@@ -190,7 +191,7 @@ fn a_letter_has_the_attributes_of_its_row_and_no_others() {
     let sent = vec![
         attribute("secret", text("hidden")),
         attribute("id", text("hidden")),
-        attribute("user", list(vec![attribute("email", text("hidden")), attribute("name", text("n"))])),
+        list("user", vec![attribute("email", text("hidden")), attribute("name", text("n"))]),
         attribute("long", text(&long)),
     ];
     let whole = message(resource(sent.clone()), vec![span(&sent)]);
@@ -201,7 +202,7 @@ fn a_letter_has_the_attributes_of_its_row_and_no_others() {
     let ResourceSpans { resource, scope_spans, .. } = &decoded.resource_spans[0];
     let expected = vec![
         attribute("id", hashed(&Value::StringValue("hidden".into()))),
-        attribute("user", list(vec![attribute("name", text("n"))])),
+        list("user", vec![attribute("name", text("n"))]),
         attribute("long", text(&long)),
     ];
     assert_eq!(resource.as_ref().unwrap().attributes, expected);
@@ -229,7 +230,7 @@ fn naive(attributes: &Attributes, prefix: &str, sent: &[KeyValue]) -> Vec<KeyVal
             (Some(AttributeAction::Drop), _) => {}
             (Some(AttributeAction::Hash), value) => left.push(attribute(key, hashed(&value))),
             (None, Value::KvlistValue(members)) => {
-                left.push(attribute(key, list(naive(attributes, &format!("{path}."), &members.values))));
+                left.push(list(key, naive(attributes, &format!("{path}."), &members.values)));
             }
             (_, Value::StringValue(value)) if prefix.is_empty() && value.len() > BYTES_MAX => {
                 let end = (0..=BYTES_MAX).rev().find(|end| value.is_char_boundary(*end)).unwrap();
@@ -267,7 +268,7 @@ fn set_of_attributes() -> impl Strategy<Value = Vec<KeyValue>> {
     let member = ("[ab]", value()).prop_map(|(key, value)| attribute(&key, Some(any(value))));
     // Lists have keys of their own: members of a list, and of two lists under one key, may have equal paths with other attributes.
     let list = (prop_oneof![Just("u"), Just("v")], prop::collection::vec(member, 1..4))
-        .prop_map(|(key, members)| attribute(key, list(members)));
+        .prop_map(|(key, members)| list(key, members));
     prop::collection::vec(prop_oneof![4 => scalar, 1 => list], 0..8)
 }
 

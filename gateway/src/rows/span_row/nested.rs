@@ -94,7 +94,11 @@ fn put_only_event<E>(
 
 /// Appends `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links are
 /// rare, so they are read once per column.
-pub(super) fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
+pub(super) fn put_links<E>(
+    row: &mut Vec<u8>,
+    span: &Span<'_>,
+    scratch: Nested<'_>,
+) -> Result<(), RowError<E>> {
     let Nested { columns, carry, elements, writer, limit, .. } = scratch;
     elements.clear();
     let len = span.links.len();

@@ -210,9 +210,8 @@ fn an_edit_of_how_the_table_is_made_restarts_no_gateway() {
 
 #[test]
 fn optional_columns_are_the_jobs_business_and_the_gateways() {
-    let with_columns = |columns: Value| {
-        with("/spec/sink/clickhouse/schema", json!({"optionalColumns": columns}))
-    };
+    let with_columns =
+        |columns: Value| with("/spec/sink/clickhouse/schema", json!({"optionalColumns": columns}));
     let pipeline = with_columns(json!(["KafkaHeaders", "TraceFlags"]));
     let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
     for map in [parts.config_map, parts.schema_config_map.unwrap()] {
