@@ -1,7 +1,7 @@
 //! Where rows go: one ClickHouse table, on one shard or on several.
 
 use crate::{
-    security::Tls,
+    security::{Tls, UserSecretRef},
     trace_pipeline::{insert::Insert, schema::Schema},
 };
 use kube::KubeSchema;
@@ -133,10 +133,17 @@ fn table() -> String {
 /// User and password.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.username) || !has(self.secretRef.usernameKey)")
+    .message("credentials has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"))]
 pub struct Credentials {
-    /// A Secret in the pipeline's namespace with the keys username and password. When it changes, the gateways are
-    /// restarted one by one.
-    pub secret_ref: SecretRef,
+    /// The user's name, for a Secret without one. When it is not set, the Secret has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^:\\x00-\\x1f\\x7f]+$"))]
+    pub username: Option<String>,
+
+    /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways
+    /// are restarted one by one.
+    pub secret_ref: UserSecretRef,
 }
 
 /// A Secret by name.

@@ -1,10 +1,15 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/logins.rs"]
+mod logins;
 #[path = "cases/values.rs"]
 mod values;
 
-pub use values::VALUES;
+/// Every rule about a value by itself.
+pub fn value_cases() -> impl Iterator<Item = &'static values::Case> {
+    values::VALUES.iter().chain(logins::LOGINS)
+}
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
 pub const REPLICAS: &[(&str, &str, &str)] = &[

@@ -183,7 +183,11 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 1] = [("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml")];
+const INSTEAD: [(&str, &str); 3] = [
+    ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
+    ("/spec/source/kafka/sasl/username", "tracepipeline-strimzi-scram.yaml"),
+    ("/spec/sink/clickhouse/credentials/username", "tracepipeline-external-secrets.yaml"),
+];
 
 /// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
 const OF_KUBERNETES: [&str; 3] = [

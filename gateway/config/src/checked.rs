@@ -6,6 +6,7 @@ use crate::{
     durability,
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
     insert_settings, kafka_properties, log_filter,
+    security::check_user,
     violation::Violations,
 };
 use std::{collections::BTreeSet, net::SocketAddr};
@@ -119,7 +120,8 @@ impl GatewayConfig {
         });
         found.add_if(!is_identifier(&clickhouse.table), &at("table"), || identifier_rule(&clickhouse.table));
         if let Some(credentials) = &clickhouse.credentials {
-            found.add_if(credentials.username_file.is_empty(), &at("credentials.usernameFile"), empty);
+            let (name, file) = (credentials.username.as_deref(), credentials.username_file.as_deref());
+            check_user(name, file, &at("credentials"), found);
             found.add_if(credentials.password_file.is_empty(), &at("credentials.passwordFile"), empty);
         }
     }
@@ -358,6 +360,7 @@ memory: {limit: 192MiB}
                 "https://c:8443]\n    tls: {caFile: a, certificateFile: c, keyFile: k}",
             );
         from_yaml(&secured).unwrap().check().unwrap();
+        from_yaml(&secured.replace("usernameFile: u", "username: u")).unwrap().check().unwrap();
         from_yaml(&SMALLEST.replace("http://", "https://")).unwrap().check().unwrap();
     }
 
@@ -389,6 +392,16 @@ memory: {limit: 192MiB}
                 "[otlp_spans]",
                 "[otlp_spans]\n    sasl: {mechanism: Plain, usernameFile: u, passwordFile: ''}",
                 "source.kafka.sasl.passwordFile",
+            ),
+            (
+                "[otlp_spans]",
+                "[otlp_spans]\n    sasl: {mechanism: Plain, username: u, usernameFile: f, passwordFile: p}",
+                "source.kafka.sasl.username",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {passwordFile: p}",
+                "sink.clickhouse.credentials.usernameFile",
             ),
             ("otel_traces", "'a`b'", "sink.clickhouse.table"),
             ("database: otel", "database: ''", "sink.clickhouse.database"),

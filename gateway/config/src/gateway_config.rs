@@ -5,7 +5,7 @@
 use crate::{
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
     schema::Schema,
-    security::{Sasl, Tls},
+    security::{Sasl, SecretFileError, Tls, read_user},
     units::{ByteSize, Duration},
 };
 use serde::{Deserialize, Serialize};
@@ -204,14 +204,25 @@ impl ClickHouse {
     }
 }
 
-/// Files with user and password. They are read at the start and contain only the text; one trailing line end is ignored.
+/// User and password. Files are read at the start and contain only the text; one trailing line end is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Credentials {
-    /// File with the user's name.
-    pub username_file: String,
+    /// The user's name; absent if `usernameFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// File with the user's name; absent if `username` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username_file: Option<String>,
     /// File with the password.
     pub password_file: String,
+}
+
+impl Credentials {
+    /// The user's name, or what is wrong with its file.
+    pub fn user(&self) -> Result<String, SecretFileError> {
+        read_user(self.username.as_deref(), self.username_file.as_deref())
+    }
 }
 
 /// When a block closes and how it is sent.

@@ -28,8 +28,12 @@ pub struct Tls {
 pub struct Sasl {
     /// The SASL mechanism.
     pub mechanism: SaslMechanism,
-    /// File with the user's name.
-    pub username_file: String,
+    /// The user's name; absent if `usernameFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// File with the user's name; absent if `username` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username_file: Option<String>,
     /// File with the password.
     pub password_file: String,
 }
@@ -73,9 +77,35 @@ impl Tls {
 
 impl Sasl {
     pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        check_user(self.username.as_deref(), self.username_file.as_deref(), at, found);
         let empty = || "must not be empty".to_owned();
-        found.add_if(self.username_file.is_empty(), &format!("{at}.usernameFile"), empty);
         found.add_if(self.password_file.is_empty(), &format!("{at}.passwordFile"), empty);
+    }
+
+    /// The user's name, or what is wrong with its file.
+    pub fn user(&self) -> Result<String, SecretFileError> {
+        read_user(self.username.as_deref(), self.username_file.as_deref())
+    }
+}
+
+/// Adds what is wrong with a user's name, which stands in the config or in a file; `at` is the path of what has both fields.
+pub(crate) fn check_user(name: Option<&str>, file: Option<&str>, at: &str, found: &mut Violations) {
+    let (name_at, file_at) = (format!("{at}.username"), format!("{at}.usernameFile"));
+    let empty = || "must not be empty".to_owned();
+    found.add_if(name == Some(""), &name_at, empty);
+    found.add_if(file == Some(""), &file_at, empty);
+    found.add_if(name.is_some() && file.is_some(), &name_at, || {
+        "is set together with usernameFile: remove one of them".into()
+    });
+    found.add_if(name.is_none() && file.is_none(), &file_at, || "must be set, unless username is".into());
+}
+
+/// The user's name, from where the config has it. Without both it is empty, which the config's rules refuse.
+pub(crate) fn read_user(name: Option<&str>, file: Option<&str>) -> Result<String, SecretFileError> {
+    match (name, file) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, Some(file)) => read_secret("user", file),
+        (None, None) => Ok(String::new()),
     }
 }
 
@@ -135,6 +165,25 @@ mod tests {
         ] {
             assert_eq!(violations(&Tls { ca_file: None, certificate_file, key_file }), expected);
         }
+    }
+
+    #[test]
+    fn a_user_stands_in_the_config_or_in_a_file() {
+        for (name, file, expected) in [
+            (Some("u"), None, ""),
+            (None, Some("f"), ""),
+            (None, None, "sasl.usernameFile: must be set, unless username is"),
+            (Some("u"), Some("f"), "sasl.username: is set together with usernameFile: remove one of them"),
+            (Some(""), None, "sasl.username: must not be empty"),
+            (None, Some(""), "sasl.usernameFile: must not be empty"),
+        ] {
+            let mut found = Violations::default();
+            check_user(name, file, "sasl", &mut found);
+            assert_eq!(found.to_string(), expected);
+        }
+        assert_eq!(read_user(Some("gateway"), None).unwrap(), "gateway");
+        let error = read_user(None, Some("/nowhere/username")).unwrap_err().to_string();
+        assert!(error.contains("cannot read the user from /nowhere/username"), "{error}");
     }
 
     #[test]

@@ -436,10 +436,9 @@ fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
     let Some(files) = &config.credentials else {
         return Ok(Credentials { user: "default".to_owned(), password: String::new() });
     };
-    let read = |what, file| read_secret(what, file).map_err(Error::Credentials);
     Ok(Credentials {
-        user: read("user", &files.username_file)?,
-        password: read("password", &files.password_file)?,
+        user: files.user().map_err(Error::Credentials)?,
+        password: read_secret("password", &files.password_file).map_err(Error::Credentials)?,
     })
 }
 

@@ -250,13 +250,13 @@ fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
 /// Facts of a healthy cluster: only the spec can be wrong.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
-    let present = |usage: sluice_crds::SecretUse| {
-        let keys = usage.keys().iter().map(|key| ((*key).to_owned(), k8s_openapi::ByteString::default()));
-        SecretSeen::of(usage, Some(&Secret { data: Some(keys.collect()), ..Secret::default() }))
+    let present = |keys: &[sluice_crds::UsedKey]| {
+        let data = keys.iter().map(|key| (key.key.clone(), k8s_openapi::ByteString::default()));
+        SecretSeen::of(keys, Some(&Secret { data: Some(data.collect()), ..Secret::default() }))
     };
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secrets: pipeline.spec.secrets().into_iter().map(|(usage, _)| (usage, present(usage))).collect(),
+        secrets: pipeline.spec.secrets().into_iter().map(|named| (named.of, present(&named.keys))).collect(),
         schema: SchemaSeen::Succeeded,
         ..Observed::default()
     }

@@ -197,7 +197,7 @@ pub(crate) fn secret_folder(of: SecretUse) -> String {
     format!("{SECRETS_FOLDER}/{}", secret_volume(of))
 }
 
-/// The file of a key of a Secret.
+/// The file of a value of a Secret, by the key that it has where the spec names none.
 pub(crate) fn secret_file(of: SecretUse, key: &str) -> String {
     format!("{}/{key}", secret_folder(of))
 }

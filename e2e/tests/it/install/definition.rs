@@ -15,7 +15,7 @@ use crate::turns::Uses;
 #[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
-use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, VALUES};
+use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, value_cases};
 
 /// A namespace that every cluster has; nothing is made in it.
 const NAMESPACE: &str = "default";
@@ -100,7 +100,7 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
     let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     let mut wrong = Vec::new();
-    for case in VALUES {
+    for case in value_cases() {
         let taken = case.taken.iter().map(|value| (value, ""));
         let refused = case.refused.iter().map(|value| (value, case.message));
         for (value, message) in taken.chain(refused) {

@@ -57,8 +57,8 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
 /// What a sample without any of its Secrets should say and does not.
 fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String> {
     let secrets_of = |is_of_source: bool| {
-        let secrets = spec.secrets().into_iter().filter(move |(of, _)| of.is_of_source() == is_of_source);
-        secrets.map(|(_, name)| name).collect::<Vec<_>>()
+        let secrets = spec.secrets().into_iter().filter(move |named| named.of.is_of_source() == is_of_source);
+        secrets.map(|named| named.name).collect::<Vec<_>>()
     };
     let (of_source, of_sink) = (secrets_of(true), secrets_of(false));
     let mut untold = Vec::new();

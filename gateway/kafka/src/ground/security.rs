@@ -4,7 +4,7 @@
 //! client is created.
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
-use sluice_gateway_config::{Kafka, SecretFileError, Tls, security::read_secret};
+use sluice_gateway_config::{Kafka, Sasl, SecretFileError, Tls, security::read_secret};
 
 /// The librdkafka settings for TLS and SASL.
 pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
@@ -19,7 +19,7 @@ pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, S
     if let Some(sasl) = &kafka.sasl {
         settings.extend([
             ("sasl.mechanism", sasl.mechanism.name().to_owned()),
-            ("sasl.username", read_secret("user", &sasl.username_file)?),
+            ("sasl.username", sasl.user()?),
             ("sasl.password", read_secret("password", &sasl.password_file)?),
         ]);
     }
@@ -84,16 +84,23 @@ impl ConnectionProblem {
         match self {
             Self::Tls => tls_advice(kafka.tls.as_ref()),
             Self::Credentials => match &kafka.sasl {
-                Some(sasl) => format!(
-                    "check source.kafka.sasl: the broker must accept the user in {} with the password in {} for {}",
-                    sasl.username_file,
-                    sasl.password_file,
-                    sasl.mechanism.name()
-                ),
+                Some(sasl) => sasl_advice(sasl),
                 None => "the broker requires a user and a password: set source.kafka.sasl".into(),
             },
         }
     }
+}
+
+fn sasl_advice(sasl: &Sasl) -> String {
+    let user = match (&sasl.username, &sasl.username_file) {
+        (Some(name), _) => format!("the user {name:?}"),
+        (None, file) => format!("the user in {}", file.as_deref().unwrap_or_default()),
+    };
+    format!(
+        "check source.kafka.sasl: the broker must accept {user} with the password in {} for {}",
+        sasl.password_file,
+        sasl.mechanism.name()
+    )
 }
 
 fn tls_advice(tls: Option<&Tls>) -> String {
@@ -118,7 +125,7 @@ fn tls_advice(tls: Option<&Tls>) -> String {
 mod tests {
     use super::*;
     use crate::ground::settings::tests::kafka;
-    use sluice_gateway_config::{Sasl, SaslMechanism};
+    use sluice_gateway_config::SaslMechanism;
 
     fn sasl(mechanism: SaslMechanism) -> Sasl {
         let file = |name: &str, content: &str| {
@@ -128,7 +135,8 @@ mod tests {
         };
         Sasl {
             mechanism,
-            username_file: file("user", "gateway\n"),
+            username: None,
+            username_file: Some(file("user", "gateway\n")),
             password_file: file("password", "s3cret"),
         }
     }
@@ -145,6 +153,17 @@ mod tests {
             let settings = security_settings(&Kafka { tls, sasl, ..kafka() }).unwrap();
             assert!(settings.contains(&("security.protocol", expected.into())), "{settings:?}");
         }
+    }
+
+    #[test]
+    fn a_user_that_stands_in_the_config_needs_no_file() {
+        let named =
+            Sasl { username: Some("sluice".into()), username_file: None, ..sasl(SaslMechanism::ScramSha512) };
+        let kafka = Kafka { sasl: Some(named), ..kafka() };
+        let settings = security_settings(&kafka).unwrap();
+        assert!(settings.contains(&("sasl.username", "sluice".into())), "{settings:?}");
+        let advice = ConnectionProblem::Credentials.advice(&kafka);
+        assert!(advice.contains("the user \"sluice\" with the password in"), "{advice}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 #[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
-use cases::{AFTER_ENQUEUE, REPLICAS, VALUES};
+use cases::{AFTER_ENQUEUE, REPLICAS, value_cases};
 use serde_json::{Value, json};
 use sluice_kubectl::plan::{Assumed, outline};
 
@@ -12,7 +12,7 @@ const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.ya
 
 #[test]
 fn what_a_rule_takes_is_taken() {
-    for case in VALUES {
+    for case in value_cases() {
         for value in case.taken {
             let found = told(&with(case.pointer, value));
             assert!(!found.contains(case.message), "{} {value}: {found}", case.pointer);
@@ -22,7 +22,7 @@ fn what_a_rule_takes_is_taken() {
 
 #[test]
 fn what_a_rule_refuses_is_refused_with_its_message() {
-    for case in VALUES {
+    for case in value_cases() {
         for value in case.refused {
             let found = told(&with(case.pointer, value));
             assert!(found.contains(case.message), "{} {value}: {found}", case.pointer);

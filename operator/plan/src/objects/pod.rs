@@ -11,6 +11,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use sluice_crds::UsedKey;
 use sluice_gateway_config::ByteSize;
 
 /// The user and group of the image; nothing in it belongs to anyone else.
@@ -98,15 +99,16 @@ fn volume_of_secret(mounted: &Mounted) -> Volume {
             secret_name: Some(mounted.secret.clone()),
             default_mode: Some(SECRET_MODE),
             // Whatever else is in the Secret stays there.
-            items: Some(mounted.of.keys().iter().copied().map(item).collect()),
+            items: Some(mounted.keys.iter().map(item).collect()),
             ..SecretVolumeSource::default()
         }),
         ..Volume::default()
     }
 }
 
-fn item(key: &str) -> KeyToPath {
-    KeyToPath { key: key.into(), path: key.into(), ..KeyToPath::default() }
+/// The file has the name of the default key: the config is the same whatever key the value comes from.
+fn item(key: &UsedKey) -> KeyToPath {
+    KeyToPath { key: key.key.clone(), path: key.of.default_key().into(), ..KeyToPath::default() }
 }
 
 fn pod_security() -> PodSecurityContext {

@@ -137,7 +137,8 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
                 SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
                 SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
             },
-            username_file: secret_file(SecretUse::KafkaUser, USERNAME_KEY),
+            username: sasl.username.clone(),
+            username_file: user_file(sasl.username.as_ref(), SecretUse::KafkaUser),
             password_file: secret_file(SecretUse::KafkaUser, PASSWORD_KEY),
         }),
         topics,
@@ -181,8 +182,9 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),
-        credentials: clickhouse.credentials.as_ref().map(|_| contract::Credentials {
-            username_file: secret_file(SecretUse::ClickHouseUser, USERNAME_KEY),
+        credentials: clickhouse.credentials.as_ref().map(|user| contract::Credentials {
+            username: user.username.clone(),
+            username_file: user_file(user.username.as_ref(), SecretUse::ClickHouseUser),
             password_file: secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY),
         }),
         schema: contract::Schema {
@@ -300,6 +302,11 @@ fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Opt
         certificate_file: of_client(CERTIFICATE_KEY),
         key_file: of_client(PRIVATE_KEY_KEY),
     })
+}
+
+/// The file of a user's name that does not stand in the spec.
+fn user_file(name: Option<&String>, of: SecretUse) -> Option<String> {
+    name.is_none().then(|| secret_file(of, USERNAME_KEY))
 }
 
 fn commit(spec: &TracePipelineSpec) -> contract::Commit {

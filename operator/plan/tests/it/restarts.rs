@@ -15,12 +15,18 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 87] = [
+const CHANGES: [(&str, &str); 99] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
+    ("source.kafka.tls.caSecretRef.key", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("source.kafka.tls.clientCertificateSecretRef.certificateKey", r#""another""#),
+    ("source.kafka.tls.clientCertificateSecretRef.privateKeyKey", r#""another""#),
     ("source.kafka.sasl.mechanism", r#""Plain""#),
+    ("source.kafka.sasl.username", r#""another""#),
     ("source.kafka.sasl.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.secretRef.usernameKey", r#""another""#),
+    ("source.kafka.sasl.secretRef.passwordKey", r#""another""#),
     ("source.kafka.topics", r#"["otlp_spans"]"#),
     ("source.kafka.consumerGroup", r#""another""#),
     ("source.kafka.groupProtocol", r#""Consumer""#),
@@ -31,10 +37,16 @@ const CHANGES: [(&str, &str); 87] = [
     ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
     ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
     ("sink.clickhouse.tls.caSecretRef.name", r#""another""#),
+    ("sink.clickhouse.tls.caSecretRef.key", r#""another""#),
     ("sink.clickhouse.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("sink.clickhouse.tls.clientCertificateSecretRef.certificateKey", r#""another""#),
+    ("sink.clickhouse.tls.clientCertificateSecretRef.privateKeyKey", r#""another""#),
     ("sink.clickhouse.database", r#""another""#),
     ("sink.clickhouse.table", r#""another""#),
+    ("sink.clickhouse.credentials.username", r#""another""#),
     ("sink.clickhouse.credentials.secretRef.name", r#""another""#),
+    ("sink.clickhouse.credentials.secretRef.usernameKey", r#""another""#),
+    ("sink.clickhouse.credentials.secretRef.passwordKey", r#""another""#),
     ("sink.clickhouse.schema.management", r#""Validate""#),
     ("sink.clickhouse.schema.layout", r#""Map""#),
     ("sink.clickhouse.schema.engine", r#""MergeTree""#),
@@ -112,8 +124,14 @@ fn revision(pipeline: &TracePipeline) -> String {
 /// Fields of the full sample that a change of this one cannot stand beside.
 fn conflicting(field: &str) -> &'static [&'static str] {
     match field {
-        "sink.clickhouse.schema.layout" => &["schema.maxDynamicPaths", "schema.typedPaths", "schema.columns"],
-        "sink.clickhouse.shards" => &["endpoints"],
+        "sink.clickhouse.schema.layout" => &[
+            "sink.clickhouse.schema.maxDynamicPaths",
+            "sink.clickhouse.schema.typedPaths",
+            "sink.clickhouse.schema.columns",
+        ],
+        "sink.clickhouse.shards" => &["sink.clickhouse.endpoints"],
+        "source.kafka.sasl.username" => &["source.kafka.sasl.secretRef.usernameKey"],
+        "sink.clickhouse.credentials.username" => &["sink.clickhouse.credentials.secretRef.usernameKey"],
         _ => &[],
     }
 }
@@ -128,7 +146,7 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
         (parent.to_owned(), name.to_owned())
     };
     for other in conflicting(field) {
-        let (parent, name) = place(&format!("sink.clickhouse.{other}"));
+        let (parent, name) = place(other);
         object.pointer_mut(&parent).unwrap().as_object_mut().unwrap().remove(&name);
     }
     let (parent, name) = place(field);

@@ -37,9 +37,9 @@ fn a_secret_that_changes_in_nothing_that_is_used_replaces_no_pod_and_runs_no_job
     let (before, after) = (workload(&facts), workload(&touched));
     assert_eq!(KeptVersions::noted_by(&before), KeptVersions::default(), "nothing is noted at rest");
     // What the next operator needs to plan the same.
-    for (of, _) in pipeline.spec.secrets() {
+    for named in pipeline.spec.secrets() {
         let kept = KeptVersion { version: "1111111111".into(), object: "2222222222".into() };
-        assert_eq!(KeptVersions::noted_by(&after).of(of), Some(&kept), "{of:?}");
+        assert_eq!(KeptVersions::noted_by(&after).of(named.of), Some(&kept), "{named:?}");
     }
     let without_note = |mut workload: StatefulSet| {
         workload.metadata.annotations.as_mut().unwrap().remove(SECRETS_KEPT);
@@ -78,6 +78,53 @@ fn every_secret_is_mounted_where_the_config_looks_for_it() {
         assert_eq!(mounted.secret_name.as_deref(), Some(secret), "{file}");
         assert!(mounted.items.iter().flatten().any(|item| item.key == key && item.path == key), "{file}");
     }
+}
+
+/// Strimzi's Secrets, and one of External Secrets, by their own keys.
+#[test]
+fn keys_that_the_spec_names_are_mounted_under_the_names_that_the_config_has() {
+    for (name, volume, expected) in [
+        ("tracepipeline-strimzi-tls.yaml", "kafka-certificate", vec!["user.crt tls.crt", "user.key tls.key"]),
+        ("tracepipeline-strimzi-tls.yaml", "kafka-ca", vec!["ca.crt ca.crt"]),
+        ("tracepipeline-strimzi-scram.yaml", "kafka-user", vec!["password password"]),
+        ("tracepipeline-cert-manager.yaml", "kafka-certificate", vec!["tls.crt tls.crt", "tls.key tls.key"]),
+        (
+            "tracepipeline-external-secrets.yaml",
+            "kafka-user",
+            vec!["api-key username", "api-secret password"],
+        ),
+        ("tracepipeline-external-secrets.yaml", "clickhouse-user", vec!["clickhouse-password password"]),
+    ] {
+        let pipeline = sample(name);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+        let volumes = pod.volumes.unwrap();
+        let mounted = volumes.iter().find(|one| one.name == volume).unwrap().secret.as_ref().unwrap();
+        let items = mounted.items.iter().flatten().map(|item| format!("{} {}", item.key, item.path));
+        assert_eq!(items.collect::<Vec<_>>(), expected, "{name} {volume}");
+    }
+    let pipeline = sample("tracepipeline-strimzi-scram.yaml");
+    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+    let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+    let sasl = &config["source"]["kafka"]["sasl"];
+    assert_eq!((&sasl["username"], &sasl["usernameFile"]), (&Value::from("sluice"), &Value::Null));
+}
+
+/// A Job cannot be changed: with another key of the same Secret it is another Job.
+#[test]
+fn another_key_of_the_same_secret_replaces_pods_and_runs_the_job_again() {
+    let before = with_credentials();
+    let mut after = before.clone();
+    let credentials = after.spec.sink.clickhouse.credentials.as_mut().unwrap();
+    credentials.secret_ref.password_key = Some("secret".into());
+    let facts = observed(&before, 12);
+    assert_ne!(template(&before, &facts, &defaults()), template(&after, &facts, &defaults()));
+    assert_ne!(names(&before, &facts)[1], names(&after, &facts)[1]);
+    let mut same = before.clone();
+    let credentials = same.spec.sink.clickhouse.credentials.as_mut().unwrap();
+    credentials.secret_ref.password_key = Some("password".into());
+    assert_eq!(template(&before, &facts, &defaults()), template(&same, &facts, &defaults()));
+    assert_eq!(names(&before, &facts), names(&same, &facts));
 }
 
 #[test]

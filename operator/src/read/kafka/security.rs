@@ -4,10 +4,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use sluice_crds::{
-    KafkaSource, SaslMechanism, SecretUse,
-    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
-};
+use sluice_crds::{KafkaSource, KeyUse, Sasl, SaslMechanism, SecretUse, Tls, UsedKey};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The Secrets for the connection to Kafka, by their use.
@@ -31,7 +28,7 @@ pub enum Unreadable {
         "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
          that begins with -----BEGIN), not DER or PKCS #12"
     )]
-    NoText { secret: String, key: &'static str },
+    NoText { secret: String, key: String },
 }
 
 /// PEM texts, as librdkafka takes them.
@@ -54,31 +51,8 @@ impl KafkaSecurity {
     /// # Errors
     /// If a Secret is missing or incomplete, or a value is not UTF-8.
     pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
-        let text = |of, key| text(secrets.get(&of).ok_or(Unreadable::Incomplete)?, key);
-        let tls = match &kafka.tls {
-            None => None,
-            Some(tls) => Some(TlsPem {
-                authorities: match tls.ca_secret_ref {
-                    Some(_) => Some(text(SecretUse::KafkaAuthorities, CA_KEY)?),
-                    None => None,
-                },
-                client: match tls.client_certificate_secret_ref {
-                    Some(_) => Some((
-                        text(SecretUse::KafkaCertificate, CERTIFICATE_KEY)?,
-                        text(SecretUse::KafkaCertificate, PRIVATE_KEY_KEY)?,
-                    )),
-                    None => None,
-                },
-            }),
-        };
-        let sasl = match &kafka.sasl {
-            None => None,
-            Some(sasl) => Some(Login {
-                mechanism: name(sasl.mechanism),
-                user: text(SecretUse::KafkaUser, USERNAME_KEY)?,
-                password: text(SecretUse::KafkaUser, PASSWORD_KEY)?,
-            }),
-        };
+        let tls = kafka.tls.as_ref().map(|tls| TlsPem::of(tls, secrets)).transpose()?;
+        let sasl = kafka.sasl.as_ref().map(|sasl| Login::of(sasl, secrets)).transpose()?;
         Ok(Self { tls, sasl })
     }
 
@@ -113,16 +87,58 @@ impl KafkaSecurity {
     }
 }
 
+impl TlsPem {
+    fn of(tls: &Tls, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
+        let authorities = tls
+            .ca_secret_ref
+            .as_ref()
+            .map(|named| value_of(secrets, SecretUse::KafkaAuthorities, &named.keys(), KeyUse::Authorities));
+        let client = tls.client_certificate_secret_ref.as_ref().map(|named| -> Result<_, Unreadable> {
+            let keys = named.keys();
+            let text = |of| value_of(secrets, SecretUse::KafkaCertificate, &keys, of);
+            Ok((text(KeyUse::Certificate)?, text(KeyUse::PrivateKey)?))
+        });
+        Ok(Self { authorities: authorities.transpose()?, client: client.transpose()? })
+    }
+}
+
+impl Login {
+    fn of(sasl: &Sasl, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
+        let keys = sasl.secret_ref.keys(sasl.username.as_deref());
+        let text = |of| value_of(secrets, SecretUse::KafkaUser, &keys, of);
+        Ok(Self {
+            mechanism: name(sasl.mechanism),
+            user: match &sasl.username {
+                Some(name) => name.clone(),
+                None => text(KeyUse::Username)?,
+            },
+            password: text(KeyUse::Password)?,
+        })
+    }
+}
+
 impl fmt::Debug for KafkaSecurity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaSecurity").field("protocol", &self.protocol()).finish_non_exhaustive()
     }
 }
 
+/// What the Secret of a use has for this.
+fn value_of(
+    secrets: &KafkaSecrets,
+    of: SecretUse,
+    keys: &[UsedKey],
+    value: KeyUse,
+) -> Result<String, Unreadable> {
+    let secret = secrets.get(&of).ok_or(Unreadable::Incomplete)?;
+    let key = keys.iter().find(|key| key.of == value).ok_or(Unreadable::Incomplete)?;
+    text(secret, &key.key)
+}
+
 /// The value of a key without the one line end that an editor leaves. The gateway reads its files in the same way.
-fn text(secret: &Secret, key: &'static str) -> Result<String, Unreadable> {
+fn text(secret: &Secret, key: &str) -> Result<String, Unreadable> {
     let value = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Unreadable::Incomplete)?;
-    let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key };
+    let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key: key.to_owned() };
     let text = std::str::from_utf8(&value.0).map_err(is_no_text)?;
     let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     Ok(line.unwrap_or(text).to_owned())
@@ -181,6 +197,39 @@ mod tests {
         );
     }
 
+    /// As Strimzi writes them for a KafkaUser: one with SCRAM, whose name is in no key, and one with a certificate.
+    #[test]
+    fn secrets_of_other_tools_are_read_by_their_own_keys() {
+        let kafka: KafkaSource = serde_json::from_value(json!({
+            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "tls": {
+                "caSecretRef": {"name": "bundle", "key": "root.pem"},
+                "clientCertificateSecretRef": {"name": "user", "certificateKey": "user.crt", "privateKeyKey": "user.key"},
+            },
+            "sasl": {"mechanism": "ScramSha512", "username": "sluice", "secretRef": {"name": "scram"}},
+        }))
+        .unwrap();
+        let certificate =
+            secret(&[("ca.crt", "CA"), ("user.crt", "CRT"), ("user.key", "KEY"), ("user.p12", "P")]);
+        let secrets: KafkaSecrets = [
+            (SecretUse::KafkaAuthorities, secret(&[("root.pem", "ROOT")])),
+            (SecretUse::KafkaCertificate, certificate),
+            (SecretUse::KafkaUser, secret(&[("password", "s3cret"), ("sasl.jaas.config", "x")])),
+        ]
+        .into();
+        let security = KafkaSecurity::of(&kafka, &secrets).unwrap();
+        let settings = security.settings();
+        for expected in [
+            ("ssl.ca.pem", "ROOT"),
+            ("ssl.certificate.pem", "CRT"),
+            ("ssl.key.pem", "KEY"),
+            ("sasl.username", "sluice"),
+            ("sasl.password", "s3cret"),
+        ] {
+            assert!(settings.contains(&expected), "{expected:?}");
+        }
+    }
+
     #[test]
     fn a_value_that_is_no_text_is_named() {
         let der = Secret {
@@ -189,7 +238,7 @@ mod tests {
             ..Secret::default()
         };
         let said = KafkaSecurity::of(&kafka(), &[(SecretUse::KafkaAuthorities, Arc::new(der))].into());
-        assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt" }));
+        assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt".into() }));
         let text = said.unwrap_err().to_string();
         assert!(text.contains("ca.crt of the Secret ca") && text.contains("PEM"), "{text}");
     }
