@@ -6,10 +6,14 @@
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
 mod named_secret;
+mod oauth;
 
 pub use named_secret::{
-    CA_KEY, CERTIFICATE_KEY, KeyUse, NamedSecret, PASSWORD_KEY, PRIVATE_KEY_KEY, SecretUse, USERNAME_KEY,
-    UsedKey,
+    CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret, PASSWORD_KEY,
+    PRIVATE_KEY_KEY, SecretUse, USERNAME_KEY, UsedKey,
+};
+pub use oauth::{
+    ClientAuthentication, ClientCredentials, ClientSecretRef, OAuth, SaslExtension, ServiceAccountToken,
 };
 
 use kube::KubeSchema;
@@ -84,13 +88,21 @@ pub struct UserSecretRef {
     pub password_key: Option<String>,
 }
 
-/// User and password for Kafka.
+/// The login to Kafka: user and password, or tokens.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.username) || !has(self.secretRef.usernameKey)")
-    .message("sasl has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"))]
+#[x_kube(
+    validation = Rule::new("!has(self.username) || !has(self.secretRef) || !has(self.secretRef.usernameKey)")
+        .message("sasl has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"),
+    validation = Rule::new("self.mechanism == 'OAuthBearer' || (has(self.secretRef) && !has(self.oauth))")
+        .message("sasl.mechanism Plain, ScramSha256 or ScramSha512 needs secretRef and has no oauth: set secretRef, or mechanism OAuthBearer"),
+    validation = Rule::new("self.mechanism != 'OAuthBearer' || (has(self.oauth) && !has(self.secretRef) && !has(self.username))")
+        .message("sasl.mechanism OAuthBearer needs oauth and has no username and no secretRef: a client's id and secret stand in \
+                  oauth.clientCredentials")
+)]
 pub struct Sasl {
-    /// The SASL mechanism: Plain, ScramSha256 or ScramSha512. Plain sends the password in clear text, so use it only with tls.
+    /// The SASL mechanism: Plain, ScramSha256, ScramSha512 or OAuthBearer. Plain sends the password in clear text and OAuthBearer the token,
+    /// so use them only with tls.
     pub mechanism: SaslMechanism,
 
     /// The user's name, for a Secret without one, such as that of a KafkaUser of Strimzi (where it is the KafkaUser's name). When it is not
@@ -100,8 +112,13 @@ pub struct Sasl {
     pub username: Option<String>,
 
     /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways
-    /// are restarted one by one.
-    pub secret_ref: UserSecretRef,
+    /// are restarted one by one. It is required, except with OAuthBearer, where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<UserSecretRef>,
+
+    /// Where tokens come from, with mechanism OAuthBearer. When it is not set, there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<Box<OAuth>>,
 }
 
 /// The SASL mechanism.
@@ -113,4 +130,6 @@ pub enum SaslMechanism {
     ScramSha256,
     /// It is proved by SHA-512, without being sent.
     ScramSha512,
+    /// A token is sent.
+    OAuthBearer,
 }

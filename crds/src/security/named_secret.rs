@@ -1,6 +1,8 @@
 //! The Secrets that a spec names: for what, and which of their keys are read.
 
-use super::{CaSecretRef, CertificateSecretRef, Tls, UserSecretRef};
+use super::{
+    CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls, UserSecretRef,
+};
 use crate::trace_pipeline::TracePipelineSpec;
 
 /// Key of the authorities' certificates where the spec names none.
@@ -14,6 +16,11 @@ pub const USERNAME_KEY: &str = "username";
 /// Key of the password where the spec names none.
 pub const PASSWORD_KEY: &str = "password";
 
+/// Key of a client's id where the spec names none.
+pub const CLIENT_ID_KEY: &str = "client-id";
+/// Key of a client's secret where the spec names none.
+pub const CLIENT_SECRET_KEY: &str = "client-secret";
+
 /// What a Secret is named for. The order is that of the fields in the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretUse {
@@ -23,6 +30,10 @@ pub enum SecretUse {
     KafkaCertificate,
     /// `source.kafka.sasl.secretRef`
     KafkaUser,
+    /// `source.kafka.sasl.oauth.clientCredentials.secretRef`
+    KafkaClient,
+    /// `source.kafka.sasl.oauth.clientCredentials.caSecretRef`
+    KafkaTokenAuthorities,
     /// `sink.clickhouse.tls.caSecretRef`
     ClickHouseAuthorities,
     /// `sink.clickhouse.tls.clientCertificateSecretRef`
@@ -44,6 +55,10 @@ pub enum KeyUse {
     Username,
     /// The password.
     Password,
+    /// The id of an OAuth client.
+    ClientId,
+    /// The secret of an OAuth client.
+    ClientSecret,
 }
 
 /// A key that is read.
@@ -73,6 +88,8 @@ impl SecretUse {
             Self::KafkaAuthorities => "spec.source.kafka.tls.caSecretRef",
             Self::KafkaCertificate => "spec.source.kafka.tls.clientCertificateSecretRef",
             Self::KafkaUser => "spec.source.kafka.sasl.secretRef",
+            Self::KafkaClient => "spec.source.kafka.sasl.oauth.clientCredentials.secretRef",
+            Self::KafkaTokenAuthorities => "spec.source.kafka.sasl.oauth.clientCredentials.caSecretRef",
             Self::ClickHouseAuthorities => "spec.sink.clickhouse.tls.caSecretRef",
             Self::ClickHouseCertificate => "spec.sink.clickhouse.tls.clientCertificateSecretRef",
             Self::ClickHouseUser => "spec.sink.clickhouse.credentials.secretRef",
@@ -81,7 +98,14 @@ impl SecretUse {
 
     /// Whether Kafka is connected to with it; else `ClickHouse`.
     pub fn is_of_source(self) -> bool {
-        matches!(self, Self::KafkaAuthorities | Self::KafkaCertificate | Self::KafkaUser)
+        match self {
+            Self::KafkaAuthorities
+            | Self::KafkaCertificate
+            | Self::KafkaUser
+            | Self::KafkaClient
+            | Self::KafkaTokenAuthorities => true,
+            Self::ClickHouseAuthorities | Self::ClickHouseCertificate | Self::ClickHouseUser => false,
+        }
     }
 }
 
@@ -94,6 +118,8 @@ impl KeyUse {
             Self::PrivateKey => PRIVATE_KEY_KEY,
             Self::Username => USERNAME_KEY,
             Self::Password => PASSWORD_KEY,
+            Self::ClientId => CLIENT_ID_KEY,
+            Self::ClientSecret => CLIENT_SECRET_KEY,
         }
     }
 
@@ -105,6 +131,8 @@ impl KeyUse {
             Self::PrivateKey => "privateKeyKey",
             Self::Username => "usernameKey",
             Self::Password => "passwordKey",
+            Self::ClientId => "clientIdKey",
+            Self::ClientSecret => "clientSecretKey",
         }
     }
 }
@@ -145,17 +173,21 @@ impl UserSecretRef {
     }
 }
 
+impl ClientSecretRef {
+    /// The keys that are read; `id` is the one that stands beside the reference.
+    pub fn keys(&self, id: Option<&str>) -> Vec<UsedKey> {
+        let client = id.is_none().then(|| UsedKey::new(KeyUse::ClientId, self.client_id_key.as_ref()));
+        let secret = UsedKey::new(KeyUse::ClientSecret, self.client_secret_key.as_ref());
+        client.into_iter().chain([secret]).collect()
+    }
+}
+
 impl TracePipelineSpec {
     /// Every Secret that the spec names, in the order of [`SecretUse`].
     pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
         let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
         let mut named = of_tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate);
-        named.extend(
-            kafka
-                .sasl
-                .as_ref()
-                .map(|sasl| of_user(SecretUse::KafkaUser, &sasl.secret_ref, sasl.username.as_deref())),
-        );
+        named.extend(kafka.sasl.iter().flat_map(of_sasl));
         named.extend(of_tls(
             clickhouse.tls.as_ref(),
             SecretUse::ClickHouseAuthorities,
@@ -179,6 +211,22 @@ fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> 
     let client =
         client.map(|client| NamedSecret { of: certificate, name: &client.name, keys: client.keys() });
     ca.into_iter().chain(client).collect()
+}
+
+fn of_sasl(sasl: &Sasl) -> Vec<NamedSecret<'_>> {
+    let user = sasl.secret_ref.as_ref();
+    let user = user.map(|user| of_user(SecretUse::KafkaUser, user, sasl.username.as_deref()));
+    let client = sasl.oauth.as_ref().and_then(|oauth| oauth.client_credentials.as_ref());
+    user.into_iter().chain(client.into_iter().flat_map(of_client)).collect()
+}
+
+fn of_client(client: &ClientCredentials) -> Vec<NamedSecret<'_>> {
+    let secret = &client.secret_ref;
+    let keys = secret.keys(client.client_id.as_deref());
+    let ca = client.ca_secret_ref.as_ref();
+    let ca =
+        ca.map(|ca| NamedSecret { of: SecretUse::KafkaTokenAuthorities, name: &ca.name, keys: ca.keys() });
+    [NamedSecret { of: SecretUse::KafkaClient, name: &secret.name, keys }].into_iter().chain(ca).collect()
 }
 
 fn of_user<'a>(of: SecretUse, user: &'a UserSecretRef, username: Option<&str>) -> NamedSecret<'a> {
@@ -247,6 +295,8 @@ mod tests {
             KeyUse::PrivateKey,
             KeyUse::Username,
             KeyUse::Password,
+            KeyUse::ClientId,
+            KeyUse::ClientSecret,
         ];
         for (at, of) in all.iter().enumerate() {
             for other in &all[at + 1..] {

@@ -34,7 +34,7 @@ pub use gateway_config::{
 };
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
-pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
+pub use security::{ClientCredentials, OAuth, Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
     DeliveryState, GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity,
     QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, StateError, TopicState,

@@ -347,7 +347,7 @@ mod tests {
             kafka.tls.as_ref().unwrap().ca_secret_ref.as_ref().unwrap().name,
             format!("{cluster}-cluster-ca-cert")
         );
-        let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.name);
+        let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.as_ref().unwrap().name);
         let user = find("KafkaUser", user["stringData"]["username"].as_str().unwrap());
         let acls = user["spec"]["authorization"]["acls"].to_string();
         assert!(acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group)), "{acls}");

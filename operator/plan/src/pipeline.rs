@@ -4,6 +4,7 @@ pub mod drain_terms;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;
+mod logins;
 pub mod pod_template;
 pub mod policy;
 mod policy_parsing;

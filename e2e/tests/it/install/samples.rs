@@ -78,7 +78,11 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
         check(kind::SOURCE_REACHABLE, Some(reason::SECRET_MISSING), &of_source);
     }
     check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
-    let topics: Vec<&str> = spec.source.kafka.topics.iter().map(String::as_str).collect();
+    // Without a Secret it lacks the topic, or a token of the operator for an audience.
+    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
+    let topics = spec.source.kafka.topics.iter().chain(token.map(|token| &token.audience));
+    let topics: Vec<&str> = topics.map(String::as_str).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
         (true, false) => of_source,

@@ -76,8 +76,12 @@ fn incomplete(of: SecretUse, name: &str, keys: &[UsedKey], found: &[String]) -> 
         }
     };
     let fields: Vec<String> = keys.iter().map(|key| format!("{}.{}", of.field(), key.of.field())).collect();
-    let beside = keys.iter().any(|key| key.of == KeyUse::Username);
-    let beside = if beside { ", or write the name into username beside secretRef" } else { "" };
+    let lacks_any = |of| keys.iter().any(|key| key.of == of);
+    let beside = match (lacks_any(KeyUse::Username), lacks_any(KeyUse::ClientId)) {
+        (true, _) => ", or write the name into username beside secretRef",
+        (false, true) => ", or write the id into clientId beside secretRef",
+        (false, false) => "",
+    };
     format!(
         "the Secret {name:?} has no {}; {has}: add the key, or name another in {}{beside}",
         lacks.join(" and no "),

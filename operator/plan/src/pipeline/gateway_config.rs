@@ -1,13 +1,14 @@
 //! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
 
+use super::logins;
 use crate::{
     ground::quantity,
     names::{Names, secret_file},
 };
 use sluice_crds::{
     Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
-    OnMissing, PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
-    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
+    OnMissing, PathType, QueueMode, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY},
 };
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
@@ -131,16 +132,7 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
     contract::Kafka {
         bootstrap_servers: kafka.bootstrap_servers.clone(),
         tls: tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate),
-        sasl: kafka.sasl.as_ref().map(|sasl| contract::Sasl {
-            mechanism: match sasl.mechanism {
-                SaslMechanism::Plain => contract::SaslMechanism::Plain,
-                SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
-                SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
-            },
-            username: sasl.username.clone(),
-            username_file: user_file(sasl.username.as_ref(), SecretUse::KafkaUser),
-            password_file: secret_file(SecretUse::KafkaUser, PASSWORD_KEY),
-        }),
+        sasl: kafka.sasl.as_ref().map(logins::sasl),
         topics,
         consumer_group: consumer_group(names, spec),
         group_protocol: match kafka.group_protocol {
@@ -184,7 +176,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         table: clickhouse.table.clone(),
         credentials: clickhouse.credentials.as_ref().map(|user| contract::Credentials {
             username: user.username.clone(),
-            username_file: user_file(user.username.as_ref(), SecretUse::ClickHouseUser),
+            username_file: logins::user_file(user.username.as_ref(), SecretUse::ClickHouseUser),
             password_file: secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY),
         }),
         schema: contract::Schema {
@@ -302,11 +294,6 @@ fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Opt
         certificate_file: of_client(CERTIFICATE_KEY),
         key_file: of_client(PRIVATE_KEY_KEY),
     })
-}
-
-/// The file of a user's name that does not stand in the spec.
-fn user_file(name: Option<&String>, of: SecretUse) -> Option<String> {
-    name.is_none().then(|| secret_file(of, USERNAME_KEY))
 }
 
 fn commit(spec: &TracePipelineSpec) -> contract::Commit {

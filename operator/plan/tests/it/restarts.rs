@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 99] = [
+const CHANGES: [(&str, &str); 112] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -27,6 +27,19 @@ const CHANGES: [(&str, &str); 99] = [
     ("source.kafka.sasl.secretRef.name", r#""another""#),
     ("source.kafka.sasl.secretRef.usernameKey", r#""another""#),
     ("source.kafka.sasl.secretRef.passwordKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.tokenEndpoint", r#""https://another/token""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientId", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientSecretKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.authentication", r#""Post""#),
+    ("source.kafka.sasl.oauth.clientCredentials.scope", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.parameters", "{}"),
+    ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.key", r#""another""#),
+    ("source.kafka.sasl.oauth.serviceAccountToken.audience", r#""another""#),
+    ("source.kafka.sasl.oauth.serviceAccountToken.expirationSeconds", "7200"),
+    ("source.kafka.sasl.oauth.extensions", "{}"),
     ("source.kafka.topics", r#"["otlp_spans"]"#),
     ("source.kafka.consumerGroup", r#""another""#),
     ("source.kafka.groupProtocol", r#""Consumer""#),
@@ -131,14 +144,31 @@ fn conflicting(field: &str) -> &'static [&'static str] {
         ],
         "sink.clickhouse.shards" => &["sink.clickhouse.endpoints"],
         "source.kafka.sasl.username" => &["source.kafka.sasl.secretRef.usernameKey"],
+        "source.kafka.sasl.oauth.clientCredentials.clientId" => {
+            &["source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey"]
+        }
         "sink.clickhouse.credentials.username" => &["sink.clickhouse.credentials.secretRef.usernameKey"],
         _ => &[],
+    }
+}
+
+/// The sample that has what stands in the full one's place around this field: its login to Kafka.
+fn with_login(field: &str) -> Option<&'static str> {
+    let is_in = |part: &str| field.starts_with(&format!("source.kafka.sasl.oauth.{part}"));
+    match (is_in("serviceAccountToken"), is_in("")) {
+        (true, _) => Some("tracepipeline-service-account-token.yaml"),
+        (false, true) => Some("tracepipeline-oauth.yaml"),
+        (false, false) => None,
     }
 }
 
 /// The full sample, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
+    if let Some(name) = with_login(field) {
+        object["spec"]["source"]["kafka"]["sasl"] =
+            serde_json::to_value(sample(name).spec.source.kafka.sasl).unwrap();
+    }
     let before = object.clone();
     let place = |field: &str| {
         let pointer = format!("/spec/{}", field.replace('.', "/"));

@@ -6,7 +6,7 @@ use crate::{
     sample, secret_seen, with_credentials,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_crds::SecretUse;
 use sluice_plan::{
     KeptVersion, KeptVersions, Observed, SecretSeen, build, names::SECRETS_KEPT, schema_job_name,
@@ -108,6 +108,45 @@ fn keys_that_the_spec_names_are_mounted_under_the_names_that_the_config_has() {
     let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
     let sasl = &config["source"]["kafka"]["sasl"];
     assert_eq!((&sasl["username"], &sasl["usernameFile"]), (&Value::from("sluice"), &Value::Null));
+}
+
+#[test]
+fn tokens_come_from_the_endpoint_of_the_spec_or_from_a_volume_of_the_pod() {
+    let sasl = |name: &str| {
+        let pipeline = sample(name);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+        let template = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+        let of_job = parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap();
+        (config["source"]["kafka"]["sasl"].clone(), template, of_job)
+    };
+    let (asked, pod, _) = sasl("tracepipeline-oauth.yaml");
+    let expected = json!({
+        "mechanism": "OAuthBearer",
+        "oauth": {
+            "clientCredentials": {
+                "tokenEndpoint": "https://keycloak.example.com/realms/kafka/protocol/openid-connect/token",
+                "clientIdFile": "/etc/sluice-secrets/kafka-client/client-id",
+                "clientSecretFile": "/etc/sluice-secrets/kafka-client/client-secret",
+                "parameters": {"audience": "kafka", "scope": "kafka"},
+                "caFile": "/etc/sluice-secrets/kafka-token-ca/ca.crt",
+            },
+            "extensions": {"traceparent": "none"},
+        },
+    });
+    assert_eq!(asked, expected);
+    assert!(pod.volumes.unwrap().iter().all(|volume| volume.projected.is_none()));
+    let (given, pod, of_job) = sasl("tracepipeline-service-account-token.yaml");
+    assert_eq!(given["oauth"], json!({"tokenFile": "/etc/sluice-tokens/kafka-token/token"}));
+    assert_eq!(pod.automount_service_account_token, Some(false), "the token for the API server stays out");
+    let volumes = pod.volumes.unwrap();
+    let volume = volumes.iter().find_map(|volume| volume.projected.as_ref()).unwrap();
+    let token = volume.sources.as_ref().unwrap()[0].service_account_token.as_ref().unwrap();
+    assert_eq!((token.audience.as_deref(), token.expiration_seconds), (Some("kafka"), Some(3_600)));
+    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+    assert!(mounts.iter().any(|mount| mount.mount_path == "/etc/sluice-tokens/kafka-token"));
+    // The schema Job does not ask Kafka.
+    assert!(of_job.volumes.unwrap().iter().all(|volume| volume.projected.is_none()));
 }
 
 /// A Job cannot be changed: with another key of the same Secret it is another Job.

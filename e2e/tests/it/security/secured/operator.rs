@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
 use super::broker::{Broker, PASSWORD, USER};
+use super::issuer::{CLIENT, CLIENT_SECRET, Issuer};
 use super::keys::Keys;
 use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
@@ -21,6 +22,9 @@ use crate::turns::Uses;
 
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
+
+/// Lifetime of tokens: short, so that the operator renews them while it looks.
+const TOKEN_SECONDS: u64 = 9;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group security"]
@@ -34,11 +38,12 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let folder = std::env::temp_dir().join(&name);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let keys = Keys::make(&folder)?;
-    let broker = Broker::start(&folder, &keys).await?;
+    let issuer = Issuer::start(TOKEN_SECONDS).await?;
+    let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
     // The broker goes with the test, and the topic with it.
     Topic::create(&broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
     let namespace = Namespace::create(cluster, &name).await?;
-    let stage = Stage { namespace: namespace.clone(), keys, broker };
+    let stage = Stage { namespace: namespace.clone(), keys, issuer, broker };
     let ran = stage.run(target, &folder).await;
     // The broker ends first: it writes into the folder.
     drop(stage);
@@ -50,6 +55,7 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
 struct Stage {
     namespace: Namespace,
     keys: Keys,
+    issuer: Issuer,
     broker: Broker,
 }
 
@@ -59,6 +65,8 @@ impl Stage {
         self.keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
         self.keys.apply_client("client", &self.namespace, "client").await?;
         self.user(PASSWORD).await?;
+        let client = [("client-id", CLIENT), ("client-secret", CLIENT_SECRET)];
+        self.namespace.apply_secret("oauth-client", &client).await?;
         let program = program();
         let orders = Orders {
             kubeconfig: &target.kubeconfig,
@@ -75,6 +83,7 @@ impl Stage {
             self.wait_partitions(name).await?;
         }
         self.samples().await?;
+        self.refused_client().await?;
         self.wrong_ones().await?;
         operator.program.stop().await
     }
@@ -163,7 +172,7 @@ impl Stage {
 
     /// Every way to be let in.
     fn ways(&self) -> Vec<(&'static str, &str, Value)> {
-        let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
+        let Broker { tls, mutual, sasl_tls, sasl, oauth, .. } = &self.broker;
         let ca = json!({"tls": {"caSecretRef": {"name": "ca"}}});
         let with = |change: Value| merged(&ca, &change);
         let login =
@@ -176,7 +185,28 @@ impl Stage {
             ("scram-256", sasl_tls, with(login("ScramSha256"))),
             ("scram-512", sasl_tls, with(login("ScramSha512"))),
             ("without-tls", sasl, login("ScramSha512")),
+            ("tokens", oauth, self.tokens("oauth-client")),
         ]
+    }
+
+    /// A login with tokens, for the client whose id and secret this Secret has.
+    fn tokens(&self, secret: &str) -> Value {
+        json!({"sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
+            "tokenEndpoint": self.issuer.token_endpoint(), "secretRef": {"name": secret},
+        }}}})
+    }
+
+    /// A token endpoint that refuses is told in its words, without the secret.
+    async fn refused_client(&self) -> Result<()> {
+        let stranger = [("client-id", CLIENT), ("client-secret", "battery staple")];
+        self.namespace.apply_secret("stranger", &stranger).await?;
+        self.apply("no-token", &self.broker.oauth, &self.tokens("stranger")).await?;
+        let refused = ("False", reason::AUTH_FAILED);
+        let pipeline = self.pipeline("no-token", "");
+        let message = pipeline.wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
+        ensure!(message.contains("answered 401") && message.contains("invalid_client"), "{message}");
+        ensure!(!message.contains("battery"), "the secret is told: {message}");
+        Ok(())
     }
 
     /// What is wrong is said, and mended by the Secret alone.

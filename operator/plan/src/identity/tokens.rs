@@ -1,0 +1,27 @@
+//! Tokens of the pods' ServiceAccount, as pods mount them. The kubelet asks for them and replaces them; gateways read the file again.
+
+use crate::names::TokenUse;
+use sluice_crds::TracePipelineSpec;
+
+/// How long a token lives where the spec does not say, in seconds: the kubelet's own default for projected tokens.
+const EXPIRATION_SECONDS: i64 = 3_600;
+
+/// A token that pods mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountedToken {
+    pub of: TokenUse,
+    pub audience: String,
+    pub expiration_seconds: i64,
+}
+
+/// The tokens that the spec asks for.
+pub(crate) fn mounted(spec: &TracePipelineSpec) -> Vec<MountedToken> {
+    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
+    let kafka = token.map(|token| MountedToken {
+        of: TokenUse::Kafka,
+        audience: token.audience.clone(),
+        expiration_seconds: token.expiration_seconds.unwrap_or(EXPIRATION_SECONDS),
+    });
+    kafka.into_iter().collect()
+}
