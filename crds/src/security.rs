@@ -10,7 +10,7 @@ mod oauth;
 
 pub use named_secret::{
     CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret, PASSWORD_KEY,
-    PRIVATE_KEY_KEY, SecretUse, USERNAME_KEY, UsedKey,
+    PRIVATE_KEY_KEY, SecretUse, TOKEN_KEY, USERNAME_KEY, UsedKey,
 };
 pub use oauth::{
     ClientAuthentication, ClientCredentials, ClientSecretRef, OAuth, SaslExtension, ServiceAccountToken,
@@ -86,6 +86,20 @@ pub struct UserSecretRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
     pub password_key: Option<String>,
+}
+
+/// A Secret with a token.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the token. When it is not set, token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
 }
 
 /// The login to Kafka: user and password, or tokens.

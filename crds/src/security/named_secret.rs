@@ -3,7 +3,7 @@
 use super::{
     CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls, UserSecretRef,
 };
-use crate::trace_pipeline::TracePipelineSpec;
+use crate::trace_pipeline::{Credentials, TracePipelineSpec};
 
 /// Key of the authorities' certificates where the spec names none.
 pub const CA_KEY: &str = "ca.crt";
@@ -20,6 +20,8 @@ pub const PASSWORD_KEY: &str = "password";
 pub const CLIENT_ID_KEY: &str = "client-id";
 /// Key of a client's secret where the spec names none.
 pub const CLIENT_SECRET_KEY: &str = "client-secret";
+/// Key of a token where the spec names none.
+pub const TOKEN_KEY: &str = "token";
 
 /// What a Secret is named for. The order is that of the fields in the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,8 @@ pub enum SecretUse {
     ClickHouseCertificate,
     /// `sink.clickhouse.credentials.secretRef`
     ClickHouseUser,
+    /// `sink.clickhouse.credentials.tokenSecretRef`
+    ClickHouseToken,
 }
 
 /// What the value of a key is.
@@ -59,6 +63,8 @@ pub enum KeyUse {
     ClientId,
     /// The secret of an OAuth client.
     ClientSecret,
+    /// A token.
+    Token,
 }
 
 /// A key that is read.
@@ -93,6 +99,7 @@ impl SecretUse {
             Self::ClickHouseAuthorities => "spec.sink.clickhouse.tls.caSecretRef",
             Self::ClickHouseCertificate => "spec.sink.clickhouse.tls.clientCertificateSecretRef",
             Self::ClickHouseUser => "spec.sink.clickhouse.credentials.secretRef",
+            Self::ClickHouseToken => "spec.sink.clickhouse.credentials.tokenSecretRef",
         }
     }
 
@@ -104,7 +111,10 @@ impl SecretUse {
             | Self::KafkaUser
             | Self::KafkaClient
             | Self::KafkaTokenAuthorities => true,
-            Self::ClickHouseAuthorities | Self::ClickHouseCertificate | Self::ClickHouseUser => false,
+            Self::ClickHouseAuthorities
+            | Self::ClickHouseCertificate
+            | Self::ClickHouseUser
+            | Self::ClickHouseToken => false,
         }
     }
 }
@@ -120,13 +130,14 @@ impl KeyUse {
             Self::Password => PASSWORD_KEY,
             Self::ClientId => CLIENT_ID_KEY,
             Self::ClientSecret => CLIENT_SECRET_KEY,
+            Self::Token => TOKEN_KEY,
         }
     }
 
     /// The field of the reference that names the key.
     pub fn field(self) -> &'static str {
         match self {
-            Self::Authorities => "key",
+            Self::Authorities | Self::Token => "key",
             Self::Certificate => "certificateKey",
             Self::PrivateKey => "privateKeyKey",
             Self::Username => "usernameKey",
@@ -193,12 +204,7 @@ impl TracePipelineSpec {
             SecretUse::ClickHouseAuthorities,
             SecretUse::ClickHouseCertificate,
         ));
-        named.extend(
-            clickhouse
-                .credentials
-                .as_ref()
-                .map(|user| of_user(SecretUse::ClickHouseUser, &user.secret_ref, user.username.as_deref())),
-        );
+        named.extend(clickhouse.credentials.iter().flat_map(of_credentials));
         named
     }
 }
@@ -227,6 +233,16 @@ fn of_client(client: &ClientCredentials) -> Vec<NamedSecret<'_>> {
     let ca =
         ca.map(|ca| NamedSecret { of: SecretUse::KafkaTokenAuthorities, name: &ca.name, keys: ca.keys() });
     [NamedSecret { of: SecretUse::KafkaClient, name: &secret.name, keys }].into_iter().chain(ca).collect()
+}
+
+fn of_credentials(credentials: &Credentials) -> Vec<NamedSecret<'_>> {
+    let user = credentials.secret_ref.as_ref();
+    let user = user.map(|user| of_user(SecretUse::ClickHouseUser, user, credentials.username.as_deref()));
+    let token = credentials.token_secret_ref.as_ref().map(|token| {
+        let keys = vec![UsedKey::new(KeyUse::Token, token.key.as_ref())];
+        NamedSecret { of: SecretUse::ClickHouseToken, name: &token.name, keys }
+    });
+    user.into_iter().chain(token).collect()
 }
 
 fn of_user<'a>(of: SecretUse, user: &'a UserSecretRef, username: Option<&str>) -> NamedSecret<'a> {
@@ -297,11 +313,13 @@ mod tests {
             KeyUse::Password,
             KeyUse::ClientId,
             KeyUse::ClientSecret,
+            KeyUse::Token,
         ];
         for (at, of) in all.iter().enumerate() {
             for other in &all[at + 1..] {
                 assert_ne!(of.default_key(), other.default_key());
-                assert_ne!(of.field(), other.field());
+                // A Secret of authorities and one of a token have one key each.
+                assert!(of.field() != other.field() || of.field() == "key");
             }
         }
     }

@@ -183,12 +183,14 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it. The first that fits counts.
-const INSTEAD: [(&str, &str); 6] = [
+const INSTEAD: [(&str, &str); 8] = [
     ("/spec/source/kafka/sasl/oauth/serviceAccountToken", "tracepipeline-service-account-token.yaml"),
     ("/spec/source/kafka/sasl/oauth/clientCredentials/clientId", "tracepipeline-confluent-cloud.yaml"),
     ("/spec/source/kafka/sasl/oauth", "tracepipeline-oauth.yaml"),
     ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
     ("/spec/source/kafka/sasl/username", "tracepipeline-strimzi-scram.yaml"),
+    ("/spec/sink/clickhouse/credentials/tokenSecretRef", "tracepipeline-clickhouse-token.yaml"),
+    ("/spec/sink/clickhouse/credentials/serviceAccountToken", "tracepipeline-clickhouse-pod-token.yaml"),
     ("/spec/sink/clickhouse/credentials/username", "tracepipeline-external-secrets.yaml"),
 ];
 

@@ -6,7 +6,6 @@ use crate::{
     durability,
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
     insert_settings, kafka_properties, log_filter,
-    security::check_user,
     violation::Violations,
 };
 use std::{collections::BTreeSet, net::SocketAddr};
@@ -120,9 +119,7 @@ impl GatewayConfig {
         });
         found.add_if(!is_identifier(&clickhouse.table), &at("table"), || identifier_rule(&clickhouse.table));
         if let Some(credentials) = &clickhouse.credentials {
-            let (name, file) = (credentials.username.as_deref(), credentials.username_file.as_deref());
-            check_user(name, file, &at("credentials"), found);
-            found.add_if(credentials.password_file.is_empty(), &at("credentials.passwordFile"), empty);
+            credentials.check(&at("credentials"), found);
         }
     }
 
@@ -361,6 +358,8 @@ memory: {limit: 192MiB}
             );
         from_yaml(&secured).unwrap().check().unwrap();
         from_yaml(&secured.replace("usernameFile: u", "username: u")).unwrap().check().unwrap();
+        let token = SMALLEST.replace("database: otel", "database: otel\n    credentials: {tokenFile: t}");
+        from_yaml(&token).unwrap().check().unwrap();
         from_yaml(&SMALLEST.replace("http://", "https://")).unwrap().check().unwrap();
     }
 
@@ -402,6 +401,16 @@ memory: {limit: 192MiB}
                 "database: otel",
                 "database: otel\n    credentials: {passwordFile: p}",
                 "sink.clickhouse.credentials.usernameFile",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {usernameFile: u}",
+                "sink.clickhouse.credentials.passwordFile",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {tokenFile: t, username: u}",
+                "sink.clickhouse.credentials.tokenFile",
             ),
             ("otel_traces", "'a`b'", "sink.clickhouse.table"),
             ("database: otel", "database: ''", "sink.clickhouse.database"),

@@ -30,7 +30,8 @@ fn sink_of((user, password): (&str, &str), database: &Database, timeout: Duratio
     let credentials = Credentials {
         username: None,
         username_file: Some(file("user", user)),
-        password_file: file("password", password),
+        password_file: Some(file("password", password)),
+        token_file: None,
     };
     let mut config = ClickHouse { credentials: Some(credentials), ..database.config(Schema::default()) };
     config.insert.timeout = timeout;

@@ -351,7 +351,8 @@ mod tests {
         let user = find("KafkaUser", user["stringData"]["username"].as_str().unwrap());
         let acls = user["spec"]["authorization"]["acls"].to_string();
         assert!(acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group)), "{acls}");
-        let writer = find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.name);
+        let writer =
+            find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.as_ref().unwrap().name);
         let servers = find("ClickHouseInstallation", "traces");
         let name = writer["stringData"]["username"].as_str().unwrap();
         assert!(

@@ -189,12 +189,15 @@ impl Names {
 pub(crate) enum TokenUse {
     /// `source.kafka.sasl.oauth.serviceAccountToken`
     Kafka,
+    /// `sink.clickhouse.credentials.serviceAccountToken`
+    ClickHouse,
 }
 
 /// The volume of a token of the pods' ServiceAccount.
 pub(crate) fn token_volume(of: TokenUse) -> &'static str {
     match of {
         TokenUse::Kafka => "kafka-token",
+        TokenUse::ClickHouse => "clickhouse-pod-token",
     }
 }
 
@@ -219,6 +222,7 @@ pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
         SecretUse::ClickHouseAuthorities => "clickhouse-ca",
         SecretUse::ClickHouseCertificate => "clickhouse-certificate",
         SecretUse::ClickHouseUser => "clickhouse-user",
+        SecretUse::ClickHouseToken => "clickhouse-token",
     }
 }
 

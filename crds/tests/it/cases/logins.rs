@@ -90,7 +90,24 @@ pub const LOGINS: &[Case] = &[
             r#"{"secretRef": {"name": "a"}}"#,
             r#"{"username": "u", "secretRef": {"name": "a", "passwordKey": "p"}}"#,
         ],
-        refused: &[r#"{"username": "u", "secretRef": {"name": "a", "usernameKey": "user"}}"#],
-        message: "credentials has username and secretRef.usernameKey",
+        refused: &[
+            r#"{"username": "u", "secretRef": {"name": "a", "usernameKey": "user"}}"#,
+            r#"{"username": "u", "tokenSecretRef": {"name": "a"}}"#,
+        ],
+        message: "username of credentials needs secretRef",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/credentials",
+        taken: &[
+            r#"{"secretRef": {"name": "a"}}"#,
+            r#"{"tokenSecretRef": {"name": "a", "key": "jwt"}}"#,
+            r#"{"serviceAccountToken": {"audience": "a", "expirationSeconds": 600}}"#,
+        ],
+        refused: &[
+            "{}",
+            r#"{"secretRef": {"name": "a"}, "tokenSecretRef": {"name": "a"}}"#,
+            r#"{"tokenSecretRef": {"name": "a"}, "serviceAccountToken": {"audience": "a"}}"#,
+        ],
+        message: "credentials has exactly one of secretRef",
     },
 ];

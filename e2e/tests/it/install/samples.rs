@@ -77,7 +77,9 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_source.is_empty() {
         check(kind::SOURCE_REACHABLE, Some(reason::SECRET_MISSING), &of_source);
     }
-    check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
+    if !of_sink.is_empty() {
+        check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
+    }
     // Without a Secret it lacks the topic, or a token of the operator for an audience.
     let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
     let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());

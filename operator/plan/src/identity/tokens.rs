@@ -17,11 +17,14 @@ pub(crate) struct MountedToken {
 /// The tokens that the spec asks for.
 pub(crate) fn mounted(spec: &TracePipelineSpec) -> Vec<MountedToken> {
     let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
-    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
-    let kafka = token.map(|token| MountedToken {
-        of: TokenUse::Kafka,
-        audience: token.audience.clone(),
-        expiration_seconds: token.expiration_seconds.unwrap_or(EXPIRATION_SECONDS),
-    });
-    kafka.into_iter().collect()
+    let kafka = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
+    let credentials = spec.sink.clickhouse.credentials.as_ref();
+    let clickhouse = credentials.and_then(|credentials| credentials.service_account_token.as_ref());
+    let all = [(TokenUse::Kafka, kafka), (TokenUse::ClickHouse, clickhouse)].into_iter();
+    all.filter_map(|(of, token)| {
+        let token = token?;
+        let expiration_seconds = token.expiration_seconds.unwrap_or(EXPIRATION_SECONDS);
+        Some(MountedToken { of, audience: token.audience.clone(), expiration_seconds })
+    })
+    .collect()
 }

@@ -8,7 +8,7 @@ use crate::{
 use sluice_crds::{
     Commit, Durability, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel,
     OnMissing, PathType, QueueMode, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
-    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY},
+    security::{CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
 };
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
@@ -174,11 +174,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),
-        credentials: clickhouse.credentials.as_ref().map(|user| contract::Credentials {
-            username: user.username.clone(),
-            username_file: logins::user_file(user.username.as_ref(), SecretUse::ClickHouseUser),
-            password_file: secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY),
-        }),
+        credentials: clickhouse.credentials.as_ref().map(logins::credentials),
         schema: contract::Schema {
             management: management(clickhouse.schema.management),
             // How the table is made is the schema Job's business: an edit of it must not restart gateways. A quorum is a setting of INSERTs.

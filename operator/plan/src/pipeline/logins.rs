@@ -2,10 +2,10 @@
 
 use crate::names::{TokenUse, secret_file, token_file};
 use sluice_crds::{
-    SaslMechanism, SecretUse,
+    Credentials, SaslMechanism, SecretUse,
     security::{
         CA_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, ClientAuthentication, ClientCredentials, OAuth,
-        PASSWORD_KEY, Sasl, USERNAME_KEY,
+        PASSWORD_KEY, Sasl, TOKEN_KEY, USERNAME_KEY,
     },
 };
 use sluice_gateway_config as contract;
@@ -27,6 +27,20 @@ pub(super) fn sasl(sasl: &Sasl) -> contract::Sasl {
         username_file: user.and_then(|_| user_file(sasl.username.as_ref(), SecretUse::KafkaUser)),
         password_file: user.map(|_| secret_file(SecretUse::KafkaUser, PASSWORD_KEY)),
         oauth: sasl.oauth.as_deref().map(oauth),
+    }
+}
+
+/// The login to ClickHouse of a spec.
+pub(super) fn credentials(credentials: &Credentials) -> contract::Credentials {
+    let user = credentials.secret_ref.as_ref();
+    let of_secret = credentials.token_secret_ref.as_ref();
+    let of_secret = of_secret.map(|_| secret_file(SecretUse::ClickHouseToken, TOKEN_KEY));
+    let of_pod = credentials.service_account_token.as_ref().map(|_| token_file(TokenUse::ClickHouse));
+    contract::Credentials {
+        username: credentials.username.clone(),
+        username_file: user.and_then(|_| user_file(credentials.username.as_ref(), SecretUse::ClickHouseUser)),
+        password_file: user.map(|_| secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY)),
+        token_file: of_secret.or(of_pod),
     }
 }
 

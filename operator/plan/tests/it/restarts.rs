@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 112] = [
+const CHANGES: [(&str, &str); 116] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -60,6 +60,10 @@ const CHANGES: [(&str, &str); 112] = [
     ("sink.clickhouse.credentials.secretRef.name", r#""another""#),
     ("sink.clickhouse.credentials.secretRef.usernameKey", r#""another""#),
     ("sink.clickhouse.credentials.secretRef.passwordKey", r#""another""#),
+    ("sink.clickhouse.credentials.tokenSecretRef.name", r#""another""#),
+    ("sink.clickhouse.credentials.tokenSecretRef.key", r#""another""#),
+    ("sink.clickhouse.credentials.serviceAccountToken.audience", r#""another""#),
+    ("sink.clickhouse.credentials.serviceAccountToken.expirationSeconds", "7200"),
     ("sink.clickhouse.schema.management", r#""Validate""#),
     ("sink.clickhouse.schema.layout", r#""Map""#),
     ("sink.clickhouse.schema.engine", r#""MergeTree""#),
@@ -168,6 +172,17 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     if let Some(name) = with_login(field) {
         object["spec"]["source"]["kafka"]["sasl"] =
             serde_json::to_value(sample(name).spec.source.kafka.sasl).unwrap();
+    }
+    for (part, credentials) in [
+        ("tokenSecretRef", json!({"tokenSecretRef": {"name": "cloud", "key": "jwt"}})),
+        (
+            "serviceAccountToken",
+            json!({"serviceAccountToken": {"audience": "clickhouse", "expirationSeconds": 3_600}}),
+        ),
+    ] {
+        if field.starts_with(&format!("sink.clickhouse.credentials.{part}")) {
+            object["spec"]["sink"]["clickhouse"]["credentials"] = credentials;
+        }
     }
     let before = object.clone();
     let place = |field: &str| {

@@ -3,7 +3,7 @@
 use crate::{
     defaults, observed, planned,
     plans::{names, template},
-    sample, secret_seen, with_credentials,
+    sample, secret_seen, with, with_credentials,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
@@ -149,19 +149,52 @@ fn tokens_come_from_the_endpoint_of_the_spec_or_from_a_volume_of_the_pod() {
     assert!(of_job.volumes.unwrap().iter().all(|volume| volume.projected.is_none()));
 }
 
+#[test]
+fn a_token_for_clickhouse_is_where_gateways_and_the_schema_job_look_for_it() {
+    for (credentials, expected) in [
+        (
+            json!({"tokenSecretRef": {"name": "cloud", "key": "jwt"}}),
+            "/etc/sluice-secrets/clickhouse-token/token",
+        ),
+        (
+            json!({"serviceAccountToken": {"audience": "clickhouse"}}),
+            "/etc/sluice-tokens/clickhouse-pod-token/token",
+        ),
+    ] {
+        let pipeline = with("/spec/sink/clickhouse/credentials", credentials.clone());
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let pods = [
+            (parts.config_map, parts.workload.unwrap().spec.unwrap().template.spec.unwrap()),
+            (
+                parts.schema_config_map.unwrap(),
+                parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap(),
+            ),
+        ];
+        for (config_map, pod) in pods {
+            let text = config_map.data.unwrap().into_values().next().unwrap();
+            let config: Value = serde_saphyr::from_str(&text).unwrap();
+            let found = &config["sink"]["clickhouse"]["credentials"];
+            assert_eq!(*found, json!({"tokenFile": expected}), "{credentials}");
+            let folder = expected.rsplit_once('/').unwrap().0;
+            let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+            assert!(mounts.iter().any(|mount| mount.mount_path == folder), "{credentials}");
+        }
+    }
+}
+
 /// A Job cannot be changed: with another key of the same Secret it is another Job.
 #[test]
 fn another_key_of_the_same_secret_replaces_pods_and_runs_the_job_again() {
     let before = with_credentials();
     let mut after = before.clone();
     let credentials = after.spec.sink.clickhouse.credentials.as_mut().unwrap();
-    credentials.secret_ref.password_key = Some("secret".into());
+    credentials.secret_ref.as_mut().unwrap().password_key = Some("secret".into());
     let facts = observed(&before, 12);
     assert_ne!(template(&before, &facts, &defaults()), template(&after, &facts, &defaults()));
     assert_ne!(names(&before, &facts)[1], names(&after, &facts)[1]);
     let mut same = before.clone();
     let credentials = same.spec.sink.clickhouse.credentials.as_mut().unwrap();
-    credentials.secret_ref.password_key = Some("password".into());
+    credentials.secret_ref.as_mut().unwrap().password_key = Some("password".into());
     assert_eq!(template(&before, &facts, &defaults()), template(&same, &facts, &defaults()));
     assert_eq!(names(&before, &facts), names(&same, &facts));
 }
