@@ -5,9 +5,8 @@
 use crate::{
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
     schema::Schema,
-    security::{Sasl, SecretFileError, Tls, check_user, read_secret, read_user},
+    security::{Credentials, Sasl, Tls},
     units::{ByteSize, Duration},
-    violation::Violations,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -202,57 +201,6 @@ impl ClickHouse {
         } else {
             self.shards.iter().map(Vec::as_slice).collect()
         }
-    }
-}
-
-/// User and password, or a token. The files of user and password are read at the start and contain only the text; one trailing line end is
-/// ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Credentials {
-    /// The user's name; absent if `usernameFile` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// File with the user's name; absent if `username` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub username_file: Option<String>,
-    /// File with the password; absent if `tokenFile` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub password_file: Option<String>,
-    /// File with a token, which is sent instead of user and password. It is read again while the gateway runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token_file: Option<String>,
-}
-
-impl Credentials {
-    /// The password, or what is wrong with its file. Without a file it is empty, which the config's rules refuse.
-    pub fn password(&self) -> Result<String, SecretFileError> {
-        self.password_file.as_deref().map_or_else(|| Ok(String::new()), |file| read_secret("password", file))
-    }
-
-    /// Adds what is wrong with them; `at` is their path.
-    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
-        let (name, file) = (self.username.as_deref(), self.username_file.as_deref());
-        let (password_at, token_at) = (format!("{at}.passwordFile"), format!("{at}.tokenFile"));
-        match (self.token_file.as_deref(), self.password_file.as_deref()) {
-            (Some(token), password) => {
-                found.add_if(token.is_empty(), &token_at, || "must not be empty".into());
-                let has_user = name.is_some() || file.is_some() || password.is_some();
-                found.add_if(has_user, &token_at, || {
-                    "is set together with a user or a password: remove them, or tokenFile".into()
-                });
-            }
-            (None, password) => {
-                check_user(name, file, at, found);
-                found.add_if(password.is_none(), &password_at, || "must be set, unless tokenFile is".into());
-                found.add_if(password == Some(""), &password_at, || "must not be empty".into());
-            }
-        }
-    }
-
-    /// The user's name, or what is wrong with its file.
-    pub fn user(&self) -> Result<String, SecretFileError> {
-        read_user(self.username.as_deref(), self.username_file.as_deref())
     }
 }
 

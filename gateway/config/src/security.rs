@@ -1,7 +1,7 @@
-//! The security of a connection: TLS, user and password.
+//! The security of a connection: TLS, user and password, tokens.
 //!
 //! Secrets are never in the config, which is in a ConfigMap: it names files, which the operator mounts from Secrets. They are read when a
-//! client is created. A changed Secret restarts the gateway, so the files are read only once.
+//! client is created. A changed Secret restarts the gateway, so the files are read only once; those of tokens are read again while it runs.
 
 use crate::violation::Violations;
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,25 @@ pub struct ClientCredentials {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+/// User and password, or a token. The files of user and password are read at the start and contain only the text; one trailing line end is
+/// ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Credentials {
+    /// The user's name; absent if `usernameFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// File with the user's name; absent if `username` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username_file: Option<String>,
+    /// File with the password; absent if `tokenFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// File with a token, which is sent instead of user and password. It is read again while the gateway runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
 }
 
 /// How user and password are proved to a broker.
@@ -230,6 +249,38 @@ pub(crate) fn read_user(name: Option<&str>, file: Option<&str>) -> Result<String
         (Some(name), _) => Ok(name.to_owned()),
         (None, Some(file)) => read_secret("user", file),
         (None, None) => Ok(String::new()),
+    }
+}
+
+impl Credentials {
+    /// The password, or what is wrong with its file. Without a file it is empty, which the config's rules refuse.
+    pub fn password(&self) -> Result<String, SecretFileError> {
+        self.password_file.as_deref().map_or_else(|| Ok(String::new()), |file| read_secret("password", file))
+    }
+
+    /// Adds what is wrong with them; `at` is their path.
+    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        let (name, file) = (self.username.as_deref(), self.username_file.as_deref());
+        let (password_at, token_at) = (format!("{at}.passwordFile"), format!("{at}.tokenFile"));
+        match (self.token_file.as_deref(), self.password_file.as_deref()) {
+            (Some(token), password) => {
+                found.add_if(token.is_empty(), &token_at, || "must not be empty".into());
+                let has_user = name.is_some() || file.is_some() || password.is_some();
+                found.add_if(has_user, &token_at, || {
+                    "is set together with a user or a password: remove them, or tokenFile".into()
+                });
+            }
+            (None, password) => {
+                check_user(name, file, at, found);
+                found.add_if(password.is_none(), &password_at, || "must be set, unless tokenFile is".into());
+                found.add_if(password == Some(""), &password_at, || "must not be empty".into());
+            }
+        }
+    }
+
+    /// The user's name, or what is wrong with its file.
+    pub fn user(&self) -> Result<String, SecretFileError> {
+        read_user(self.username.as_deref(), self.username_file.as_deref())
     }
 }
 
