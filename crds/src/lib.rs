@@ -17,7 +17,7 @@ mod trace_pipeline;
 pub use derived::Derived;
 pub use manifest::{crd, crd_yaml};
 pub use reference::{DERIVED, reference_markdown};
-pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
+pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Tls, UsedKey};
 pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus, MEMORY_RESIZES_MAX, MemoryResize,
     MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SchemaStatus, SuspensionStatus, TopicStatus,

@@ -1,10 +1,21 @@
 //! How servers are connected to: TLS, user and password, all from Secrets. No secret ever stands in the resource.
 //!
-//! One key has one name in every Secret: those of cert-manager and of `kubernetes.io/tls`.
+//! A reference names a Secret and the keys that are read of it. The defaults are the keys of cert-manager and of `kubernetes.io/tls`; Secrets
+//! that other tools make are used as they are, by their own keys.
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
-use crate::trace_pipeline::{SecretRef, TracePipelineSpec};
+mod named_secret;
+mod oauth;
+
+pub use named_secret::{
+    CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret, PASSWORD_KEY,
+    PRIVATE_KEY_KEY, SecretUse, TOKEN_KEY, USERNAME_KEY, UsedKey,
+};
+pub use oauth::{
+    ClientAuthentication, ClientCredentials, ClientSecretRef, OAuth, SaslExtension, ServiceAccountToken,
+};
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,27 +24,115 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// A Secret in the pipeline's namespace with the key ca.crt: PEM certificates of the authorities that may sign the
-    /// servers' certificates. When it is not set, those that the gateway's image trusts.
+    /// A Secret in the pipeline's namespace with PEM certificates of the authorities that may sign the servers' certificates. When it is not
+    /// set, those that the gateway's image trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_secret_ref: Option<SecretRef>,
+    pub ca_secret_ref: Option<CaSecretRef>,
 
-    /// A Secret in the pipeline's namespace with the keys tls.crt and tls.key, such as one of type kubernetes.io/tls: the gateways' own
-    /// certificate, for servers that ask for one. When it is not set, gateways present none.
+    /// A Secret in the pipeline's namespace with the gateways' own certificate and its key, such as one of type kubernetes.io/tls, for
+    /// servers that ask for one. When it is not set, gateways present none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_certificate_secret_ref: Option<SecretRef>,
+    pub client_certificate_secret_ref: Option<CertificateSecretRef>,
 }
 
-/// User and password for Kafka.
+/// A Secret with the certificates of authorities.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+pub struct CaSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the certificates. When it is not set, ca.crt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
+}
+
+/// A Secret with a certificate and its key.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the certificate and its chain, in PEM. When it is not set, tls.crt. A KafkaUser of Strimzi has it in user.crt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub certificate_key: Option<String>,
+
+    /// The key of the certificate's private key, in PEM and not encrypted. When it is not set, tls.key. A KafkaUser of Strimzi has it in
+    /// user.key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub private_key_key: Option<String>,
+}
+
+/// A Secret with a password, and with the user's name unless that stands beside it.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the user's name. When it is not set, username; none is read when the name stands in username beside secretRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub username_key: Option<String>,
+
+    /// The key of the password. When it is not set, password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub password_key: Option<String>,
+}
+
+/// A Secret with a token.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the token. When it is not set, token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
+}
+
+/// The login to Kafka: user and password, or tokens.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.username) || !has(self.secretRef) || !has(self.secretRef.usernameKey)")
+        .message("sasl has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"),
+    validation = Rule::new("self.mechanism == 'OAuthBearer' || (has(self.secretRef) && !has(self.oauth))")
+        .message("sasl.mechanism Plain, ScramSha256 or ScramSha512 needs secretRef and has no oauth: set secretRef, or mechanism OAuthBearer"),
+    validation = Rule::new("self.mechanism != 'OAuthBearer' || (has(self.oauth) && !has(self.secretRef) && !has(self.username))")
+        .message("sasl.mechanism OAuthBearer needs oauth and has no username and no secretRef: a client's id and secret stand in \
+                  oauth.clientCredentials")
+)]
 pub struct Sasl {
-    /// The SASL mechanism: Plain, ScramSha256 or ScramSha512. Plain sends the password in clear text, so use it only with tls.
+    /// The SASL mechanism: Plain, ScramSha256, ScramSha512 or OAuthBearer. Plain sends the password in clear text and OAuthBearer the token,
+    /// so use them only with tls.
     pub mechanism: SaslMechanism,
 
-    /// A Secret in the pipeline's namespace with the keys username and password. When it changes, the gateways are
-    /// restarted one by one.
-    pub secret_ref: SecretRef,
+    /// The user's name, for a Secret without one, such as that of a KafkaUser of Strimzi (where it is the KafkaUser's name). When it is not
+    /// set, the Secret has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
+    pub username: Option<String>,
+
+    /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways
+    /// are restarted one by one. It is required, except with OAuthBearer, where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<UserSecretRef>,
+
+    /// Where tokens come from, with mechanism OAuthBearer. When it is not set, there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<Box<OAuth>>,
 }
 
 /// The SASL mechanism.
@@ -45,73 +144,6 @@ pub enum SaslMechanism {
     ScramSha256,
     /// It is proved by SHA-512, without being sent.
     ScramSha512,
-}
-
-/// What a Secret is named for. The order is that of the fields in the spec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SecretUse {
-    /// `source.kafka.tls.caSecretRef`
-    KafkaAuthorities,
-    /// `source.kafka.tls.clientCertificateSecretRef`
-    KafkaCertificate,
-    /// `source.kafka.sasl.secretRef`
-    KafkaUser,
-    /// `sink.clickhouse.tls.caSecretRef`
-    ClickHouseAuthorities,
-    /// `sink.clickhouse.tls.clientCertificateSecretRef`
-    ClickHouseCertificate,
-    /// `sink.clickhouse.credentials.secretRef`
-    ClickHouseUser,
-}
-
-/// Key of the authorities' certificates.
-pub const CA_KEY: &str = "ca.crt";
-/// Key of the client's certificate.
-pub const CERTIFICATE_KEY: &str = "tls.crt";
-/// Key of the client's key.
-pub const PRIVATE_KEY_KEY: &str = "tls.key";
-/// Key of the user.
-pub const USERNAME_KEY: &str = "username";
-/// Key of the password.
-pub const PASSWORD_KEY: &str = "password";
-
-impl SecretUse {
-    /// The keys that are read.
-    pub fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::KafkaAuthorities | Self::ClickHouseAuthorities => &[CA_KEY],
-            Self::KafkaCertificate | Self::ClickHouseCertificate => &[CERTIFICATE_KEY, PRIVATE_KEY_KEY],
-            Self::KafkaUser | Self::ClickHouseUser => &[USERNAME_KEY, PASSWORD_KEY],
-        }
-    }
-
-    /// Whether Kafka is connected to with it; else `ClickHouse`.
-    pub fn is_of_source(self) -> bool {
-        matches!(self, Self::KafkaAuthorities | Self::KafkaCertificate | Self::KafkaUser)
-    }
-}
-
-impl TracePipelineSpec {
-    /// Every Secret that the spec names, and for what.
-    pub fn secrets(&self) -> Vec<(SecretUse, &str)> {
-        let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
-        let named = [
-            (SecretUse::KafkaAuthorities, kafka.tls.as_ref().and_then(|tls| tls.ca_secret_ref.as_ref())),
-            (
-                SecretUse::KafkaCertificate,
-                kafka.tls.as_ref().and_then(|tls| tls.client_certificate_secret_ref.as_ref()),
-            ),
-            (SecretUse::KafkaUser, kafka.sasl.as_ref().map(|sasl| &sasl.secret_ref)),
-            (
-                SecretUse::ClickHouseAuthorities,
-                clickhouse.tls.as_ref().and_then(|tls| tls.ca_secret_ref.as_ref()),
-            ),
-            (
-                SecretUse::ClickHouseCertificate,
-                clickhouse.tls.as_ref().and_then(|tls| tls.client_certificate_secret_ref.as_ref()),
-            ),
-            (SecretUse::ClickHouseUser, clickhouse.credentials.as_ref().map(|user| &user.secret_ref)),
-        ];
-        named.into_iter().filter_map(|(of, named)| Some((of, named?.name.as_str()))).collect()
-    }
+    /// A token is sent.
+    OAuthBearer,
 }

@@ -91,6 +91,17 @@ pub struct Args {
     )]
     pub kafka_clients_max: u16,
 
+    /// Files with tokens to log in to Kafka with, each with the audience that it is for, such as a projected token of the operator's own
+    /// ServiceAccount. For pipelines with sasl.oauth.serviceAccountToken: their own token is only in their pods. Read again every 30 s
+    #[arg(
+        long = "kafka-token",
+        env = "SLUICE_KAFKA_TOKENS",
+        value_delimiter = ',',
+        value_parser = token_file,
+        value_name = "AUDIENCE=FILE,.."
+    )]
+    pub kafka_tokens: Vec<(String, String)>,
+
     /// Format of the log lines on standard error
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -168,6 +179,16 @@ pub enum LogFormat {
     Json,
     /// Plain text for a terminal
     Text,
+}
+
+/// An audience, which may have equals signs, and a file.
+fn token_file(text: &str) -> Result<(String, String), String> {
+    match text.rsplit_once('=') {
+        Some((audience, file)) if !audience.is_empty() && !file.is_empty() => {
+            Ok((audience.to_owned(), file.to_owned()))
+        }
+        _ => Err(format!("{text:?} is not AUDIENCE=FILE, such as kafka=/etc/sluice-tokens/kafka/token")),
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -1,7 +1,7 @@
 //! Where rows go: one ClickHouse table, on one shard or on several.
 
 use crate::{
-    security::Tls,
+    security::{ServiceAccountToken, Tls, TokenSecretRef, UserSecretRef},
     trace_pipeline::{insert::Insert, schema::Schema},
 };
 use kube::KubeSchema;
@@ -88,7 +88,7 @@ pub struct ClickHouseSink {
     #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
     pub table: String,
 
-    /// User and password. When it is not set, the user "default" without a password.
+    /// User and password, or a token. When it is not set, the user "default" without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
 
@@ -130,13 +130,36 @@ fn table() -> String {
     "otel_traces".to_owned()
 }
 
-/// User and password.
+/// User and password, or a token.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.username) || (has(self.secretRef) && !has(self.secretRef.usernameKey))")
+        .message("username of credentials needs secretRef for the password, and replaces secretRef.usernameKey: set secretRef without \
+                  usernameKey, or remove username"),
+    validation = Rule::new(
+        "[has(self.secretRef), has(self.tokenSecretRef), has(self.serviceAccountToken)].exists_one(is_set, is_set)")
+        .message("credentials has exactly one of secretRef (user and password), tokenSecretRef and serviceAccountToken")
+)]
 pub struct Credentials {
-    /// A Secret in the pipeline's namespace with the keys username and password. When it changes, the gateways are
-    /// restarted one by one.
-    pub secret_ref: SecretRef,
+    /// The user's name, for a Secret without one. When it is not set, the Secret has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^:\\x00-\\x1f\\x7f]+$"))]
+    pub username: Option<String>,
+
+    /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways
+    /// are restarted one by one. When it is not set, a token is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<UserSecretRef>,
+
+    /// A Secret in the pipeline's namespace with a token, which is sent as Authorization: Bearer. When it is not set, none of a Secret is
+    /// sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_secret_ref: Option<TokenSecretRef>,
+
+    /// The token of the pods' own ServiceAccount, which is sent as Authorization: Bearer. When it is not set, none is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_token: Option<ServiceAccountToken>,
 }
 
 /// A Secret by name.

@@ -3,6 +3,8 @@
 // By its path from this file, which other packages read, too.
 #[path = "cases/idle.rs"]
 mod idle;
+#[path = "cases/logins.rs"]
+mod logins;
 #[path = "cases/pods.rs"]
 mod pods;
 #[path = "cases/presets.rs"]
@@ -25,6 +27,7 @@ pub fn value_cases() -> impl Iterator<Item = &'static Case> {
         .chain(pods::PODS)
         .chain(idle::IDLE)
         .chain(presets::PRESETS)
+        .chain(logins::LOGINS)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.

@@ -234,9 +234,16 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
     assert_eq!(by_schema["spec"]["delivery"]["deadLetter"]["onMissing"], "Stop");
 }
 
-/// What takes the place of another field, and the sample that has it.
-const INSTEAD: [(&str, &str); 4] = [
+/// What takes the place of another field, and the sample that has it. The first that fits counts.
+const INSTEAD: [(&str, &str); 11] = [
+    ("/spec/source/kafka/sasl/oauth/serviceAccountToken", "tracepipeline-service-account-token.yaml"),
+    ("/spec/source/kafka/sasl/oauth/clientCredentials/clientId", "tracepipeline-confluent-cloud.yaml"),
+    ("/spec/source/kafka/sasl/oauth", "tracepipeline-oauth.yaml"),
     ("/spec/sink/clickhouse/shards", "tracepipeline-sharded.yaml"),
+    ("/spec/source/kafka/sasl/username", "tracepipeline-strimzi-scram.yaml"),
+    ("/spec/sink/clickhouse/credentials/tokenSecretRef", "tracepipeline-clickhouse-token.yaml"),
+    ("/spec/sink/clickhouse/credentials/serviceAccountToken", "tracepipeline-clickhouse-pod-token.yaml"),
+    ("/spec/sink/clickhouse/credentials/username", "tracepipeline-external-secrets.yaml"),
     ("/spec/scaling/schedules/0/timeZone", "tracepipeline-autoscaled.yaml"),
     ("/spec/scaling/idle", "tracepipeline-idle.yaml"),
     ("/spec/sink/clickhouse/schema/preset", "tracepipeline-clickstack.yaml"),

@@ -83,7 +83,7 @@ async fn read_request(stream: &mut TcpStream) -> (String, Vec<u8>) {
 fn target(authority: &str) -> InsertTarget {
     InsertTarget::new(&TargetSpec {
         endpoint: &Endpoint::parse(&format!("http://{authority}")).unwrap(),
-        credentials: &Credentials { user: "gateway".into(), password: "s3cret".into() },
+        credentials: &Credentials { user: "gateway".into(), password: "s3cret".into(), token: None },
         database: "otel",
         table: "otel_traces",
         columns: &TableColumns::default(),

@@ -225,7 +225,7 @@ impl Probe {
         let question = "SELECT partition_key, serverTimezone() AS server_zone FROM system.tables \
                         WHERE database = ? AND name = ?";
         let answer =
-            self.client.query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
+            self.client().query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
         let action = format!("reading the partition key of {}.{table}", self.database);
         let row = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await?;
         Ok(row.filter(|row| depends_on_zone(&row.partition_key)).map(|row| row.server_zone))
@@ -243,7 +243,7 @@ impl Probe {
         let names = DECISIVE.map(literal).join(", ");
         let question =
             format!("SELECT name, value, readonly, min, max FROM system.settings WHERE name IN ({names})");
-        let answer = self.client.query_raw(&question).fetch_all::<SettingRow>();
+        let answer = self.client().query_raw(&question).fetch_all::<SettingRow>();
         let rows = self.within(crate::probe::PROBE_TIMEOUT, "reading system.settings", answer).await?;
         let pinned = |name: &str| PINNED.iter().find(|(pinned, _)| *pinned == name).map(|(_, value)| *value);
         let forced = rows.into_iter().filter(|row| pinned(&row.name).is_some_and(|value| row.forces(value)));
@@ -283,7 +283,7 @@ impl Probe {
                         LEFT JOIN system.tables AS target \
                         ON target.database = view.target_database AND target.name = view.target_table \
                         WHERE view.engine IN ('MaterializedView', '')";
-        let answer = self.client.query(question).bind(database).bind(table).fetch_all::<DependentRow>();
+        let answer = self.client().query(question).bind(database).bind(table).fetch_all::<DependentRow>();
         self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await
     }
 

@@ -62,7 +62,7 @@ impl Probe {
         let action = format!("reading the definition of {table}");
         let question =
             "SELECT engine, engine_full, sorting_key FROM system.tables WHERE database = ? AND name = ?";
-        let answer = self.client.query(question).bind(&self.database).bind(table);
+        let answer = self.client().query(question).bind(&self.database).bind(table);
         self.within(PROBE_TIMEOUT, &action, answer.fetch_optional::<DefinitionRow>()).await
     }
 
@@ -77,7 +77,7 @@ impl Probe {
             literal(&self.database),
             names.join(", ")
         );
-        let answer = self.client.query_raw(&question).fetch_all::<String>();
+        let answer = self.client().query_raw(&question).fetch_all::<String>();
         self.within(PROBE_TIMEOUT, "looking for views", answer).await
     }
 }

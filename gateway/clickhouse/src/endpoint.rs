@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 
+use crate::bearer::BearerFile;
+
 /// Default port of the HTTP interface. Specified: ClickHouse's `http_port`.
 pub const HTTP_PORT: u16 = 8123;
 
@@ -106,13 +108,34 @@ pub struct UserError {
     user: String,
 }
 
-/// A user and password. The password is never printed.
-#[derive(Clone, PartialEq, Eq)]
+/// A user and password, or a token. The password is never printed.
+#[derive(Clone)]
 pub struct Credentials {
     /// The user's name.
     pub user: String,
     /// The password; empty for none.
     pub password: String,
+    /// A token, which is sent instead of user and password.
+    pub token: Option<BearerFile>,
+}
+
+/// The header `Authorization` of requests.
+#[derive(Clone, Debug)]
+pub(crate) enum Authorization {
+    /// The same for all.
+    Fixed(HeaderValue),
+    /// With the token that its file has.
+    Bearer(BearerFile),
+}
+
+impl Authorization {
+    /// That of a request which is sent now.
+    pub(crate) fn now(&self) -> HeaderValue {
+        match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Bearer(file) => file.header(),
+        }
+    }
 }
 
 impl Credentials {
@@ -121,7 +144,10 @@ impl Credentials {
     ///
     /// # Errors
     /// [`UserError`] for a user with a colon in its name.
-    pub fn authorization(&self) -> Result<HeaderValue, UserError> {
+    pub(crate) fn authorization(&self) -> Result<Authorization, UserError> {
+        if let Some(file) = &self.token {
+            return Ok(Authorization::Bearer(file.clone()));
+        }
         if self.user.contains(':') {
             return Err(UserError { user: self.user.clone() });
         }
@@ -131,7 +157,7 @@ impl Credentials {
             HeaderValue::from_str(&format!("Basic {pair}")).expect("base64 is letters, digits and signs");
         // Keeps it out of all debug output.
         value.set_sensitive(true);
-        Ok(value)
+        Ok(Authorization::Fixed(value))
     }
 }
 
@@ -157,7 +183,8 @@ mod tests {
     #[test]
     fn credentials_keep_their_spaces_and_go_as_one_header() {
         let of = |user: &str, password: &str| {
-            Credentials { user: user.into(), password: password.into() }.authorization()
+            let credentials = Credentials { user: user.into(), password: password.into(), token: None };
+            credentials.authorization().map(|authorization| authorization.now())
         };
         // RFC 7617, section 2.
         assert_eq!(of("Aladdin", "open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
@@ -214,7 +241,7 @@ mod tests {
             let error = Endpoint::parse(endpoint).unwrap_err();
             assert!(!error.to_string().contains("s3cret"), "{error}");
         }
-        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
+        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into(), token: None };
         assert!(!format!("{credentials:?}").contains("s3cret"));
     }
 }

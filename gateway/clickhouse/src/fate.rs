@@ -160,14 +160,14 @@ impl Probe {
     /// Asks the server to write its logs, if the user may do that.
     async fn write_logs(&self) -> bool {
         let statement = "SYSTEM FLUSH LOGS query_log, part_log";
-        let answer = self.client.query_raw(statement).execute();
+        let answer = self.client().query_raw(statement).execute();
         self.within(crate::probe::PROBE_TIMEOUT, "flushing the system logs", answer).await.is_ok()
     }
 
     async fn server_row(&self, lost: &Lost<'_>) -> Result<ServerRow, ProbeError> {
         let question = "SELECT toUInt64(toUnixTimestamp(now())) AS now_seconds, toUInt64(uptime()) AS up_seconds, \
                         ifNull((SELECT count() FROM system.processes WHERE startsWith(query_id, ?)), 0) AS running";
-        let answer = self.client.query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
+        let answer = self.client().query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
         self.within(crate::probe::PROBE_TIMEOUT, "looking for running INSERT attempts", answer).await
     }
 

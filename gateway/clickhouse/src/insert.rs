@@ -24,7 +24,7 @@ use http::{HeaderValue, Uri};
 
 use crate::body::WireFormat;
 use crate::column::TableColumns;
-use crate::endpoint::{Credentials, Endpoint, UserError};
+use crate::endpoint::{Authorization, Credentials, Endpoint, UserError};
 use crate::outcome::Class;
 use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, percent_encoded, table_name};
@@ -73,7 +73,7 @@ pub struct InsertTarget {
     /// The constant part of the URI, for rows and for columns.
     uri_start: String,
     native_uri_start: String,
-    authorization: HeaderValue,
+    authorization: Authorization,
     /// The frame before those of every block.
     header: Bytes,
     timeout: Duration,
@@ -132,7 +132,7 @@ impl InsertTarget {
     }
 
     pub(crate) fn authorization(&self) -> HeaderValue {
-        self.authorization.clone()
+        self.authorization.now()
     }
 
     pub(crate) fn uri(&self, format: WireFormat, id: &InsertId<'_>) -> Uri {
@@ -219,10 +219,31 @@ fn uri_start(spec: &TargetSpec<'_>, table: &str, format: &str, pinned: &[(&str, 
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_token_is_sent_instead_of_user_and_password() {
+        let path = std::env::temp_dir().join(format!("sluice-insert-token-{}", std::process::id()));
+        std::fs::write(&path, "t0ken\n").unwrap();
+        let token = crate::bearer::BearerFile::open(path.to_str().unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let target = InsertTarget::new(&TargetSpec {
+            endpoint: &Endpoint::parse("https://clickhouse:8443").unwrap(),
+            credentials: &Credentials { user: "a:b".into(), password: String::new(), token: Some(token) },
+            database: "otel",
+            table: "otel_traces",
+            columns: &TableColumns::default(),
+            timeout: INSERT_TIMEOUT_MIN,
+            settings: &BTreeMap::new(),
+        })
+        .unwrap();
+        let header = target.authorization();
+        assert_eq!(header, "Bearer t0ken");
+        assert!(header.is_sensitive());
+    }
+
     fn target(database: &str, password: &str, timeout: Duration) -> Result<InsertTarget, TargetError> {
         InsertTarget::new(&TargetSpec {
             endpoint: &Endpoint::parse("http://clickhouse:8123").unwrap(),
-            credentials: &Credentials { user: "gateway".into(), password: password.into() },
+            credentials: &Credentials { user: "gateway".into(), password: password.into(), token: None },
             database,
             table: "otel_traces",
             columns: &TableColumns::default(),

@@ -29,6 +29,8 @@
 //! Assumptions, tested with ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one block, stored completely or not at
 //! all; the same token twice stores once; rows for other types than the table has are refused.
 
+#[cfg(feature = "client")]
+pub mod bearer;
 #[cfg(feature = "native")]
 pub mod block_rows;
 #[cfg(feature = "client")]

@@ -23,7 +23,7 @@
 use crate::{
     causes::with_causes,
     client::{CONNECT_TIMEOUT, IDLE_TIMEOUT, MESSAGE_CHARS_MAX},
-    endpoint::{Credentials, Endpoint, UserError},
+    endpoint::{Authorization, Credentials, Endpoint, UserError},
     exception::code_of,
     rowbinary::{put_i64, put_string},
     settings::{QUESTION_PINNED, WHOLE_PINNED},
@@ -186,7 +186,7 @@ fn time_spans(times: &[i64]) -> Vec<TimeSpan> {
 pub struct Lookup {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     endpoint: Endpoint,
-    authorization: HeaderValue,
+    authorization: Authorization,
     table: String,
     /// Separates the parts of a request's body: random text, since senders choose the ids in the keys.
     boundary: String,
@@ -269,7 +269,7 @@ impl Lookup {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
-        headers.insert(AUTHORIZATION, self.authorization.clone());
+        headers.insert(AUTHORIZATION, self.authorization.now());
         headers.insert(CONTENT_TYPE, content_type);
         request
     }
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_table_with_any_name_is_asked_for_between_the_times() {
         let endpoint = Endpoint::parse("http://c:8123").unwrap();
-        let credentials = Credentials { user: "u".into(), password: "p".into() };
+        let credentials = Credentials { user: "u".into(), password: "p".into(), token: None };
         let lookup = Lookup::new(&endpoint, &credentials, "o`t", "t", &Tls::unused()).unwrap();
         let query = lookup.query(&[TimeSpan { first: -1, last: 2 }, TimeSpan { first: 5, last: 6 }]);
         assert!(query.contains(r"FROM `o\`t`.`t` WHERE Timestamp BETWEEN"), "{query}");

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::causes::with_causes;
 use crate::client::IDLE_TIMEOUT;
-use crate::endpoint::{Credentials, Endpoint, UserError};
+use crate::endpoint::{Authorization, Credentials, Endpoint, UserError};
 use crate::exception::code_of;
 use crate::probe_error::ProbeError;
 use crate::settings::{DESCRIBE_PINNED, QUESTION_PINNED, STATEMENT_PINNED, WHOLE_PINNED};
@@ -77,7 +77,8 @@ pub(crate) struct EngineRow {
 /// Queries to one server about one database.
 #[derive(Clone)]
 pub struct Probe {
-    pub(crate) client: Client,
+    client: Client,
+    authorization: Authorization,
     endpoint: Endpoint,
     pub(crate) database: String,
 }
@@ -124,24 +125,28 @@ impl Probe {
         tls: &Tls,
     ) -> Result<Self, UserError> {
         let authorization = credentials.authorization()?;
-        let authorization = authorization.to_str().expect("base64 is text");
         let http = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(tls.connector(HttpConnector::new()));
         // The database is named in each query instead of being the session's: a server refuses even SELECT version() in a database that
         // does not exist.
-        let client = Client::with_http_client(http)
-            .with_url(endpoint.url())
-            .with_header("Authorization", authorization);
+        let client = Client::with_http_client(http).with_url(endpoint.url());
         let client =
             QUESTION_PINNED.iter().fold(client, |client, (name, value)| client.with_setting(*name, *value));
-        Ok(Self { client, endpoint: endpoint.clone(), database: database.to_owned() })
+        Ok(Self { client, authorization, endpoint: endpoint.clone(), database: database.to_owned() })
     }
 
     /// The server.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// The client, with the token of now if it logs in with one.
+    pub(crate) fn client(&self) -> Client {
+        let authorization = self.authorization.now();
+        let text = authorization.to_str().expect("base64 and tokens are text");
+        self.client.clone().with_header("Authorization", text)
     }
 
     /// A probe of the same server for another database.
@@ -152,7 +157,7 @@ impl Probe {
     /// The server's version.
     pub async fn server_version(&self) -> Result<ServerVersion, ProbeError> {
         let action = "reading the version";
-        let answer = self.client.query_raw("SELECT version()").fetch_one::<String>();
+        let answer = self.client().query_raw("SELECT version()").fetch_one::<String>();
         let text = self.within(PROBE_TIMEOUT, action, answer).await?;
         match release(&text) {
             Some(release) => Ok(ServerVersion { text, release }),
@@ -164,7 +169,7 @@ impl Probe {
     pub async fn describe(&self, table: &str) -> Result<Vec<DescribedColumn>, ProbeError> {
         let name = table_name(&self.database, table);
         let action = format!("describing {name}");
-        let question = self.client.query_raw(&format!("DESCRIBE TABLE {name}"));
+        let question = self.client().query_raw(&format!("DESCRIBE TABLE {name}"));
         let answer = with_settings(question, DESCRIBE_PINNED).fetch_all::<DescribeRow>();
         let rows = self.within(PROBE_TIMEOUT, &action, answer).await?;
         let described = rows.into_iter().map(|row| DescribedColumn {
@@ -196,7 +201,7 @@ impl Probe {
         let name = table_name(&self.database, table);
         let action = format!("reading the engine of {name}");
         let answer = self
-            .client
+            .client()
             .query("SELECT engine, engine_full FROM system.tables WHERE database = ? AND name = ?")
             .bind(&self.database)
             .bind(table)
@@ -223,7 +228,7 @@ impl Probe {
         let action = format!("reading the setting {setting}");
         let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
         let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
-        let answer = self.client.query(&question).bind(setting).fetch_one::<u64>();
+        let answer = self.client().query(&question).bind(setting).fetch_one::<u64>();
         self.within(PROBE_TIMEOUT, &action, answer).await
     }
 
@@ -231,13 +236,13 @@ impl Probe {
     pub async fn execute(&self, statement: &str) -> Result<(), ProbeError> {
         let first_line = statement.lines().next().unwrap_or_default();
         let action = format!("running {first_line:?}");
-        let statement = with_settings(self.client.query_raw(statement), STATEMENT_PINNED);
+        let statement = with_settings(self.client().query_raw(statement), STATEMENT_PINNED);
         self.within(STATEMENT_TIMEOUT, &action, statement.execute()).await
     }
 
     /// A query that aggregates or counts rows, with `?` for bound values.
     pub(crate) fn whole(&self, question: &str) -> Query {
-        with_settings(self.client.query(question), WHOLE_PINNED)
+        with_settings(self.client().query(question), WHOLE_PINNED)
     }
 
     /// Waits for an answer, and classifies an error by the caller's next action.
@@ -373,7 +378,7 @@ mod tests {
     }
 
     fn probe_of(url: &str) -> Probe {
-        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
+        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into(), token: None };
         Probe::new(&Endpoint::parse(url).unwrap(), &credentials, "otel", &Tls::unused()).unwrap()
     }
 

@@ -41,7 +41,7 @@ impl Probe {
         timeout: Duration,
         asked: &BTreeMap<String, String>,
     ) -> Result<(), ProbeError> {
-        let mut question = self.client.query_raw("SELECT 1");
+        let mut question = self.client().query_raw("SELECT 1");
         for (name, value) in settings_beside_pinned(timeout, asked) {
             question = question.with_setting(name, value);
         }
@@ -62,7 +62,7 @@ impl Probe {
             pinned().filter(|(name, _)| DECISIVE.contains(name)).chain([&TOKEN]).copied().collect();
         let names = sent.iter().map(|(name, _)| literal(name)).collect::<Vec<_>>().join(", ");
         let mut question = self
-            .client
+            .client()
             .query_raw(&format!("SELECT name, value FROM system.settings WHERE name IN ({names})"));
         for (name, value) in &sent {
             question = question.with_setting(*name, *value);
@@ -83,7 +83,7 @@ impl Probe {
         let columns = columns.columns();
         let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
         let question = format!("CHECK GRANT INSERT({}) ON {name}", columns.join(", "));
-        let answer = self.client.query_raw(&question).fetch_one::<u8>();
+        let answer = self.client().query_raw(&question).fetch_one::<u8>();
         Ok(self.within(PROBE_TIMEOUT, &format!("checking the grant to insert into {name}"), answer).await?
             == 1)
     }
@@ -101,7 +101,8 @@ impl Probe {
                 continue;
             }
             // It checks the same grants as the INSERT does, and does not read the table.
-            let answer = self.client.query_raw(&format!("EXPLAIN {}", view.as_select)).fetch_all::<String>();
+            let answer =
+                self.client().query_raw(&format!("EXPLAIN {}", view.as_select)).fetch_all::<String>();
             let action =
                 format!("reading inserted rows for the materialized view {}.{}", view.database, view.name);
             // What else may be wrong with the view, an INSERT will say.

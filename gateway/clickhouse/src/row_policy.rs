@@ -19,7 +19,7 @@ impl Probe {
     pub async fn hides_rows(&self, table: &str) -> Result<bool, ProbeError> {
         let name = table_name(&self.database, table);
         let question = format!("EXPLAIN actions = 1 SELECT Timestamp FROM {name}");
-        let plan = self.client.query_raw(&question).fetch_all::<String>();
+        let plan = self.client().query_raw(&question).fetch_all::<String>();
         let plan = self.within(PROBE_TIMEOUT, &format!("checking row policies of {name}"), plan).await?;
         Ok(plan.iter().any(|line| line.contains(ROW_LEVEL_FILTER)))
     }

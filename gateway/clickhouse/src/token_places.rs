@@ -35,7 +35,7 @@ impl Probe {
     }
 
     async fn token_place(&self, table: &str, engine: &TableEngine) -> Result<Option<String>, ProbeError> {
-        let client = self.client.clone().with_header("Connection", "close");
+        let client = self.client().with_header("Connection", "close");
         let (action, question) = if engine.is_replicated() {
             let of_table = "SELECT zookeeper_path FROM system.replicas WHERE database = ? AND table = ?";
             ("reading the table's path in Keeper", client.query(of_table).bind(&self.database).bind(table))

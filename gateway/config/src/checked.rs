@@ -120,8 +120,7 @@ impl GatewayConfig {
         });
         found.add_if(!is_identifier(&clickhouse.table), &at("table"), || identifier_rule(&clickhouse.table));
         if let Some(credentials) = &clickhouse.credentials {
-            found.add_if(credentials.username_file.is_empty(), &at("credentials.usernameFile"), empty);
-            found.add_if(credentials.password_file.is_empty(), &at("credentials.passwordFile"), empty);
+            credentials.check(&at("credentials"), found);
         }
     }
 
@@ -359,6 +358,9 @@ memory: {limit: 192MiB}
                 "https://c:8443]\n    tls: {caFile: a, certificateFile: c, keyFile: k}",
             );
         from_yaml(&secured).unwrap().check().unwrap();
+        from_yaml(&secured.replace("usernameFile: u", "username: u")).unwrap().check().unwrap();
+        let token = SMALLEST.replace("database: otel", "database: otel\n    credentials: {tokenFile: t}");
+        from_yaml(&token).unwrap().check().unwrap();
         from_yaml(&SMALLEST.replace("http://", "https://")).unwrap().check().unwrap();
     }
 
@@ -390,6 +392,26 @@ memory: {limit: 192MiB}
                 "[otlp_spans]",
                 "[otlp_spans]\n    sasl: {mechanism: Plain, usernameFile: u, passwordFile: ''}",
                 "source.kafka.sasl.passwordFile",
+            ),
+            (
+                "[otlp_spans]",
+                "[otlp_spans]\n    sasl: {mechanism: Plain, username: u, usernameFile: f, passwordFile: p}",
+                "source.kafka.sasl.username",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {passwordFile: p}",
+                "sink.clickhouse.credentials.usernameFile",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {usernameFile: u}",
+                "sink.clickhouse.credentials.passwordFile",
+            ),
+            (
+                "database: otel",
+                "database: otel\n    credentials: {tokenFile: t, username: u}",
+                "sink.clickhouse.credentials.tokenFile",
             ),
             ("otel_traces", "'a`b'", "sink.clickhouse.table"),
             ("database: otel", "database: ''", "sink.clickhouse.database"),

@@ -6,7 +6,7 @@ use crate::{
     attributes::Attributes,
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
     schema::Schema,
-    security::{Sasl, Tls},
+    security::{Credentials, Sasl, Tls},
     units::{ByteSize, Duration},
 };
 use serde::{Deserialize, Serialize};
@@ -206,16 +206,6 @@ impl ClickHouse {
             self.shards.iter().map(Vec::as_slice).collect()
         }
     }
-}
-
-/// Files with user and password. They are read at the start and contain only the text; one trailing line end is ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Credentials {
-    /// File with the user's name.
-    pub username_file: String,
-    /// File with the password.
-    pub password_file: String,
 }
 
 /// When a block closes and how it is sent.

@@ -32,15 +32,15 @@ pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use durability::Durability;
 pub use gateway_config::{
-    Admin, ClickHouse, Commit, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
-    InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
-    QueueMode, SESSION_SECONDS, Shutdown, Sink, Source,
+    Admin, ClickHouse, Commit, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol, InitialOffset,
+    Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode,
+    SESSION_SECONDS, Shutdown, Sink, Source,
 };
 pub use optional_columns::OptionalColumns;
 pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
-pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
+pub use security::{ClientCredentials, Credentials, OAuth, Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
     DeliveryState, GatewaySample, GatewayState, OpenTransactionState, OtherServices, PartitionState,
     PodIdentity, QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, ServiceVolume,

@@ -1,10 +1,11 @@
-//! The security of a connection: TLS, user and password.
+//! The security of a connection: TLS, user and password, tokens.
 //!
 //! Secrets are never in the config, which is in a ConfigMap: it names files, which the operator mounts from Secrets. They are read when a
-//! client is created. A changed Secret restarts the gateway, so the files are read only once.
+//! client is created. A changed Secret restarts the gateway, so the files are read only once; those of tokens are read again while it runs.
 
 use crate::violation::Violations;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// TLS to a server. If it is empty, the system's authorities are trusted and there is no client certificate. All files are PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,10 +29,82 @@ pub struct Tls {
 pub struct Sasl {
     /// The SASL mechanism.
     pub mechanism: SaslMechanism,
-    /// File with the user's name.
-    pub username_file: String,
-    /// File with the password.
-    pub password_file: String,
+    /// The user's name; absent if `usernameFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// File with the user's name; absent if `username` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username_file: Option<String>,
+    /// File with the password; absent with [`SaslMechanism::OAuthBearer`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// Where tokens come from; only with [`SaslMechanism::OAuthBearer`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuth>,
+}
+
+/// Where tokens for Kafka come from: exactly one of `clientCredentials` and `tokenFile`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OAuth {
+    /// A token endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_credentials: Option<ClientCredentials>,
+    /// File with a token. It is read again while the gateway runs, as the kubelet replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
+    /// SASL extensions that are sent with each token, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extensions: BTreeMap<String, String>,
+}
+
+/// The client credentials grant of OAuth 2.0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClientCredentials {
+    /// The URL of the token endpoint, `http` or `https`.
+    pub token_endpoint: String,
+    /// The client's id; absent if `clientIdFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// File with the client's id; absent if `clientId` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id_file: Option<String>,
+    /// File with the client's secret.
+    pub client_secret_file: String,
+    /// Whether id and secret go in the body of the request instead of its header `Authorization`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub credentials_in_body: bool,
+    /// More parameters of the request by name, such as `scope`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// File with the certificates of authorities that may sign the endpoint's certificate, in PEM; if absent, those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// User and password, or a token. The files of user and password are read at the start and contain only the text; one trailing line end is
+/// ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Credentials {
+    /// The user's name; absent if `usernameFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// File with the user's name; absent if `username` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username_file: Option<String>,
+    /// File with the password; absent if `tokenFile` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// File with a token, which is sent instead of user and password. It is read again while the gateway runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
 }
 
 /// How user and password are proved to a broker.
@@ -43,6 +116,8 @@ pub enum SaslMechanism {
     ScramSha256,
     /// The password is proved by SHA-512 without being sent.
     ScramSha512,
+    /// A token is sent.
+    OAuthBearer,
 }
 
 impl Tls {
@@ -73,9 +148,139 @@ impl Tls {
 
 impl Sasl {
     pub(crate) fn check(&self, at: &str, found: &mut Violations) {
-        let empty = || "must not be empty".to_owned();
-        found.add_if(self.username_file.is_empty(), &format!("{at}.usernameFile"), empty);
-        found.add_if(self.password_file.is_empty(), &format!("{at}.passwordFile"), empty);
+        if self.mechanism == SaslMechanism::OAuthBearer {
+            let has_user =
+                self.username.is_some() || self.username_file.is_some() || self.password_file.is_some();
+            found.add_if(has_user, at, || {
+                "has a user or a password, which mechanism OAuthBearer does not use: remove them".into()
+            });
+            match &self.oauth {
+                Some(oauth) => oauth.check(&format!("{at}.oauth"), found),
+                None => found.add(format!("{at}.oauth"), "must be set, since mechanism is OAuthBearer"),
+            }
+            return;
+        }
+        check_user(self.username.as_deref(), self.username_file.as_deref(), at, found);
+        let password_at = format!("{at}.passwordFile");
+        match self.password_file.as_deref() {
+            None => found.add(password_at, "must be set"),
+            Some(file) => found.add_if(file.is_empty(), &password_at, || "must not be empty".into()),
+        }
+        found.add_if(self.oauth.is_some(), &format!("{at}.oauth"), || {
+            "is set, but mechanism is not OAuthBearer".into()
+        });
+    }
+
+    /// The user's name, or what is wrong with its file.
+    pub fn user(&self) -> Result<String, SecretFileError> {
+        read_user(self.username.as_deref(), self.username_file.as_deref())
+    }
+
+    /// The password, or what is wrong with its file. Without a file it is empty, which the config's rules refuse.
+    pub fn password(&self) -> Result<String, SecretFileError> {
+        self.password_file.as_deref().map_or_else(|| Ok(String::new()), |file| read_secret("password", file))
+    }
+}
+
+impl OAuth {
+    fn check(&self, at: &str, found: &mut Violations) {
+        let sources = [self.client_credentials.is_some(), self.token_file.is_some()];
+        let count = sources.into_iter().filter(|is_set| *is_set).count();
+        found.add_if(count != 1, at, || "must have exactly one of clientCredentials and tokenFile".into());
+        found.add_if(self.token_file.as_deref() == Some(""), &format!("{at}.tokenFile"), || {
+            "must not be empty".into()
+        });
+        for (name, value) in &self.extensions {
+            let is_usable = is_extension(name, value);
+            found.add_if(!is_usable, &format!("{at}.extensions.{name}"), || {
+                "an extension has a name of letters, other than auth, and a value of visible characters (RFC 7628)".into()
+            });
+        }
+        if let Some(credentials) = &self.client_credentials {
+            credentials.check(&format!("{at}.clientCredentials"), found);
+        }
+    }
+}
+
+/// Whether librdkafka takes it: it refuses the whole login otherwise.
+fn is_extension(name: &str, value: &str) -> bool {
+    let is_name = !name.is_empty() && name != "auth" && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    is_name && value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+impl ClientCredentials {
+    fn check(&self, at: &str, found: &mut Violations) {
+        let endpoint = &self.token_endpoint;
+        let is_url = endpoint.starts_with("https://") || endpoint.starts_with("http://");
+        found.add_if(!is_url || endpoint.contains('@'), &format!("{at}.tokenEndpoint"), || {
+            "must be a URL such as https://login.example.com/oauth2/token, without a user".into()
+        });
+        let (id, file) = (self.client_id.as_deref(), self.client_id_file.as_deref());
+        found.add_if(id.is_some() == file.is_some(), &format!("{at}.clientId"), || {
+            "exactly one of clientId and clientIdFile must be set".into()
+        });
+        let files = [("clientIdFile", file), ("clientSecretFile", Some(self.client_secret_file.as_str()))];
+        for (field, file) in files.into_iter().chain([("caFile", self.ca_file.as_deref())]) {
+            found.add_if(file == Some(""), &format!("{at}.{field}"), || "must not be empty".into());
+        }
+        for owned in ["grant_type", "client_id", "client_secret"] {
+            found.add_if(self.parameters.contains_key(owned), &format!("{at}.parameters.{owned}"), || {
+                "is set by other fields".into()
+            });
+        }
+    }
+}
+
+/// Adds what is wrong with a user's name, which stands in the config or in a file; `at` is the path of what has both fields.
+pub(crate) fn check_user(name: Option<&str>, file: Option<&str>, at: &str, found: &mut Violations) {
+    let (name_at, file_at) = (format!("{at}.username"), format!("{at}.usernameFile"));
+    let empty = || "must not be empty".to_owned();
+    found.add_if(name == Some(""), &name_at, empty);
+    found.add_if(file == Some(""), &file_at, empty);
+    found.add_if(name.is_some() && file.is_some(), &name_at, || {
+        "is set together with usernameFile: remove one of them".into()
+    });
+    found.add_if(name.is_none() && file.is_none(), &file_at, || "must be set, unless username is".into());
+}
+
+/// The user's name, from where the config has it. Without both it is empty, which the config's rules refuse.
+pub(crate) fn read_user(name: Option<&str>, file: Option<&str>) -> Result<String, SecretFileError> {
+    match (name, file) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, Some(file)) => read_secret("user", file),
+        (None, None) => Ok(String::new()),
+    }
+}
+
+impl Credentials {
+    /// The password, or what is wrong with its file. Without a file it is empty, which the config's rules refuse.
+    pub fn password(&self) -> Result<String, SecretFileError> {
+        self.password_file.as_deref().map_or_else(|| Ok(String::new()), |file| read_secret("password", file))
+    }
+
+    /// Adds what is wrong with them; `at` is their path.
+    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        let (name, file) = (self.username.as_deref(), self.username_file.as_deref());
+        let (password_at, token_at) = (format!("{at}.passwordFile"), format!("{at}.tokenFile"));
+        match (self.token_file.as_deref(), self.password_file.as_deref()) {
+            (Some(token), password) => {
+                found.add_if(token.is_empty(), &token_at, || "must not be empty".into());
+                let has_user = name.is_some() || file.is_some() || password.is_some();
+                found.add_if(has_user, &token_at, || {
+                    "is set together with a user or a password: remove them, or tokenFile".into()
+                });
+            }
+            (None, password) => {
+                check_user(name, file, at, found);
+                found.add_if(password.is_none(), &password_at, || "must be set, unless tokenFile is".into());
+                found.add_if(password == Some(""), &password_at, || "must not be empty".into());
+            }
+        }
+    }
+
+    /// The user's name, or what is wrong with its file.
+    pub fn user(&self) -> Result<String, SecretFileError> {
+        read_user(self.username.as_deref(), self.username_file.as_deref())
     }
 }
 
@@ -86,6 +291,7 @@ impl SaslMechanism {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OAuthBearer => "OAUTHBEARER",
         }
     }
 }
@@ -135,6 +341,73 @@ mod tests {
         ] {
             assert_eq!(violations(&Tls { ca_file: None, certificate_file, key_file }), expected);
         }
+    }
+
+    #[test]
+    fn a_mechanism_has_what_it_needs_and_nothing_else() {
+        let oauth = r#""oauth":{"clientCredentials":{"tokenEndpoint":"https://l/t","clientId":"i","clientSecretFile":"s"}}"#;
+        let file = r#""oauth":{"tokenFile":"t","extensions":{"logicalCluster":"lkc-1"}}"#;
+        let user = r#""usernameFile":"u","passwordFile":"p""#;
+        for (mechanism, fields, expected) in [
+            ("Plain", user.to_owned(), ""),
+            ("OAuthBearer", oauth.to_owned(), ""),
+            ("OAuthBearer", file.to_owned(), ""),
+            ("OAuthBearer", r#""oauth":{}"#.into(), "sasl.oauth: must have exactly one of"),
+            ("OAuthBearer", user.to_owned(), "sasl: has a user or a password"),
+            ("OAuthBearer", format!("{user},{oauth}"), "sasl: has a user or a password"),
+            ("Plain", format!("{user},{oauth}"), "sasl.oauth: is set, but mechanism is not"),
+            ("ScramSha512", r#""username":"u""#.into(), "sasl.passwordFile: must be set"),
+            (
+                "OAuthBearer",
+                file.replace("logicalCluster", "auth"),
+                "sasl.oauth.extensions.auth: an extension has",
+            ),
+            ("OAuthBearer", file.replace("logicalCluster", "a-b"), "sasl.oauth.extensions.a-b:"),
+            ("OAuthBearer", oauth.replace("https:", "ftp:"), "sasl.oauth.clientCredentials.tokenEndpoint:"),
+            ("OAuthBearer", oauth.replace("//l", "//u:p@l"), "sasl.oauth.clientCredentials.tokenEndpoint:"),
+            (
+                "OAuthBearer",
+                oauth.replace("\"clientId\":\"i\",", ""),
+                "sasl.oauth.clientCredentials.clientId: exactly one",
+            ),
+            (
+                "OAuthBearer",
+                oauth.replace(
+                    "\"clientId\":\"i\"",
+                    r#""clientId":"i","parameters":{"grant_type":"password"}"#,
+                ),
+                "sasl.oauth.clientCredentials.parameters.grant_type: is set by other fields",
+            ),
+        ] {
+            let text = format!(r#"{{"mechanism":"{mechanism}",{fields}}}"#);
+            let sasl: Sasl = serde_json::from_str(&text).unwrap();
+            let mut found = Violations::default();
+            sasl.check("sasl", &mut found);
+            let found = found.to_string();
+            assert!(
+                found.starts_with(expected) && found.is_empty() == expected.is_empty(),
+                "{text}: {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_user_stands_in_the_config_or_in_a_file() {
+        for (name, file, expected) in [
+            (Some("u"), None, ""),
+            (None, Some("f"), ""),
+            (None, None, "sasl.usernameFile: must be set, unless username is"),
+            (Some("u"), Some("f"), "sasl.username: is set together with usernameFile: remove one of them"),
+            (Some(""), None, "sasl.username: must not be empty"),
+            (None, Some(""), "sasl.usernameFile: must not be empty"),
+        ] {
+            let mut found = Violations::default();
+            check_user(name, file, "sasl", &mut found);
+            assert_eq!(found.to_string(), expected);
+        }
+        assert_eq!(read_user(Some("gateway"), None).unwrap(), "gateway");
+        let error = read_user(None, Some("/nowhere/username")).unwrap_err().to_string();
+        assert!(error.contains("cannot read the user from /nowhere/username"), "{error}");
     }
 
     #[test]

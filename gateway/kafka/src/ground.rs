@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod login;
 pub mod refusal;
 pub mod security;
 pub mod settings;

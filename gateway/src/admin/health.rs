@@ -204,6 +204,12 @@ impl Status {
             .commits
             .with_label_values(&["failed"])
             .set(count(stats.commit_failures.load(Ordering::Relaxed)));
+        if let Some(counts) = stats.token_counts() {
+            catch_up(&metrics.tokens.granted, counts.granted);
+            catch_up(&metrics.tokens.failed, counts.failed);
+            let expires_ms = counts.expires_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+            metrics.tokens.expires.set(Duration::from_millis(expires_ms).as_secs_f64());
+        }
         // A revoked partition must not keep its last lag.
         metrics.lag_messages.reset();
         metrics.committed_offset.reset();

@@ -12,6 +12,7 @@ mod sample;
 mod services;
 mod spool;
 mod times;
+mod tokens;
 
 pub use attributes::{AttributeMetrics, RuleCounters};
 pub use guarantee::GuaranteeMetrics;
@@ -21,6 +22,7 @@ pub use open_transactions::OpenTransactionMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
+pub use tokens::TokenMetrics;
 
 use crate::rows::services::Services;
 use maker::Maker;
@@ -127,6 +129,8 @@ pub struct Metrics {
     pub stale_ranges: IntGauge,
     /// Commits, by result.
     pub commits: IntGaugeVec,
+    /// Tokens that this process logs in to Kafka with.
+    pub tokens: TokenMetrics,
     /// Bytes of the pool, by state.
     pub block_pool_bytes: IntGaugeVec,
     /// Memory in use, by part of the budget; `process` is all of it.
@@ -332,6 +336,7 @@ impl Metrics {
                 "Ranges settled after their partition had another owner, since the start; their rows may be duplicated.",
             ),
             commits: make.gauges("commits", "Offset commits since the start.", &["result"]),
+            tokens: TokenMetrics::new(&make),
             block_pool_bytes: make.gauges(
                 "block_pool_bytes",
                 "Bytes of the pool for compressed blocks, by state.",

@@ -2,6 +2,7 @@
 
 use crate::table::schema;
 use sluice_clickhouse::{
+    bearer::{BearerError, BearerFile},
     client::InsertClient,
     column::TableColumns,
     ddl::TableSpec,
@@ -17,7 +18,7 @@ use sluice_clickhouse::{
     table::{self, Mismatch, TableFit},
     tls::{Tls, TlsError, TlsFiles},
 };
-use sluice_gateway_config::{ClickHouse, SecretFileError, security::read_secret};
+use sluice_gateway_config::{ClickHouse, SecretFileError};
 use sluice_ranges::Destination;
 use std::{collections::BTreeMap, time::Duration};
 use twox_hash::XxHash3_64;
@@ -28,6 +29,9 @@ pub enum Error {
     /// A credentials file cannot be read.
     #[error(transparent)]
     Credentials(SecretFileError),
+    /// The file with the token cannot be used.
+    #[error(transparent)]
+    Token(BearerError),
     /// Certificates or keys cannot be used.
     #[error(transparent)]
     Tls(TlsError),
@@ -81,6 +85,7 @@ impl Error {
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
             Self::Probe(ProbeError::Other { .. })
             | Self::Credentials(_)
+            | Self::Token(_)
             | Self::Tls(_)
             | Self::Endpoint(_)
             | Self::Engine { .. }
@@ -436,12 +441,20 @@ impl Sink {
 
 fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
     let Some(files) = &config.credentials else {
-        return Ok(Credentials { user: "default".to_owned(), password: String::new() });
+        return Ok(Credentials { user: "default".to_owned(), password: String::new(), token: None });
     };
-    let read = |what, file| read_secret(what, file).map_err(Error::Credentials);
+    if let Some(path) = &files.token_file {
+        let token = BearerFile::open(path).map_err(Error::Token)?;
+        return Ok(Credentials {
+            user: "of the token".to_owned(),
+            password: String::new(),
+            token: Some(token),
+        });
+    }
     Ok(Credentials {
-        user: read("user", &files.username_file)?,
-        password: read("password", &files.password_file)?,
+        token: None,
+        user: files.user().map_err(Error::Credentials)?,
+        password: files.password().map_err(Error::Credentials)?,
     })
 }
 

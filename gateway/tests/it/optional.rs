@@ -164,8 +164,12 @@ struct Headers(Vec<u8>);
 
 impl MessageHeaders for Headers {
     fn each(&self, take: &mut TakeHeader<'_>) {
-        if take("large", Some(&self.0)).is_continue() && take("k", Some(b"v\xff")).is_continue() {
-            let _ = take("none", None);
+        let headers: [(&str, Option<&[u8]>); 3] =
+            [("large", Some(&self.0)), ("k", Some(b"v\xff")), ("none", None)];
+        for (name, value) in headers {
+            if take(name, value).is_break() {
+                return;
+            }
         }
     }
 }

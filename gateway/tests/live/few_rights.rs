@@ -27,8 +27,12 @@ fn sink_of((user, password): (&str, &str), database: &Database, timeout: Duratio
         std::fs::write(&file, text).unwrap();
         file.to_str().unwrap().to_owned()
     };
-    let credentials =
-        Credentials { username_file: file("user", user), password_file: file("password", password) };
+    let credentials = Credentials {
+        username: None,
+        username_file: Some(file("user", user)),
+        password_file: Some(file("password", password)),
+        token_file: None,
+    };
     let mut config = ClickHouse { credentials: Some(credentials), ..database.config(Schema::default()) };
     config.insert.timeout = timeout;
     Sink::new(&config).unwrap()

@@ -250,13 +250,13 @@ fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
 /// Facts of a healthy cluster: only the spec can be wrong.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
-    let present = |usage: sluice_crds::SecretUse| {
-        let keys = usage.keys().iter().map(|key| ((*key).to_owned(), k8s_openapi::ByteString::default()));
-        SecretSeen::of(usage, Some(&Secret { data: Some(keys.collect()), ..Secret::default() }))
+    let present = |keys: &[sluice_crds::UsedKey]| {
+        let data = keys.iter().map(|key| (key.key.clone(), k8s_openapi::ByteString::default()));
+        SecretSeen::of(keys, Some(&Secret { data: Some(data.collect()), ..Secret::default() }))
     };
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secrets: pipeline.spec.secrets().into_iter().map(|(usage, _)| (usage, present(usage))).collect(),
+        secrets: pipeline.spec.secrets().into_iter().map(|named| (named.of, present(&named.keys))).collect(),
         schema: SchemaSeen::Succeeded,
         ..Observed::default()
     }
@@ -347,14 +347,15 @@ mod tests {
             kafka.tls.as_ref().unwrap().ca_secret_ref.as_ref().unwrap().name,
             format!("{cluster}-cluster-ca-cert")
         );
-        let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.name);
+        let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.as_ref().unwrap().name);
         let user = find("KafkaUser", user["stringData"]["username"].as_str().unwrap());
         let acls = user["spec"]["authorization"]["acls"].to_string();
         assert!(
             acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group.as_deref().unwrap())),
             "{acls}"
         );
-        let writer = find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.name);
+        let writer =
+            find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.as_ref().unwrap().name);
         let servers = find("ClickHouseInstallation", "traces");
         let name = writer["stringData"]["username"].as_str().unwrap();
         assert!(

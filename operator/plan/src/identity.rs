@@ -2,6 +2,7 @@
 
 pub mod image;
 pub mod secrets;
+pub mod tokens;
 
 use crate::{names::Names, pipeline::pod_template::Added};
 use image::Image;
@@ -11,6 +12,7 @@ use secrets::Mounted;
 use sluice_crds::{ImagePullPolicy, TracePipeline};
 use sluice_gateway_config::Violations;
 use std::collections::BTreeMap;
+use tokens::MountedToken;
 
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub(crate) struct Identity {
     pub image: String,
     pub image_pull_policy: &'static str,
     pub secrets: Vec<Mounted>,
+    pub tokens: Vec<MountedToken>,
     pub added: Added,
 }
 
@@ -72,6 +75,7 @@ impl Identity {
                 ImagePullPolicy::Never => "Never",
             },
             secrets,
+            tokens: tokens::mounted(&pipeline.spec),
             added,
         })
     }

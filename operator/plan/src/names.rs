@@ -94,6 +94,10 @@ pub const CONFIG_FOLDER: &str = "/etc/sluice";
 pub const CONFIG_FILE: &str = "gateway.yaml";
 /// Below it lies a folder for each use of a Secret.
 const SECRETS_FOLDER: &str = "/etc/sluice-secrets";
+/// Folder of the tokens of the pods' ServiceAccount, one folder for each use.
+const TOKENS_FOLDER: &str = "/etc/sluice-tokens";
+/// The file of a token in its folder.
+pub(crate) const TOKEN_FILE: &str = "token";
 
 /// The names of one pipeline's objects; having one proves that they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,15 +189,45 @@ impl Names {
     }
 }
 
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenUse {
+    /// `source.kafka.sasl.oauth.serviceAccountToken`
+    Kafka,
+    /// `sink.clickhouse.credentials.serviceAccountToken`
+    ClickHouse,
+}
+
+/// The volume of a token of the pods' ServiceAccount.
+pub(crate) fn token_volume(of: TokenUse) -> &'static str {
+    match of {
+        TokenUse::Kafka => "kafka-token",
+        TokenUse::ClickHouse => "clickhouse-pod-token",
+    }
+}
+
+/// Where that volume is mounted.
+pub(crate) fn token_folder(of: TokenUse) -> String {
+    format!("{TOKENS_FOLDER}/{}", token_volume(of))
+}
+
+/// The file of a token.
+pub(crate) fn token_file(of: TokenUse) -> String {
+    format!("{}/{TOKEN_FILE}", token_folder(of))
+}
+
 /// The volume of a use of a Secret.
 pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
     match of {
         SecretUse::KafkaAuthorities => "kafka-ca",
         SecretUse::KafkaCertificate => "kafka-certificate",
         SecretUse::KafkaUser => "kafka-user",
+        SecretUse::KafkaClient => "kafka-client",
+        SecretUse::KafkaTokenAuthorities => "kafka-token-ca",
         SecretUse::ClickHouseAuthorities => "clickhouse-ca",
         SecretUse::ClickHouseCertificate => "clickhouse-certificate",
         SecretUse::ClickHouseUser => "clickhouse-user",
+        SecretUse::ClickHouseToken => "clickhouse-token",
     }
 }
 
@@ -202,7 +236,7 @@ pub(crate) fn secret_folder(of: SecretUse) -> String {
     format!("{SECRETS_FOLDER}/{}", secret_volume(of))
 }
 
-/// The file of a key of a Secret.
+/// The file of a value of a Secret, by the key that it has where the spec names none.
 pub(crate) fn secret_file(of: SecretUse, key: &str) -> String {
     format!("{}/{key}", secret_folder(of))
 }

@@ -4,6 +4,7 @@ pub mod drain_terms;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;
+mod logins;
 pub mod network_peers;
 mod pod_settings;
 pub mod pod_template;

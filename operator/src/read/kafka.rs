@@ -25,6 +25,7 @@ use rdkafka::{
     types::RDKafkaErrorCode,
 };
 use refusal::Refusal;
+use sluice_login::Renewal;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -42,6 +43,9 @@ pub enum Error {
     /// librdkafka refused its settings.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create { brokers: String, source: KafkaError },
+    /// There is no token to log in with, so no broker was asked.
+    #[error("cannot log in to Kafka at {brokers}: {source}")]
+    Token { brokers: String, source: Box<sluice_login::Error> },
     /// A broker was reached, but the connection failed: TLS, user or password.
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
@@ -69,6 +73,7 @@ impl Error {
     pub fn code(&self) -> Option<RDKafkaErrorCode> {
         match self {
             Self::Topic { code, .. } | Self::Refused { code, .. } => Some(*code),
+            Self::Token { .. } => Some(RDKafkaErrorCode::Authentication),
             Self::Committed { source, .. } => source.code(),
             Self::Create { source, .. } | Self::Metadata { source, .. } | Self::Ends { source } => {
                 source.rdkafka_error_code()
@@ -132,6 +137,8 @@ impl ConsumerContext for Silent {}
 pub struct Client {
     consumer: BaseConsumer<Silent>,
     brokers: String,
+    /// Tokens, for a cluster that is logged in to with tokens. Those who ask give librdkafka each new one.
+    renewal: Renewal,
 }
 
 impl Client {
@@ -143,16 +150,19 @@ impl Client {
             config.set(name, value);
         }
         let brokers = cluster.bootstrap_servers().to_owned();
-        let consumer = config
+        let consumer: BaseConsumer<Silent> = config
             .set("group.id", group)
             .set_log_level(RDKafkaLogLevel::Emerg)
             .create_with_context(Silent::default())
             .map_err(|source| Error::Create { brokers: brokers.clone(), source })?;
-        Ok(Self { consumer, brokers })
+        let renewal = Renewal::of(cluster.tokens());
+        renewal.begin(consumer.client());
+        Ok(Self { consumer, brokers, renewal })
     }
 
     /// Number of partitions of a topic; `None` if the topic does not exist.
     pub fn partitions(&self, topic: &str, deadline: Instant) -> Result<Option<u32>, Error> {
+        self.log_in(deadline)?;
         self.drain();
         let metadata = self
             .consumer
@@ -169,6 +179,15 @@ impl Client {
         }
     }
 
+    /// Waits until there is a token, or until it is known why there is none.
+    fn log_in(&self, deadline: Instant) -> Result<(), Error> {
+        self.renewal.wait_until(self.consumer.client(), deadline);
+        match self.renewal.missing() {
+            Some(source) => Err(Error::Token { brokers: self.brokers.clone(), source: Box::new(source) }),
+            None => Ok(()),
+        }
+    }
+
     /// The group's committed offset, and the first and last offset, of all partitions of these topics.
     pub fn positions(
         &self,
@@ -176,6 +195,7 @@ impl Client {
         topics: &[(String, u32)],
         deadline: Instant,
     ) -> Result<Vec<Position>, Error> {
+        self.log_in(deadline)?;
         self.drain();
         let all = || topics.iter().flat_map(|(topic, count)| (0..*count).map(move |at| (topic.as_str(), at)));
         let committed = self.committed(group, &list(all(), Offset::Invalid), deadline)?;
@@ -268,7 +288,7 @@ fn left(deadline: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::kafka::security::{KafkaSecrets, KafkaSecurity};
+    use crate::read::kafka::security::{KafkaSecrets, KafkaSecurity, TokenFiles};
     use cluster::tests::cluster;
     use rdkafka::{
         consumer::CommitMode,
@@ -408,7 +428,7 @@ mod tests {
         });
         let spec = serde_json::json!({"bootstrapServers": [address], "topics": ["spans"], "tls": {}});
         let spec = serde_json::from_value(spec).unwrap();
-        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new()).unwrap();
+        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &TokenFiles::new()).unwrap();
         let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
         let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(2)).unwrap_err();
         let found = [asked(), asked()].map(|error| (error.code(), error.to_string()));

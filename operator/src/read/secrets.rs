@@ -18,7 +18,7 @@ use crate::world::{
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, ResourceExt};
-use sluice_crds::{SecretUse, TracePipelineSpec};
+use sluice_crds::{SecretUse, TracePipelineSpec, UsedKey};
 use sluice_plan::{KeptVersions, SecretSeen, Secrets};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -46,9 +46,12 @@ struct OfPipeline {
 #[derive(Clone)]
 struct Read {
     secret: Arc<Secret>,
-    /// What it was read for.
-    uses: BTreeSet<SecretUse>,
+    /// What it was read for, and which keys.
+    uses: Uses,
 }
+
+/// What a Secret is used for, with the keys of each use.
+type Uses = BTreeMap<SecretUse, Vec<UsedKey>>;
 
 /// What gateways use of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl KnownSecrets {
         let mut before = self.known().get(key).cloned().unwrap_or_default();
         let mut now = OfPipeline::default();
         for (name, uses) in by_name(spec) {
-            for of in &uses {
+            for of in uses.keys() {
                 now.contents.extend(before.contents.remove_entry(&(*of, name.to_owned())));
             }
             let Some(seen) = find(&cache.secrets, &key.namespace, name) else { continue };
@@ -106,13 +109,13 @@ impl KnownSecrets {
     fn take(
         &self,
         mut secret: Secret,
-        uses: BTreeSet<SecretUse>,
+        uses: Uses,
         contents: &mut BTreeMap<(SecretUse, String), Content>,
         noted: &KeptVersions,
     ) -> Read {
-        for of in &uses {
-            let SecretSeen::Present { object, .. } = SecretSeen::of(*of, Some(&secret)) else { continue };
-            let values: Vec<&[u8]> = of.keys().iter().filter_map(|key| value(&secret, key)).collect();
+        for (of, keys) in &uses {
+            let SecretSeen::Present { object, .. } = SecretSeen::of(keys, Some(&secret)) else { continue };
+            let values: Vec<&[u8]> = keys.iter().filter_map(|key| value(&secret, &key.key)).collect();
             let hash = self.hasher.hash_one(values);
             let name = (*of, secret.name_any());
             let noted = noted.of(*of).filter(|noted| noted.object == object);
@@ -123,8 +126,9 @@ impl KnownSecrets {
             };
             contents.insert(name, Content { hash, version });
         }
-        let asked_with = uses.iter().filter(|of| of.is_of_source());
-        let asked_with: BTreeSet<&str> = asked_with.flat_map(|of| of.keys()).copied().collect();
+        let asked_with = uses.iter().filter(|(of, _)| of.is_of_source());
+        let asked_with: BTreeSet<&str> =
+            asked_with.flat_map(|(_, keys)| keys).map(|key| key.key.as_str()).collect();
         for (key, value) in secret.data.iter_mut().flatten() {
             if !asked_with.contains(key.as_str()) {
                 *value = ByteString::default();
@@ -142,10 +146,10 @@ impl KnownSecrets {
 impl OfPipeline {
     fn seen(&self, spec: &TracePipelineSpec) -> (Secrets, KafkaSecrets) {
         let (mut seen, mut of_kafka) = (Secrets::new(), KafkaSecrets::new());
-        for (of, name) in spec.secrets() {
-            let secret = self.read.get(name).map(|read| &read.secret);
-            let found = SecretSeen::of(of, secret.map(|secret| &**secret));
-            let content = self.contents.get(&(of, name.to_owned()));
+        for named in spec.secrets() {
+            let (of, secret) = (named.of, self.read.get(named.name).map(|read| &read.secret));
+            let found = SecretSeen::of(&named.keys, secret.map(|secret| &**secret));
+            let content = self.contents.get(&(of, named.name.to_owned()));
             seen.insert(of, content.map_or(found.clone(), |content| found.since(&content.version)));
             if of.is_of_source() {
                 of_kafka.extend(secret.map(|secret| (of, Arc::clone(secret))));
@@ -156,10 +160,10 @@ impl OfPipeline {
 }
 
 /// The names in the spec, each with all that it is used for.
-fn by_name(spec: &TracePipelineSpec) -> BTreeMap<&str, BTreeSet<SecretUse>> {
-    let mut names: BTreeMap<&str, BTreeSet<SecretUse>> = BTreeMap::new();
-    for (of, name) in spec.secrets() {
-        names.entry(name).or_default().insert(of);
+fn by_name(spec: &TracePipelineSpec) -> BTreeMap<&str, Uses> {
+    let mut names: BTreeMap<&str, Uses> = BTreeMap::new();
+    for named in spec.secrets() {
+        names.entry(named.name).or_default().insert(named.of, named.keys);
     }
     names
 }
@@ -177,6 +181,16 @@ async fn read(client: &Client, namespace: &str, name: &str) -> Result<Option<Sec
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use sluice_crds::KeyUse;
+
+    /// The key that is read where the spec names none.
+    fn default_key(of: KeyUse) -> UsedKey {
+        UsedKey { of, key: of.default_key().into() }
+    }
+
+    fn user_keys() -> Vec<UsedKey> {
+        vec![default_key(KeyUse::Username), default_key(KeyUse::Password)]
+    }
 
     fn secret(resource_version: &str, data: &Value) -> Secret {
         serde_json::from_value(json!({
@@ -190,14 +204,26 @@ mod tests {
     fn values_stay_of_those_keys_alone_that_kafka_is_asked_with() {
         let known = KnownSecrets::default();
         let data = json!({"ca.crt": "Y2E=", "username": "dQ==", "password": "cA==", "other": "b3RoZXI="});
-        let take = |uses: BTreeSet<SecretUse>| {
+        let take = |uses: Uses| {
             let read = known.take(secret("1", &data), uses, &mut BTreeMap::new(), &KeptVersions::default());
             let data = read.secret.data.clone().unwrap_or_default();
             assert_eq!(data.len(), 4, "the names of all");
             data.into_iter().filter(|(_, value)| !value.0.is_empty()).map(|(key, _)| key).collect::<Vec<_>>()
         };
-        assert_eq!(take([SecretUse::KafkaAuthorities, SecretUse::ClickHouseUser].into()), ["ca.crt"]);
-        assert_eq!(take([SecretUse::ClickHouseAuthorities].into()), [] as [&str; 0]);
+        let authorities = vec![default_key(KeyUse::Authorities)];
+        assert_eq!(
+            take(
+                [
+                    (SecretUse::KafkaAuthorities, authorities.clone()),
+                    (SecretUse::ClickHouseUser, user_keys())
+                ]
+                .into()
+            ),
+            ["ca.crt"]
+        );
+        assert_eq!(take([(SecretUse::ClickHouseAuthorities, authorities)].into()), [] as [&str; 0]);
+        let other = vec![UsedKey { of: KeyUse::Password, key: "other".into() }];
+        assert_eq!(take([(SecretUse::KafkaUser, other)].into()), ["other"], "the key that the spec names");
     }
 
     #[test]
@@ -207,11 +233,27 @@ mod tests {
         let mut versions = BTreeSet::new();
         for (at, username, password) in [("1", "YQ==", "YmM="), ("2", "YWI=", "Yw=="), ("3", "", "YWJj")] {
             let secret = secret(at, &json!({"username": username, "password": password}));
-            let uses = [SecretUse::ClickHouseUser].into();
+            let uses = [(SecretUse::ClickHouseUser, user_keys())].into();
             known.take(secret, uses, &mut contents, &KeptVersions::default());
             let content = &contents[&(SecretUse::ClickHouseUser, "both".to_owned())];
             versions.insert(content.version.clone());
         }
         assert_eq!(versions.len(), 3);
+    }
+
+    #[test]
+    fn another_key_with_another_value_is_another_content_and_with_the_same_value_is_none() {
+        let known = KnownSecrets::default();
+        let mut contents = BTreeMap::new();
+        let data = json!({"a": "YQ==", "b": "Yg==", "again": "YQ=="});
+        let mut version = |at: &str, key: &str| {
+            let keys = vec![UsedKey { of: KeyUse::Password, key: key.into() }];
+            let uses = [(SecretUse::ClickHouseUser, keys)].into();
+            known.take(secret(at, &data), uses, &mut contents, &KeptVersions::default());
+            contents[&(SecretUse::ClickHouseUser, "both".to_owned())].version.clone()
+        };
+        let first = version("1", "a");
+        assert_eq!(version("2", "again"), first);
+        assert_ne!(version("2", "b"), first);
     }
 }

@@ -198,7 +198,7 @@ pub fn pipelines_with_secret(
     let names_it = |pipeline: &Pipeline| {
         let Ok(pipeline) = &pipeline.0 else { return false };
         pipeline.metadata.namespace.as_deref() == Some(namespace)
-            && pipeline.spec.secrets().iter().any(|(_, name)| *name == secret)
+            && pipeline.spec.secrets().iter().any(|named| named.name == secret)
     };
     pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
 }

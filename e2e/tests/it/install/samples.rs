@@ -57,8 +57,8 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
 /// What a sample without any of its Secrets should say and does not.
 fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String> {
     let secrets_of = |is_of_source: bool| {
-        let secrets = spec.secrets().into_iter().filter(move |(of, _)| of.is_of_source() == is_of_source);
-        secrets.map(|(_, name)| name).collect::<Vec<_>>()
+        let secrets = spec.secrets().into_iter().filter(move |named| named.of.is_of_source() == is_of_source);
+        secrets.map(|named| named.name).collect::<Vec<_>>()
     };
     let (of_source, of_sink) = (secrets_of(true), secrets_of(false));
     let mut untold = Vec::new();
@@ -77,8 +77,14 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_source.is_empty() {
         check(kind::SOURCE_REACHABLE, Some(reason::SECRET_MISSING), &of_source);
     }
-    check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
-    let topics: Vec<&str> = spec.source.kafka.topics.iter().map(String::as_str).collect();
+    if !of_sink.is_empty() {
+        check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
+    }
+    // Without a Secret it lacks the topic, or a token of the operator for an audience.
+    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
+    let topics = spec.source.kafka.topics.iter().chain(token.map(|token| &token.audience));
+    let topics: Vec<&str> = topics.map(String::as_str).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
         (true, false) => of_source,

@@ -4,10 +4,12 @@
 
 mod broker;
 mod front;
+mod issuer;
 mod keys;
 mod letters;
 mod operator;
 pub mod pods;
+mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,10 @@ use crate::scene::Uses;
 use broker::{Broker, PASSWORD, USER};
 use front::Front;
 use keys::Keys;
+use tokens::Tokens;
+
+/// Lifetime of a token that outlives a test.
+const TOKEN_SECONDS: u64 = 3_600;
 
 /// What the tests connect to.
 struct Secured {
@@ -215,13 +221,18 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         .kafka_cases()
         .into_iter()
         .map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
+    // Beside a broker of their own: its listener with tokens needs an issuer from the start.
+    let tokens = Tokens::start("refused-tokens", TOKEN_SECONDS).await?;
+    Topic::create(&tokens.broker.host, "spans", 1).await?;
+    let of_tokens = tokens.cases()?.into_iter();
+    let of_tokens = of_tokens.map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
     let of_clickhouse = secured
         .clickhouse_cases()
         .into_iter()
         .map(|(name, change, said)| (name, json!({"sink": {"clickhouse": change}}), said));
     let file = secured.folder.join("check.yaml");
     let mut wrong = Vec::new();
-    for (name, change, said) in of_kafka.chain(of_clickhouse) {
+    for (name, change, said) in of_kafka.chain(of_tokens).chain(of_clickhouse) {
         write_config(&merged(&base, &change), &file)?;
         let problems = problems(&program, &file).await?;
         let told = problems.join("\n");
@@ -232,6 +243,7 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    tokens.remove()?;
     secured.remove()
 }
 

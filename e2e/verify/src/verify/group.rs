@@ -121,6 +121,8 @@ pub const ALL: [Group; 22] = [
             "gateway/config/src/security.rs",
             "gateway/kafka/src/dead_letter",
             "gateway/kafka/src/ground/security.rs",
+            "gateway/kafka/src/ground/login.rs",
+            "gateway/login",
             "Cargo.lock",
             "e2e/tests/it/security",
         ],

@@ -201,8 +201,15 @@ mod tests {
     #[test]
     fn fields_that_are_missing_are_named_wherever_they_are() {
         assert_eq!(paths("contractVersion: 1\n"), ["pipeline", "source", "sink", "workers", "memory"]);
-        let sasl = SMALLEST.replace("    topics", "    sasl: {mechanism: Plain}\n    topics");
-        assert_eq!(paths(&sasl), ["source.kafka.sasl.usernameFile", "source.kafka.sasl.passwordFile"]);
+        let sasl = SMALLEST.replace("    topics", "    sasl: {}\n    topics");
+        assert_eq!(
+            paths(&sasl),
+            [
+                "source.kafka.sasl.mechanism",
+                "source.kafka.sasl.usernameFile",
+                "source.kafka.sasl.passwordFile"
+            ]
+        );
     }
 
     #[test]

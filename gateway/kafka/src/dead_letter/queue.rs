@@ -11,6 +11,7 @@ use crate::dead_letter::{
     sender::Sender,
     settings::producer_settings,
 };
+use crate::ground::login::renewal;
 use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError};
 use sluice_gateway_config::{Kafka, OnMissing, SecretFileError};
@@ -100,7 +101,7 @@ impl DeadLetters {
         config.set_log_level(RDKafkaLogLevel::Warning);
         config.create_native_config().map_err(|source| StartError::Settings { source })?;
         let (requests, requests_in) = bounded(LETTERS_MAX);
-        let sender = Sender::new(config, topic.map(str::to_owned), requests_in);
+        let sender = Sender::new(config, topic.map(str::to_owned), requests_in, renewal(kafka));
         std::thread::Builder::new()
             .name("dead-letters".to_owned())
             .spawn(move || sender.run())

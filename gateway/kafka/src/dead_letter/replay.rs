@@ -2,9 +2,12 @@
 //!
 //! Owner: the command that replays, one thread. Limits: one message at a time. It is in the topic, or refused, within [`REPLAY_TIMEOUT`].
 
-use crate::dead_letter::{
-    headers::{REPLAYED, is_own},
-    settings::producer_settings,
+use crate::{
+    dead_letter::{
+        headers::{REPLAYED, is_own},
+        settings::producer_settings,
+    },
+    ground::login::renewal,
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
@@ -12,9 +15,10 @@ use rdkafka::{
     config::RDKafkaLogLevel,
     error::KafkaError,
     message::{DeliveryResult, Header, Headers as _, Message, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord, ProducerContext},
+    producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_login::Renewal;
 use std::time::Duration;
 
 /// How long brokers may take to acknowledge a message.
@@ -54,6 +58,7 @@ pub struct Replayed<'a, M> {
 pub struct Replayer {
     producer: BaseProducer<Acknowledged>,
     answers: Receiver<Result<i64, KafkaError>>,
+    renewal: Renewal,
 }
 
 /// Passes on the one acknowledgement.
@@ -82,10 +87,12 @@ impl Replayer {
         config.set("linger.ms", "0");
         config.set_log_level(RDKafkaLogLevel::Warning);
         let (sender, answers) = bounded(1);
-        let producer = config
+        let producer: BaseProducer<Acknowledged> = config
             .create_with_context(Acknowledged(sender))
             .map_err(|source| ReplayError::Create(Box::new(source)))?;
-        Ok(Self { producer, answers })
+        let renewal = renewal(kafka);
+        renewal.wait(producer.client());
+        Ok(Self { producer, answers, renewal })
     }
 
     /// Produces a message and waits for the brokers; returns its offset.
@@ -97,6 +104,7 @@ impl Replayer {
             BaseRecord::<[u8], [u8], ()>::to(topic).partition(partition).headers(headers(replayed));
         record.key = replayed.original.key();
         record.payload = replayed.value;
+        self.renewal.renew(self.producer.client());
         self.producer.send(record).map_err(|(error, _)| refused(error))?;
         loop {
             // This ends by the producer's own time limit for messages.

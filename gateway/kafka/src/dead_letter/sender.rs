@@ -20,6 +20,7 @@ use rdkafka::{
     message::{DeliveryResult, Message as _},
     producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
+use sluice_login::Renewal;
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -73,6 +74,8 @@ impl ProducerContext for Acknowledgements {
 /// The thread's state.
 pub(super) struct Sender {
     config: ClientConfig,
+    /// Tokens for the producer, if it logs in with tokens.
+    renewal: Renewal,
     /// The topic of all letters; none for a topic beside each source.
     topic: Option<String>,
     requests: Receiver<Request>,
@@ -95,10 +98,16 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(config: ClientConfig, topic: Option<String>, requests: Receiver<Request>) -> Self {
+    pub(super) fn new(
+        config: ClientConfig,
+        topic: Option<String>,
+        requests: Receiver<Request>,
+        renewal: Renewal,
+    ) -> Self {
         let (outcomes_in, outcomes) = bounded(LETTERS_MAX);
         Self {
             config,
+            renewal,
             topic,
             requests,
             topics: Topics::default(),
@@ -122,6 +131,7 @@ impl Sender {
             self.send_refused_again(open);
             self.send_waiting();
             if let Some(producer) = &self.producer {
+                self.renewal.renew(producer.client());
                 producer.poll(if self.in_flight > 0 { POLL_WAIT } else { Duration::ZERO });
             }
             self.take_outcomes();
@@ -197,11 +207,15 @@ impl Sender {
 
     /// Passes a letter to librdkafka, answers it, or puts it back.
     fn send(&mut self, pending: Box<Pending>) {
-        let Self { config, topics, outcomes_in, .. } = self;
+        let Self { config, renewal, topics, outcomes_in, .. } = self;
         let producer = match &mut self.producer {
             Some(producer) => &*producer,
             none => match config.create_with_context(Acknowledgements(outcomes_in.clone())) {
-                Ok(producer) => &*none.insert(producer),
+                Ok(producer) => {
+                    let producer = &*none.insert(producer);
+                    renewal.begin(producer.client());
+                    producer
+                }
                 Err(error) => return self.retry(pending, &error),
             },
         };

@@ -4,7 +4,7 @@
 //! client is created.
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
-use sluice_gateway_config::{Kafka, SecretFileError, Tls, security::read_secret};
+use sluice_gateway_config::{Kafka, OAuth, Sasl, SaslMechanism, SecretFileError, Tls, security::read_secret};
 
 /// The librdkafka settings for TLS and SASL.
 pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
@@ -17,11 +17,10 @@ pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, S
         settings.extend(tls_settings(tls));
     }
     if let Some(sasl) = &kafka.sasl {
-        settings.extend([
-            ("sasl.mechanism", sasl.mechanism.name().to_owned()),
-            ("sasl.username", read_secret("user", &sasl.username_file)?),
-            ("sasl.password", read_secret("password", &sasl.password_file)?),
-        ]);
+        settings.push(("sasl.mechanism", sasl.mechanism.name().to_owned()));
+        if sasl.mechanism != SaslMechanism::OAuthBearer {
+            settings.extend([("sasl.username", sasl.user()?), ("sasl.password", sasl.password()?)]);
+        }
     }
     Ok(settings)
 }
@@ -65,6 +64,8 @@ pub enum ConnectionProblem {
     Tls,
     /// The broker rejected the user, the password or the SASL mechanism.
     Credentials,
+    /// The broker rejected the token.
+    Token,
 }
 
 impl ConnectionProblem {
@@ -79,21 +80,49 @@ impl ConnectionProblem {
         }
     }
 
+    /// The same of this config: librdkafka has one code for every login.
+    #[must_use]
+    pub fn with(self, kafka: &Kafka) -> Self {
+        let has_tokens = kafka.sasl.as_ref().is_some_and(|sasl| sasl.oauth.is_some());
+        if has_tokens && self == Self::Credentials { Self::Token } else { self }
+    }
+
     /// What a user should check next, according to the TLS and SASL settings.
     pub fn advice(self, kafka: &Kafka) -> String {
         match self {
             Self::Tls => tls_advice(kafka.tls.as_ref()),
-            Self::Credentials => match &kafka.sasl {
-                Some(sasl) => format!(
-                    "check source.kafka.sasl: the broker must accept the user in {} with the password in {} for {}",
-                    sasl.username_file,
-                    sasl.password_file,
-                    sasl.mechanism.name()
-                ),
+            Self::Credentials | Self::Token => match &kafka.sasl {
+                Some(sasl) => sasl_advice(sasl),
                 None => "the broker requires a user and a password: set source.kafka.sasl".into(),
             },
         }
     }
+}
+
+fn sasl_advice(sasl: &Sasl) -> String {
+    if let Some(oauth) = &sasl.oauth {
+        return oauth_advice(oauth);
+    }
+    let user = match (&sasl.username, &sasl.username_file) {
+        (Some(name), _) => format!("the user {name:?}"),
+        (None, file) => format!("the user in {}", file.as_deref().unwrap_or_default()),
+    };
+    format!(
+        "check source.kafka.sasl: the broker must accept {user} with the password in {} for {}",
+        sasl.password_file.as_deref().unwrap_or_default(),
+        sasl.mechanism.name()
+    )
+}
+
+fn oauth_advice(oauth: &OAuth) -> String {
+    let from = match (&oauth.client_credentials, &oauth.token_file) {
+        (Some(credentials), _) => format!("from {}", credentials.token_endpoint),
+        (None, file) => format!("in {}", file.as_deref().unwrap_or_default()),
+    };
+    format!(
+        "check source.kafka.sasl.oauth: the broker must accept the issuer, audience and scope of the token {from}, and the principal \
+         that it reads in it"
+    )
 }
 
 fn tls_advice(tls: Option<&Tls>) -> String {
@@ -118,7 +147,6 @@ fn tls_advice(tls: Option<&Tls>) -> String {
 mod tests {
     use super::*;
     use crate::ground::settings::tests::kafka;
-    use sluice_gateway_config::{Sasl, SaslMechanism};
 
     fn sasl(mechanism: SaslMechanism) -> Sasl {
         let file = |name: &str, content: &str| {
@@ -128,9 +156,41 @@ mod tests {
         };
         Sasl {
             mechanism,
-            username_file: file("user", "gateway\n"),
-            password_file: file("password", "s3cret"),
+            username: None,
+            username_file: Some(file("user", "gateway\n")),
+            password_file: Some(file("password", "s3cret")),
+            oauth: None,
         }
+    }
+
+    fn with_token() -> Sasl {
+        let oauth = OAuth {
+            client_credentials: None,
+            token_file: Some("/token".into()),
+            extensions: std::collections::BTreeMap::new(),
+        };
+        let none = Sasl { username_file: None, password_file: None, ..sasl(SaslMechanism::OAuthBearer) };
+        Sasl { oauth: Some(oauth), ..none }
+    }
+
+    #[test]
+    fn a_login_with_tokens_has_no_user_and_advice_of_its_own() {
+        let kafka = Kafka { sasl: Some(with_token()), ..kafka() };
+        let settings = security_settings(&kafka).unwrap();
+        assert!(settings.contains(&("sasl.mechanism", "OAUTHBEARER".into())), "{settings:?}");
+        assert!(settings.iter().all(|(name, _)| *name != "sasl.username"), "{settings:?}");
+        let client: Result<rdkafka::consumer::BaseConsumer, _> = {
+            let mut config = rdkafka::ClientConfig::new();
+            for (name, value) in settings {
+                config.set(name, value);
+            }
+            config.create()
+        };
+        client.unwrap();
+        let problem = ConnectionProblem::Credentials.with(&kafka);
+        assert_eq!(problem, ConnectionProblem::Token);
+        assert!(problem.advice(&kafka).contains("the token in /token"), "{}", problem.advice(&kafka));
+        assert_eq!(ConnectionProblem::Tls.with(&kafka), ConnectionProblem::Tls);
     }
 
     #[test]
@@ -148,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn a_user_that_stands_in_the_config_needs_no_file() {
+        let named =
+            Sasl { username: Some("sluice".into()), username_file: None, ..sasl(SaslMechanism::ScramSha512) };
+        let kafka = Kafka { sasl: Some(named), ..kafka() };
+        let settings = security_settings(&kafka).unwrap();
+        assert!(settings.contains(&("sasl.username", "sluice".into())), "{settings:?}");
+        let advice = ConnectionProblem::Credentials.advice(&kafka);
+        assert!(advice.contains("the user \"sluice\" with the password in"), "{advice}");
+    }
+
+    #[test]
     fn librdkafka_knows_every_mechanism() {
         for mechanism in [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512] {
             let kafka = Kafka { tls: Some(Tls::default()), sasl: Some(sasl(mechanism)), ..kafka() };
@@ -162,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
-        let sasl = Sasl { password_file: "/nowhere/password".into(), ..sasl(SaslMechanism::Plain) };
+        let sasl = Sasl { password_file: Some("/nowhere/password".into()), ..sasl(SaslMechanism::Plain) };
         let error = security_settings(&Kafka { sasl: Some(sasl), ..kafka() }).unwrap_err().to_string();
         assert!(error.contains("cannot read the password from /nowhere/password"), "{error}");
         let tls = Tls { ca_file: Some("/nowhere/ca.crt".into()), ..Tls::default() };

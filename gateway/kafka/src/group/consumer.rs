@@ -6,7 +6,10 @@
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
 use crate::{
-    ground::settings::{Identity, consumer_settings},
+    ground::{
+        login::renewal,
+        settings::{Identity, consumer_settings},
+    },
     group::{
         arrivals::{DestinationOf, KeptRanges, Policy},
         assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
@@ -30,6 +33,7 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode},
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_login::Renewal;
 use sluice_ranges::{Rule, Settings};
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -152,6 +156,8 @@ pub struct Consumer {
     inspection: Inspection,
     unreceived: Unreceived,
     rest: Option<Rest>,
+    /// Tokens: this thread gives librdkafka each new one between two polls. It waits for none.
+    renewal: Renewal,
 }
 
 impl Consumer {
@@ -192,6 +198,8 @@ impl Consumer {
             .create_with_context(rebalancing)
             .map_err(|source| Error::Create { group: group.clone(), source })?;
         let client = Arc::new(client);
+        let renewal = renewal(kafka);
+        client.context().stats().logs_in_with(renewal.tokens());
         let mut committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
         // Partitions that are added later are recognized as new from then on.
@@ -204,7 +212,7 @@ impl Consumer {
         drop(assignment);
         let inspection = Inspection::start(kafka);
         let (topics, unreceived) = (kafka.topics.clone(), Unreceived::of(kafka));
-        Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None })
+        Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None, renewal })
     }
 
     /// Sets which ranges an earlier run left on the queue volume. Must be called before [`run`](Self::run).
@@ -246,6 +254,7 @@ impl Consumer {
         let mut last_turn = Instant::now();
         let mut last_problem = None;
         while !stop.is_requested() {
+            self.renewal.renew(self.client.client());
             membership.follow(drain, &self.client, &self.topics)?;
             let polled = Instant::now();
             match self.client.poll(POLL_INTERVAL) {

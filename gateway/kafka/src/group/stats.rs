@@ -1,11 +1,12 @@
 //! The consumer's numbers for metrics: the poll thread writes them, a scrape reads them.
 
 use crate::group::{membership::Phase, open_transactions::OpenTransaction, watchdog::Still};
+use sluice_login::{Counts, Tokens};
 use sluice_ranges::{Log, PartitionId};
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -113,6 +114,7 @@ pub struct ConsumerStats {
     open_transactions: Mutex<BTreeMap<PartitionId, OpenTransaction>>,
     still: Mutex<Vec<Still>>,
     outside_since: Mutex<Option<Instant>>,
+    tokens: OnceLock<Arc<Tokens>>,
 }
 
 impl Default for ConsumerStats {
@@ -140,6 +142,7 @@ impl Default for ConsumerStats {
             open_transactions: Mutex::default(),
             still: Mutex::default(),
             outside_since: Mutex::default(),
+            tokens: OnceLock::new(),
         }
     }
 }
@@ -166,6 +169,19 @@ impl ConsumerStats {
         if phase != Phase::Member {
             *locked(&self.outside_since) = None;
         }
+    }
+
+    /// Sets the tokens that this process logs in with.
+    pub(crate) fn logs_in_with(&self, tokens: Option<Arc<Tokens>>) {
+        if let Some(tokens) = tokens {
+            // The first ones stay: a process has one consumer.
+            self.tokens.get_or_init(|| tokens);
+        }
+    }
+
+    /// How many tokens there were; `None` for a login without tokens.
+    pub fn token_counts(&self) -> Option<Counts> {
+        self.tokens.get().map(|tokens| tokens.counts())
     }
 
     /// Since when this member is out of the group: its coordinator does not know it yet or no longer. A rebalance passes through that

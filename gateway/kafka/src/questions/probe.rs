@@ -4,7 +4,7 @@
 //! librdkafka answers with "transport failure" whatever the cause, and retries until the time is over. The cause arrives separately, as
 //! an error of the client: [`Connections`] keeps the first one, which ends the question.
 
-use crate::ground::{security::ConnectionProblem, settings::probe_settings};
+use crate::ground::{login::renewal, security::ConnectionProblem, settings::probe_settings};
 use rdkafka::{
     ClientConfig, ClientContext,
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
@@ -43,10 +43,14 @@ pub enum ProbeError {
     /// librdkafka refused the settings: for example, a file is missing or contains no certificate.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
     Settings { brokers: String, source: Box<KafkaError> },
+    /// There is no token to log in with, so no broker was asked.
+    #[error("cannot log in to Kafka: {0}")]
+    Token(Box<sluice_login::Error>),
     /// A broker was reached but rejected the connection, or was rejected.
     #[error("{}: {reason}; {advice}", match .problem {
         ConnectionProblem::Tls => "no TLS connection to a broker",
         ConnectionProblem::Credentials => "the broker refuses user and password",
+        ConnectionProblem::Token => "the broker refuses the token",
     })]
     Refused {
         /// What was refused.
@@ -92,6 +96,11 @@ pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartiti
         .map_err(ProbeError::Secret)?
         .create_with_context(Connections::default())
         .map_err(|source| ProbeError::Settings { brokers: brokers(kafka), source: Box::new(source) })?;
+    let renewal = renewal(kafka);
+    renewal.wait(client.client());
+    if let Some(missing) = renewal.missing() {
+        return Err(ProbeError::Token(Box::new(missing)));
+    }
     kafka.topics.iter().map(|topic| Question { kafka, client: &client, topic }.ask(timeout)).collect()
 }
 
@@ -138,6 +147,7 @@ impl Question<'_> {
     fn refused(&self) -> Result<(), ProbeError> {
         let said = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((problem, reason)) = said.refused.clone() else { return Ok(()) };
+        let problem = problem.with(self.kafka);
         Err(ProbeError::Refused { problem, reason, advice: problem.advice(self.kafka) })
     }
 
@@ -160,6 +170,8 @@ impl Question<'_> {
 /// to describe its configuration.
 pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> Option<u64> {
     let client: AdminClient<DefaultClientContext> = client_config(kafka).ok()?.create().ok()?;
+    let renewal = renewal(kafka);
+    renewal.wait(client.inner());
     let options = AdminOptions::new().request_timeout(Some(timeout));
     let described = client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await.ok()?;
     let described = described.into_iter().next()?.ok()?;
@@ -178,6 +190,8 @@ pub async fn would_make(
 ) -> Result<(), String> {
     let config = client_config(kafka).map_err(|error| error.to_string())?;
     let client: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let renewal = renewal(kafka);
+    renewal.wait(client.inner());
     let options = AdminOptions::new().request_timeout(Some(timeout)).validate_only(true);
     let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
     // The brokers' default number of replicas: fewer may be requested, never more.

@@ -16,7 +16,7 @@
 //! [`read_limits`] reads the topics' limits; without them, their estimates are missing.
 
 use crate::{
-    ground::settings::probe_settings,
+    ground::{login::renewal, settings::probe_settings},
     questions::past::{Past, Wanted},
 };
 use rdkafka::{
@@ -282,6 +282,8 @@ pub async fn read_limits(
     }
     let admin: AdminClient<DefaultClientContext> =
         config.create().map_err(|source| LimitsError::Settings { source })?;
+    let renewal = renewal(kafka);
+    renewal.wait(admin.inner());
     let topics: Vec<_> = kafka.topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
     let options = AdminOptions::new().request_timeout(Some(timeout));
     let described = admin.describe_configs(&topics, &options).await;

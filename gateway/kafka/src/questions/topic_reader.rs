@@ -11,6 +11,7 @@
 
 use crate::ground::{
     cluster,
+    login::renewal,
     refusal::QueueProblem,
     settings::{Identity, consumer_settings},
 };
@@ -24,6 +25,7 @@ use rdkafka::{
     topic_partition_list::TopicPartitionListElem,
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_login::Renewal;
 use sluice_ranges::{OffsetRange, PartitionId};
 use std::{
     collections::BTreeMap,
@@ -79,6 +81,7 @@ pub enum ReadError {
 /// A consumer outside of any group.
 pub struct TopicReader {
     consumer: BaseConsumer,
+    renewal: Renewal,
     patience: Patience,
     batch_bytes_max: u64,
     brokers: String,
@@ -125,14 +128,22 @@ impl TopicReader {
         }
         let brokers = kafka.bootstrap_servers.join(",");
         let created = config.create();
-        let consumer = created
+        let consumer: BaseConsumer = created
             .map_err(|source| ReadError::Create { brokers: brokers.clone(), source: Box::new(source) })?;
-        Ok(Self { consumer, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
+        let renewal = renewal(kafka);
+        renewal.wait(consumer.client());
+        Ok(Self { consumer, renewal, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
+    }
+
+    /// The consumer, with the last token if it logs in with tokens.
+    fn client(&self) -> &BaseConsumer {
+        self.renewal.renew(self.consumer.client());
+        &self.consumer
     }
 
     /// The cluster's id, which is a part of every token ([`crate::ground::cluster`]).
     pub fn cluster(&self, topic: &str) -> Result<String, ReadError> {
-        cluster::id(self.consumer.client(), topic, self.patience.answer)
+        cluster::id(self.client().client(), topic, self.patience.answer)
             .map_err(|source| ReadError::Cluster { brokers: self.brokers.clone(), source: Box::new(source) })
     }
 
@@ -140,7 +151,7 @@ impl TopicReader {
     pub fn partitions(&self, topic: &str) -> Result<Vec<i32>, ReadError> {
         let failed = |source| ask("ask for the partitions", topic, source);
         let missing = || ReadError::Missing { topic: topic.to_owned(), partition: None };
-        let metadata = match self.consumer.fetch_metadata(Some(topic), self.patience.answer) {
+        let metadata = match self.client().fetch_metadata(Some(topic), self.patience.answer) {
             Ok(metadata) => metadata,
             Err(error) if is_unknown(error.rdkafka_error_code()) => return Err(missing()),
             Err(error) => return Err(failed(error)),
@@ -158,7 +169,7 @@ impl TopicReader {
 
     /// The first and the next offset of a partition now.
     pub fn bounds(&self, topic: &str, partition: i32) -> Result<OffsetRange, ReadError> {
-        match self.consumer.fetch_watermarks(topic, partition, self.patience.answer) {
+        match self.client().fetch_watermarks(topic, partition, self.patience.answer) {
             Ok((first, next)) => Ok(OffsetRange { first, next }),
             Err(error) if is_unknown(error.rdkafka_error_code()) => {
                 Err(ReadError::Missing { topic: topic.to_owned(), partition: Some(partition) })
@@ -183,7 +194,7 @@ impl TopicReader {
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
-        let asked = self.consumer.committed_offsets(list, self.patience.answer);
+        let asked = self.client().committed_offsets(list, self.patience.answer);
         let failed = |source| ask("ask for the committed offsets", topic, source);
         let committed = asked.map_err(failed)?;
         let mut found = BTreeMap::new();
@@ -202,7 +213,7 @@ impl TopicReader {
         let failed = |source| ask("ask for the offset at a time", topic, source);
         let mut list = TopicPartitionList::with_capacity(1);
         list.add_partition_offset(topic, partition, Offset::Offset(millis)).map_err(failed)?;
-        let found = self.consumer.offsets_for_times(list, self.patience.answer).map_err(failed)?;
+        let found = self.client().offsets_for_times(list, self.patience.answer).map_err(failed)?;
         let offset = found.elements().first().map(TopicPartitionListElem::offset);
         Ok(if let Some(Offset::Offset(offset)) = offset { Some(offset) } else { None })
     }
@@ -223,7 +234,7 @@ impl TopicReader {
         let mut next = range.first;
         let mut heard = Instant::now();
         while next < range.next {
-            match self.consumer.poll(POLL_WAIT) {
+            match self.client().poll(POLL_WAIT) {
                 Some(Ok(message)) => {
                     heard = Instant::now();
                     if message.offset() >= range.next {

@@ -1,16 +1,20 @@
 //! What gateways and schema Job have in common: restricted security, the config, the Secrets.
 
 use crate::{
-    identity::{Identity, secrets::Mounted},
-    names::{CONFIG_FILE, CONFIG_FOLDER, secret_folder, secret_volume},
+    identity::{Identity, secrets::Mounted, tokens::MountedToken},
+    names::{
+        CONFIG_FILE, CONFIG_FOLDER, TOKEN_FILE, secret_folder, secret_volume, token_folder, token_volume,
+    },
 };
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, ConfigMapVolumeSource, Container, KeyToPath, PodSecurityContext, PodSpec,
-        ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+        ProjectedVolumeSource, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
+        ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use sluice_crds::UsedKey;
 use sluice_gateway_config::ByteSize;
 
 /// The user and group of the image. Any other user can read all that is in it.
@@ -27,6 +31,8 @@ pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
     let folders = identity.secrets.iter();
     mounts.extend(folders.map(|secret| mount(secret_volume(secret.of), &secret_folder(secret.of))));
+    let folders = identity.tokens.iter();
+    mounts.extend(folders.map(|token| mount(token_volume(token.of), &token_folder(token.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
     let pod = identity.added.settings.within(PodSpec {
         service_account_name: Some(identity.names.gateway()),
@@ -90,7 +96,8 @@ fn volumes(identity: &Identity, config_map: &str) -> Vec<Volume> {
         }),
         ..Volume::default()
     };
-    [config].into_iter().chain(identity.secrets.iter().map(volume_of_secret)).collect()
+    let secrets = identity.secrets.iter().map(volume_of_secret);
+    [config].into_iter().chain(secrets).chain(identity.tokens.iter().map(volume_of_token)).collect()
 }
 
 fn volume_of_secret(mounted: &Mounted) -> Volume {
@@ -100,15 +107,36 @@ fn volume_of_secret(mounted: &Mounted) -> Volume {
             secret_name: Some(mounted.secret.clone()),
             default_mode: Some(SECRET_MODE),
             // Whatever else is in the Secret stays there.
-            items: Some(mounted.of.keys().iter().copied().map(item).collect()),
+            items: Some(mounted.keys.iter().map(item).collect()),
             ..SecretVolumeSource::default()
         }),
         ..Volume::default()
     }
 }
 
-fn item(key: &str) -> KeyToPath {
-    KeyToPath { key: key.into(), path: key.into(), ..KeyToPath::default() }
+/// A token for this audience and for nothing else. The account's own token, which the API server takes, is not mounted.
+fn volume_of_token(token: &MountedToken) -> Volume {
+    let projected = ServiceAccountTokenProjection {
+        audience: Some(token.audience.clone()),
+        expiration_seconds: Some(token.expiration_seconds),
+        path: TOKEN_FILE.into(),
+    };
+    Volume {
+        name: token_volume(token.of).into(),
+        projected: Some(ProjectedVolumeSource {
+            default_mode: Some(SECRET_MODE),
+            sources: Some(vec![VolumeProjection {
+                service_account_token: Some(projected),
+                ..VolumeProjection::default()
+            }]),
+        }),
+        ..Volume::default()
+    }
+}
+
+/// The file has the name of the default key: the config is the same whatever key the value comes from.
+fn item(key: &UsedKey) -> KeyToPath {
+    KeyToPath { key: key.key.clone(), path: key.of.default_key().into(), ..KeyToPath::default() }
 }
 
 fn pod_security() -> PodSecurityContext {

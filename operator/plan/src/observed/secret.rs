@@ -11,7 +11,7 @@ use crate::{
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Secret};
 use serde::{Deserialize, Serialize};
-use sluice_crds::SecretUse;
+use sluice_crds::{SecretUse, UsedKey};
 use std::collections::BTreeMap;
 
 /// Each use of a Secret that the spec names. One Secret may have several.
@@ -25,7 +25,9 @@ pub enum SecretSeen {
     /// It exists and lacks keys.
     KeysMissing {
         /// The keys that it lacks.
-        keys: Vec<&'static str>,
+        keys: Vec<UsedKey>,
+        /// The names of the keys that it has.
+        found: Vec<String>,
     },
     /// It exists with every key.
     Present {
@@ -73,13 +75,14 @@ impl KeptVersions {
 }
 
 impl SecretSeen {
-    /// What there is to see of a Secret for this use, `None` when the server has none. The version is that of the object.
-    pub fn of(usage: SecretUse, secret: Option<&Secret>) -> Self {
+    /// What there is to see of a Secret of which these keys are read, `None` when the server has none. The version is that of the object.
+    pub fn of(keys: &[UsedKey], secret: Option<&Secret>) -> Self {
         let Some(secret) = secret else { return Self::Missing };
         let has = |key: &str| secret.data.as_ref().is_some_and(|data| data.contains_key(key));
-        let keys: Vec<_> = usage.keys().iter().copied().filter(|key| !has(key)).collect();
+        let keys: Vec<_> = keys.iter().filter(|key| !has(&key.key)).cloned().collect();
         if !keys.is_empty() {
-            return Self::KeysMissing { keys };
+            let found = secret.data.iter().flat_map(|data| data.keys().cloned()).collect();
+            return Self::KeysMissing { keys, found };
         }
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let seen = format!("{}/{}", of(&secret.metadata.uid), of(&secret.metadata.resource_version));
@@ -101,6 +104,19 @@ impl SecretSeen {
 mod tests {
     use super::*;
     use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+    use sluice_crds::KeyUse;
+
+    fn default_key(of: KeyUse) -> UsedKey {
+        UsedKey { of, key: of.default_key().into() }
+    }
+
+    fn user_keys() -> Vec<UsedKey> {
+        vec![default_key(KeyUse::Username), default_key(KeyUse::Password)]
+    }
+
+    fn authorities() -> Vec<UsedKey> {
+        vec![default_key(KeyUse::Authorities)]
+    }
 
     fn secret(keys: &[&str], resource_version: &str) -> Secret {
         Secret {
@@ -112,11 +128,14 @@ mod tests {
 
     #[test]
     fn a_secret_is_missing_incomplete_or_present() {
-        let user = |secret: Option<&Secret>| SecretSeen::of(SecretUse::KafkaUser, secret);
+        let user = |secret: Option<&Secret>| SecretSeen::of(&user_keys(), secret);
         assert_eq!(user(None), SecretSeen::Missing);
         assert_eq!(
             user(Some(&secret(&["username"], "1"))),
-            SecretSeen::KeysMissing { keys: vec!["password"] }
+            SecretSeen::KeysMissing {
+                keys: vec![default_key(KeyUse::Password)],
+                found: vec!["username".into()],
+            }
         );
         let present = user(Some(&secret(&["username", "password"], "1")));
         assert!(matches!(present, SecretSeen::Present { .. }), "{present:?}");
@@ -126,25 +145,27 @@ mod tests {
     #[test]
     fn each_use_has_its_keys() {
         let both = secret(&["tls.crt", "tls.key"], "1");
-        for (usage, expected) in [
-            (SecretUse::ClickHouseCertificate, None),
-            (SecretUse::KafkaAuthorities, Some(vec!["ca.crt"])),
-            (SecretUse::KafkaUser, Some(vec!["username", "password"])),
-        ] {
-            let seen = SecretSeen::of(usage, Some(&both));
-            match expected {
-                Some(keys) => assert_eq!(seen, SecretSeen::KeysMissing { keys }),
-                None => assert!(matches!(seen, SecretSeen::Present { .. }), "{seen:?}"),
+        let certificate = vec![default_key(KeyUse::Certificate), default_key(KeyUse::PrivateKey)];
+        let of_strimzi = vec![UsedKey { of: KeyUse::Certificate, key: "user.crt".into() }];
+        for (keys, is_complete) in
+            [(certificate, true), (authorities(), false), (user_keys(), false), (of_strimzi, false)]
+        {
+            let seen = SecretSeen::of(&keys, Some(&both));
+            if is_complete {
+                assert!(matches!(seen, SecretSeen::Present { .. }), "{seen:?}");
+            } else {
+                let found = vec!["tls.crt".to_owned(), "tls.key".to_owned()];
+                assert_eq!(seen, SecretSeen::KeysMissing { keys, found });
             }
         }
     }
 
     #[test]
     fn a_version_outlives_its_object_and_a_stateful_set_notes_that() {
-        let seen = SecretSeen::of(SecretUse::KafkaAuthorities, Some(&secret(&["ca.crt"], "1")));
+        let seen = SecretSeen::of(&authorities(), Some(&secret(&["ca.crt"], "1")));
         let SecretSeen::Present { version, object } = seen.clone() else { panic!("{seen:?}") };
         assert_eq!(version, object, "it begins as its object's");
-        let later = SecretSeen::of(SecretUse::KafkaAuthorities, Some(&secret(&["ca.crt"], "2")));
+        let later = SecretSeen::of(&authorities(), Some(&secret(&["ca.crt"], "2")));
         let SecretSeen::Present { version, object } = later.since(&version) else { panic!() };
         let kept = KeptVersion { version, object };
         assert_ne!(kept.version, kept.object);

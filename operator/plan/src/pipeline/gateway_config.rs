@@ -1,14 +1,15 @@
 //! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
 
+use super::logins;
 use crate::{
     ground::quantity,
     names::{Names, secret_file},
 };
 use sluice_crds::{
     AttributeAction, AttributesOf, Commit, Durability, Engine, Format, GroupProtocol, InitialOffset,
-    InsertFormat, Layout, LogLevel, OnMissing, OptionalColumns, PathType, Preset, QueueMode, SaslMechanism,
+    InsertFormat, Layout, LogLevel, OnMissing, OptionalColumns, PathType, Preset, QueueMode,
     SchemaManagement, SecretUse, Tls, TracePipelineSpec, UnreadableLetters, View,
-    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
+    security::{CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
 };
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
@@ -175,15 +176,7 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
     contract::Kafka {
         bootstrap_servers: kafka.bootstrap_servers.clone(),
         tls: tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate),
-        sasl: kafka.sasl.as_ref().map(|sasl| contract::Sasl {
-            mechanism: match sasl.mechanism {
-                SaslMechanism::Plain => contract::SaslMechanism::Plain,
-                SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
-                SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
-            },
-            username_file: secret_file(SecretUse::KafkaUser, USERNAME_KEY),
-            password_file: secret_file(SecretUse::KafkaUser, PASSWORD_KEY),
-        }),
+        sasl: kafka.sasl.as_ref().map(logins::sasl),
         topics,
         consumer_group: consumer_group(names, spec),
         group_protocol: match kafka.group_protocol {
@@ -223,10 +216,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),
-        credentials: clickhouse.credentials.as_ref().map(|_| contract::Credentials {
-            username_file: secret_file(SecretUse::ClickHouseUser, USERNAME_KEY),
-            password_file: secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY),
-        }),
+        credentials: clickhouse.credentials.as_ref().map(logins::credentials),
         schema: contract::Schema {
             management: management(clickhouse.schema.management),
             // How the table is made is the schema Job's business: an edit of it must not restart gateways. A quorum is a setting of INSERTs.

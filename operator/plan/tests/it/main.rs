@@ -28,7 +28,7 @@ mod stored;
 mod volumes;
 
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+use sluice_crds::{KeyUse, TracePipeline, UsedKey};
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
     TopicSeen, VolumesSeen, observed::inserts::SinkSeen, plan,
@@ -59,6 +59,12 @@ fn with_credentials() -> TracePipeline {
     with("/spec/sink/clickhouse/credentials", json!({"secretRef": {"name": "writer"}}))
 }
 
+/// A Secret that lacks the key of this name, and has one that nobody asks for.
+fn lacking(of: KeyUse) -> SecretSeen {
+    let key = UsedKey { of, key: of.default_key().into() };
+    SecretSeen::KeysMissing { keys: vec![key], found: vec!["other".into()] }
+}
+
 /// A complete Secret whose version is its object's own.
 fn secret_seen(object: &str) -> SecretSeen {
     SecretSeen::Present { version: object.into(), object: object.into() }
@@ -70,7 +76,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let secrets = pipeline.spec.secrets().into_iter();
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secrets: secrets.map(|(of, _)| (of, secret_seen("1111111111"))).collect(),
+        secrets: secrets.map(|named| (named.of, secret_seen("1111111111"))).collect(),
         schema: SchemaSeen::Succeeded,
         schema_job: None,
         workload: None,

@@ -1,9 +1,9 @@
 //! What follows from a spec and facts, and what does not change when nothing that matters does.
 
-use crate::{defaults, golden::yaml, observed, planned, sample, with, with_credentials};
+use crate::{defaults, golden::yaml, lacking, observed, planned, sample, with, with_credentials};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
+use sluice_crds::{KeyUse, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
 use sluice_plan::{
     Applied, Defaults, Objects, Observed, Planned, SchemaFailed, SchemaFailure, SchemaSeen, SchemaStep,
     SecretSeen, SourceFailure, TopicSeen, build, plan, schema_job_name,
@@ -280,14 +280,13 @@ fn what_is_outside_of_the_spec_is_waited_for() {
     let topic = |seen| Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() };
     let secret = |secret| Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..well.clone() };
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
-    let keys = vec!["password"];
     for (facts, reason, message) in [
         (topic(TopicSeen::Missing), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
         (topic(TopicSeen::Known(0)), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
         (topic(away), reason::SOURCE_UNAVAILABLE, "no answer"),
         (Observed { partitions: [].into(), ..well.clone() }, reason::SOURCE_UNAVAILABLE, "not known yet"),
         (secret(SecretSeen::Missing), reason::SINK_UNAVAILABLE, "\"writer\" does not exist"),
-        (secret(SecretSeen::KeysMissing { keys }), reason::SINK_UNAVAILABLE, "has no password"),
+        (secret(lacking(KeyUse::Password)), reason::SINK_UNAVAILABLE, "has no password"),
     ] {
         let Ok(Planned::Waiting(waiting)) = plan(&pipeline, &facts, &defaults()) else { panic!("{facts:?}") };
         assert_eq!(waiting.reason, reason);

@@ -15,12 +15,31 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 109] = [
+const CHANGES: [(&str, &str); 138] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
+    ("source.kafka.tls.caSecretRef.key", r#""another""#),
     ("source.kafka.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("source.kafka.tls.clientCertificateSecretRef.certificateKey", r#""another""#),
+    ("source.kafka.tls.clientCertificateSecretRef.privateKeyKey", r#""another""#),
     ("source.kafka.sasl.mechanism", r#""Plain""#),
+    ("source.kafka.sasl.username", r#""another""#),
     ("source.kafka.sasl.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.secretRef.usernameKey", r#""another""#),
+    ("source.kafka.sasl.secretRef.passwordKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.tokenEndpoint", r#""https://another/token""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientId", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientSecretKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.authentication", r#""Post""#),
+    ("source.kafka.sasl.oauth.clientCredentials.scope", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.parameters", "{}"),
+    ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.key", r#""another""#),
+    ("source.kafka.sasl.oauth.serviceAccountToken.audience", r#""another""#),
+    ("source.kafka.sasl.oauth.serviceAccountToken.expirationSeconds", "7200"),
+    ("source.kafka.sasl.oauth.extensions", "{}"),
     ("source.kafka.topics", r#"["otlp_spans"]"#),
     ("source.kafka.consumerGroup", r#""another""#),
     ("source.kafka.groupProtocol", r#""Consumer""#),
@@ -31,10 +50,20 @@ const CHANGES: [(&str, &str); 109] = [
     ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
     ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
     ("sink.clickhouse.tls.caSecretRef.name", r#""another""#),
+    ("sink.clickhouse.tls.caSecretRef.key", r#""another""#),
     ("sink.clickhouse.tls.clientCertificateSecretRef.name", r#""another""#),
+    ("sink.clickhouse.tls.clientCertificateSecretRef.certificateKey", r#""another""#),
+    ("sink.clickhouse.tls.clientCertificateSecretRef.privateKeyKey", r#""another""#),
     ("sink.clickhouse.database", r#""another""#),
     ("sink.clickhouse.table", r#""another""#),
+    ("sink.clickhouse.credentials.username", r#""another""#),
     ("sink.clickhouse.credentials.secretRef.name", r#""another""#),
+    ("sink.clickhouse.credentials.secretRef.usernameKey", r#""another""#),
+    ("sink.clickhouse.credentials.secretRef.passwordKey", r#""another""#),
+    ("sink.clickhouse.credentials.tokenSecretRef.name", r#""another""#),
+    ("sink.clickhouse.credentials.tokenSecretRef.key", r#""another""#),
+    ("sink.clickhouse.credentials.serviceAccountToken.audience", r#""another""#),
+    ("sink.clickhouse.credentials.serviceAccountToken.expirationSeconds", "7200"),
     ("sink.clickhouse.schema.management", r#""Validate""#),
     ("sink.clickhouse.schema.preset", r#""ClickStack""#),
     ("sink.clickhouse.schema.layout", r#""Map""#),
@@ -161,13 +190,43 @@ fn conflicting(field: &str) -> &'static [&'static str] {
         "gateway.resources.cpuLimit" => &["gateway.resources.limits.cpu"],
         // Both are one quantity.
         "gateway.resources.limits.memory" => &["gateway.resources.requests.memory"],
+        "source.kafka.sasl.username" => &["source.kafka.sasl.secretRef.usernameKey"],
+        "source.kafka.sasl.oauth.clientCredentials.clientId" => {
+            &["source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey"]
+        }
+        "sink.clickhouse.credentials.username" => &["sink.clickhouse.credentials.secretRef.usernameKey"],
         _ => &[],
+    }
+}
+
+/// The sample that has what stands in the full one's place around this field: its login to Kafka.
+fn with_login(field: &str) -> Option<&'static str> {
+    let is_in = |part: &str| field.starts_with(&format!("source.kafka.sasl.oauth.{part}"));
+    match (is_in("serviceAccountToken"), is_in("")) {
+        (true, _) => Some("tracepipeline-service-account-token.yaml"),
+        (false, true) => Some("tracepipeline-oauth.yaml"),
+        (false, false) => None,
     }
 }
 
 /// The full sample, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
+    if let Some(name) = with_login(field) {
+        object["spec"]["source"]["kafka"]["sasl"] =
+            serde_json::to_value(sample(name).spec.source.kafka.sasl).unwrap();
+    }
+    for (part, credentials) in [
+        ("tokenSecretRef", json!({"tokenSecretRef": {"name": "cloud", "key": "jwt"}})),
+        (
+            "serviceAccountToken",
+            json!({"serviceAccountToken": {"audience": "clickhouse", "expirationSeconds": 3_600}}),
+        ),
+    ] {
+        if field.starts_with(&format!("sink.clickhouse.credentials.{part}")) {
+            object["spec"]["sink"]["clickhouse"]["credentials"] = credentials;
+        }
+    }
     // The sample has a number of gateways, beside which it cannot stand.
     object["spec"]["scaling"]["idle"] = json!({"after": "30m", "refreshEvery": "24h"});
     let before = object.clone();

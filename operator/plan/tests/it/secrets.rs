@@ -3,10 +3,10 @@
 use crate::{
     defaults, observed, planned,
     plans::{names, template},
-    sample, secret_seen, with_credentials,
+    sample, secret_seen, with, with_credentials,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_crds::SecretUse;
 use sluice_plan::{
     KeptVersion, KeptVersions, Observed, SecretSeen, build, names::SECRETS_KEPT, schema_job_name,
@@ -37,9 +37,9 @@ fn a_secret_that_changes_in_nothing_that_is_used_replaces_no_pod_and_runs_no_job
     let (before, after) = (workload(&facts), workload(&touched));
     assert_eq!(KeptVersions::noted_by(&before), KeptVersions::default(), "nothing is noted at rest");
     // What the next operator needs to plan the same.
-    for (of, _) in pipeline.spec.secrets() {
+    for named in pipeline.spec.secrets() {
         let kept = KeptVersion { version: "1111111111".into(), object: "2222222222".into() };
-        assert_eq!(KeptVersions::noted_by(&after).of(of), Some(&kept), "{of:?}");
+        assert_eq!(KeptVersions::noted_by(&after).of(named.of), Some(&kept), "{named:?}");
     }
     let without_note = |mut workload: StatefulSet| {
         workload.metadata.annotations.as_mut().unwrap().remove(SECRETS_KEPT);
@@ -78,6 +78,125 @@ fn every_secret_is_mounted_where_the_config_looks_for_it() {
         assert_eq!(mounted.secret_name.as_deref(), Some(secret), "{file}");
         assert!(mounted.items.iter().flatten().any(|item| item.key == key && item.path == key), "{file}");
     }
+}
+
+/// Strimzi's Secrets, and one of External Secrets, by their own keys.
+#[test]
+fn keys_that_the_spec_names_are_mounted_under_the_names_that_the_config_has() {
+    for (name, volume, expected) in [
+        ("tracepipeline-strimzi-tls.yaml", "kafka-certificate", vec!["user.crt tls.crt", "user.key tls.key"]),
+        ("tracepipeline-strimzi-tls.yaml", "kafka-ca", vec!["ca.crt ca.crt"]),
+        ("tracepipeline-strimzi-scram.yaml", "kafka-user", vec!["password password"]),
+        ("tracepipeline-cert-manager.yaml", "kafka-certificate", vec!["tls.crt tls.crt", "tls.key tls.key"]),
+        (
+            "tracepipeline-external-secrets.yaml",
+            "kafka-user",
+            vec!["api-key username", "api-secret password"],
+        ),
+        ("tracepipeline-external-secrets.yaml", "clickhouse-user", vec!["clickhouse-password password"]),
+    ] {
+        let pipeline = sample(name);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+        let volumes = pod.volumes.unwrap();
+        let mounted = volumes.iter().find(|one| one.name == volume).unwrap().secret.as_ref().unwrap();
+        let items = mounted.items.iter().flatten().map(|item| format!("{} {}", item.key, item.path));
+        assert_eq!(items.collect::<Vec<_>>(), expected, "{name} {volume}");
+    }
+    let pipeline = sample("tracepipeline-strimzi-scram.yaml");
+    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+    let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+    let sasl = &config["source"]["kafka"]["sasl"];
+    assert_eq!((&sasl["username"], &sasl["usernameFile"]), (&Value::from("sluice"), &Value::Null));
+}
+
+#[test]
+fn tokens_come_from_the_endpoint_of_the_spec_or_from_a_volume_of_the_pod() {
+    let sasl = |name: &str| {
+        let pipeline = sample(name);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+        let template = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+        let of_job = parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap();
+        (config["source"]["kafka"]["sasl"].clone(), template, of_job)
+    };
+    let (asked, pod, _) = sasl("tracepipeline-oauth.yaml");
+    let expected = json!({
+        "mechanism": "OAuthBearer",
+        "oauth": {
+            "clientCredentials": {
+                "tokenEndpoint": "https://keycloak.example.com/realms/kafka/protocol/openid-connect/token",
+                "clientIdFile": "/etc/sluice-secrets/kafka-client/client-id",
+                "clientSecretFile": "/etc/sluice-secrets/kafka-client/client-secret",
+                "parameters": {"audience": "kafka", "scope": "kafka"},
+                "caFile": "/etc/sluice-secrets/kafka-token-ca/ca.crt",
+            },
+            "extensions": {"traceparent": "none"},
+        },
+    });
+    assert_eq!(asked, expected);
+    assert!(pod.volumes.unwrap().iter().all(|volume| volume.projected.is_none()));
+    let (given, pod, of_job) = sasl("tracepipeline-service-account-token.yaml");
+    assert_eq!(given["oauth"], json!({"tokenFile": "/etc/sluice-tokens/kafka-token/token"}));
+    assert_eq!(pod.automount_service_account_token, Some(false), "the token for the API server stays out");
+    let volumes = pod.volumes.unwrap();
+    let volume = volumes.iter().find_map(|volume| volume.projected.as_ref()).unwrap();
+    let token = volume.sources.as_ref().unwrap()[0].service_account_token.as_ref().unwrap();
+    assert_eq!((token.audience.as_deref(), token.expiration_seconds), (Some("kafka"), Some(3_600)));
+    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+    assert!(mounts.iter().any(|mount| mount.mount_path == "/etc/sluice-tokens/kafka-token"));
+    // The schema Job does not ask Kafka.
+    assert!(of_job.volumes.unwrap().iter().all(|volume| volume.projected.is_none()));
+}
+
+#[test]
+fn a_token_for_clickhouse_is_where_gateways_and_the_schema_job_look_for_it() {
+    for (credentials, expected) in [
+        (
+            json!({"tokenSecretRef": {"name": "cloud", "key": "jwt"}}),
+            "/etc/sluice-secrets/clickhouse-token/token",
+        ),
+        (
+            json!({"serviceAccountToken": {"audience": "clickhouse"}}),
+            "/etc/sluice-tokens/clickhouse-pod-token/token",
+        ),
+    ] {
+        let pipeline = with("/spec/sink/clickhouse/credentials", credentials.clone());
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let pods = [
+            (parts.config_map, parts.workload.unwrap().spec.unwrap().template.spec.unwrap()),
+            (
+                parts.schema_config_map.unwrap(),
+                parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap(),
+            ),
+        ];
+        for (config_map, pod) in pods {
+            let text = config_map.data.unwrap().into_values().next().unwrap();
+            let config: Value = serde_saphyr::from_str(&text).unwrap();
+            let found = &config["sink"]["clickhouse"]["credentials"];
+            assert_eq!(*found, json!({"tokenFile": expected}), "{credentials}");
+            let folder = expected.rsplit_once('/').unwrap().0;
+            let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+            assert!(mounts.iter().any(|mount| mount.mount_path == folder), "{credentials}");
+        }
+    }
+}
+
+/// A Job cannot be changed: with another key of the same Secret it is another Job.
+#[test]
+fn another_key_of_the_same_secret_replaces_pods_and_runs_the_job_again() {
+    let before = with_credentials();
+    let mut after = before.clone();
+    let credentials = after.spec.sink.clickhouse.credentials.as_mut().unwrap();
+    credentials.secret_ref.as_mut().unwrap().password_key = Some("secret".into());
+    let facts = observed(&before, 12);
+    assert_ne!(template(&before, &facts, &defaults()), template(&after, &facts, &defaults()));
+    assert_ne!(names(&before, &facts)[1], names(&after, &facts)[1]);
+    let mut same = before.clone();
+    let credentials = same.spec.sink.clickhouse.credentials.as_mut().unwrap();
+    credentials.secret_ref.as_mut().unwrap().password_key = Some("password".into());
+    assert_eq!(template(&before, &facts, &defaults()), template(&same, &facts, &defaults()));
+    assert_eq!(names(&before, &facts), names(&same, &facts));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What is said in which situation.
 
-use crate::{defaults, has_null, observed, planned, sample, with, with_credentials};
+use crate::{defaults, has_null, lacking, observed, planned, sample, with, with_credentials};
 use k8s_openapi::{
     api::{apps::v1::StatefulSet, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 use serde_json::{Value, json};
-use sluice_crds::{Lag, Resources, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
+use sluice_crds::{KeyUse, Lag, Resources, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
     WorkloadSeen, build, objects,
@@ -304,13 +304,17 @@ fn a_source_that_went_away_keeps_the_plan_and_says_so() {
 fn a_missing_secret_of_kafka_is_said_of_the_source() {
     let pipeline = sample("tracepipeline-full.yaml");
     let mut facts = observed(&pipeline, 12);
-    facts.secrets.insert(SecretUse::KafkaUser, SecretSeen::KeysMissing { keys: vec!["username"] });
+    facts.secrets.insert(SecretUse::KafkaUser, lacking(KeyUse::Username));
     let status = said(&pipeline, &facts);
     assert_eq!(summary(&status), ["False/SourceUnavailable", "True/Waiting", "False/Ok"]);
     let source = condition(&status, "SourceReachable");
     assert_eq!(
         (source.reason.as_str(), source.message.as_str()),
-        ("SecretIncomplete", "the Secret \"kafka-user\" has no username")
+        (
+            "SecretIncomplete",
+            "the Secret \"kafka-user\" has no username; it has other: add the key, or name another in \
+             spec.source.kafka.sasl.secretRef.usernameKey, or write the name into username beside secretRef"
+        )
     );
     assert_eq!(condition(&status, "SinkReachable").reason, "Ok");
 }
@@ -327,10 +331,9 @@ fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
             ..well.clone()
         }
     };
-    let keys = vec!["username", "password"];
     for (facts, sink, schema) in [
         (secret(SecretSeen::Missing), "False/SecretMissing", "True/Ok"),
-        (secret(SecretSeen::KeysMissing { keys }), "False/SecretIncomplete", "True/Ok"),
+        (secret(lacking(KeyUse::Password)), "False/SecretIncomplete", "True/Ok"),
         (failed("AuthFailed"), "False/AuthFailed", "False/AuthFailed"),
         (failed("TableMissing"), "True/Ok", "False/TableMissing"),
         (failed("ColumnMismatch"), "True/Ok", "False/ColumnMismatch"),

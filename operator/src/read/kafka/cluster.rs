@@ -61,6 +61,11 @@ impl Cluster {
         &self.bootstrap_servers
     }
 
+    /// How tokens are got, if the login is one with tokens.
+    pub fn tokens(&self) -> Option<&sluice_login::Login> {
+        self.security.tokens()
+    }
+
     /// librdkafka's settings; of two with one name the later one holds. Properties of the spec are left out if `is_accepted` says that
     /// librdkafka rejects them: the gateways report these, since they get them too.
     pub fn settings(&self, is_accepted: impl Fn(&str, &str) -> bool) -> Vec<(&str, &str)> {

@@ -5,13 +5,17 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use sluice_crds::{
-    KafkaSource, SaslMechanism, SecretUse,
-    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
+    KafkaSource, KeyUse, Sasl, SaslMechanism, SecretUse, Tls, UsedKey,
+    security::{ClientAuthentication, ClientCredentials, OAuth, UserSecretRef},
 };
+use sluice_login as login;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The Secrets for the connection to Kafka, by their use.
 pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
+
+/// Files with the operator's own tokens for Kafka, by audience.
+pub type TokenFiles = BTreeMap<String, String>;
 
 /// TLS and SASL settings of a connection. Its `Debug` text shows no secret.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -26,13 +30,22 @@ pub enum Unreadable {
     /// A Secret is missing or lacks a key. Another condition names it.
     #[error("the operator does not ask Kafka before its Secrets are complete")]
     Incomplete,
+    /// Pods log in with a token of their own, and the operator has none for this audience.
+    #[error(
+        "the operator does not ask Kafka: it has no token of its own for the audience {audience:?}; mount one into the operator's pod, and \
+         name it with --kafka-token={audience}=FILE (SECURITY.md, Tokens)"
+    )]
+    NoToken { audience: String },
     /// A value is not UTF-8.
     #[error(
         "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
          that begins with -----BEGIN), not DER or PKCS #12"
     )]
-    NoText { secret: String, key: &'static str },
+    NoText { secret: String, key: String },
 }
+
+/// Kafka's name of the mechanism with tokens.
+const OAUTHBEARER: &str = "OAUTHBEARER";
 
 /// PEM texts, as librdkafka takes them.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -42,10 +55,9 @@ struct TlsPem {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Login {
-    mechanism: &'static str,
-    user: String,
-    password: String,
+enum Login {
+    User { mechanism: &'static str, user: String, password: String },
+    Tokens(login::Login),
 }
 
 impl KafkaSecurity {
@@ -53,32 +65,13 @@ impl KafkaSecurity {
     ///
     /// # Errors
     /// If a Secret is missing or incomplete, or a value is not UTF-8.
-    pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
-        let text = |of, key| text(secrets.get(&of).ok_or(Unreadable::Incomplete)?, key);
-        let tls = match &kafka.tls {
-            None => None,
-            Some(tls) => Some(TlsPem {
-                authorities: match tls.ca_secret_ref {
-                    Some(_) => Some(text(SecretUse::KafkaAuthorities, CA_KEY)?),
-                    None => None,
-                },
-                client: match tls.client_certificate_secret_ref {
-                    Some(_) => Some((
-                        text(SecretUse::KafkaCertificate, CERTIFICATE_KEY)?,
-                        text(SecretUse::KafkaCertificate, PRIVATE_KEY_KEY)?,
-                    )),
-                    None => None,
-                },
-            }),
-        };
-        let sasl = match &kafka.sasl {
-            None => None,
-            Some(sasl) => Some(Login {
-                mechanism: name(sasl.mechanism),
-                user: text(SecretUse::KafkaUser, USERNAME_KEY)?,
-                password: text(SecretUse::KafkaUser, PASSWORD_KEY)?,
-            }),
-        };
+    pub fn of(
+        kafka: &KafkaSource,
+        secrets: &KafkaSecrets,
+        token_files: &TokenFiles,
+    ) -> Result<Self, Unreadable> {
+        let tls = kafka.tls.as_ref().map(|tls| TlsPem::of(tls, secrets)).transpose()?;
+        let sasl = kafka.sasl.as_ref().map(|sasl| Login::of(sasl, secrets, token_files)).transpose()?;
         Ok(Self { tls, sasl })
     }
 
@@ -93,14 +86,24 @@ impl KafkaSecurity {
                 [("ssl.certificate.pem", certificate.as_str()), ("ssl.key.pem", key.as_str())]
             }));
         }
-        if let Some(login) = &self.sasl {
-            settings.extend([
-                ("sasl.mechanism", login.mechanism),
-                ("sasl.username", login.user.as_str()),
-                ("sasl.password", login.password.as_str()),
-            ]);
+        match &self.sasl {
+            None => {}
+            Some(Login::User { mechanism, user, password }) => settings.extend([
+                ("sasl.mechanism", *mechanism),
+                ("sasl.username", user.as_str()),
+                ("sasl.password", password.as_str()),
+            ]),
+            Some(Login::Tokens(_)) => settings.push(("sasl.mechanism", OAUTHBEARER)),
         }
         settings
+    }
+
+    /// How tokens are got, if the login is one with tokens.
+    pub fn tokens(&self) -> Option<&login::Login> {
+        match &self.sasl {
+            Some(Login::Tokens(login)) => Some(login),
+            Some(Login::User { .. }) | None => None,
+        }
     }
 
     fn protocol(&self) -> &'static str {
@@ -113,16 +116,115 @@ impl KafkaSecurity {
     }
 }
 
+impl TlsPem {
+    fn of(tls: &Tls, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
+        let authorities = tls
+            .ca_secret_ref
+            .as_ref()
+            .map(|named| value_of(secrets, SecretUse::KafkaAuthorities, &named.keys(), KeyUse::Authorities));
+        let client = tls.client_certificate_secret_ref.as_ref().map(|named| -> Result<_, Unreadable> {
+            let keys = named.keys();
+            let text = |of| value_of(secrets, SecretUse::KafkaCertificate, &keys, of);
+            Ok((text(KeyUse::Certificate)?, text(KeyUse::PrivateKey)?))
+        });
+        Ok(Self { authorities: authorities.transpose()?, client: client.transpose()? })
+    }
+}
+
+impl Login {
+    fn of(sasl: &Sasl, secrets: &KafkaSecrets, token_files: &TokenFiles) -> Result<Self, Unreadable> {
+        match (&sasl.oauth, &sasl.secret_ref) {
+            (Some(oauth), _) => Self::of_tokens(oauth, secrets, token_files),
+            (None, Some(user)) => Self::of_user(sasl, user, secrets),
+            // The definition refuses it.
+            (None, None) => Err(Unreadable::Incomplete),
+        }
+    }
+
+    fn of_user(sasl: &Sasl, named: &UserSecretRef, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
+        let keys = named.keys(sasl.username.as_deref());
+        let text = |of| value_of(secrets, SecretUse::KafkaUser, &keys, of);
+        Ok(Self::User {
+            mechanism: name(sasl.mechanism),
+            user: match &sasl.username {
+                Some(name) => name.clone(),
+                None => text(KeyUse::Username)?,
+            },
+            password: text(KeyUse::Password)?,
+        })
+    }
+
+    fn of_tokens(
+        oauth: &OAuth,
+        secrets: &KafkaSecrets,
+        token_files: &TokenFiles,
+    ) -> Result<Self, Unreadable> {
+        let source = match (&oauth.client_credentials, &oauth.service_account_token) {
+            (Some(credentials), _) => {
+                login::Source::ClientCredentials(Box::new(of_client(credentials, secrets)?))
+            }
+            // The token of pods is theirs. The operator logs in as its own ServiceAccount.
+            (None, Some(token)) => {
+                let file = token_files.get(&token.audience);
+                let missing = || Unreadable::NoToken { audience: token.audience.clone() };
+                login::Source::Given(login::Text::File(file.ok_or_else(missing)?.clone()))
+            }
+            // The definition refuses it.
+            (None, None) => return Err(Unreadable::Incomplete),
+        };
+        let extensions = oauth.extensions.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+        Ok(Self::Tokens(login::Login { source, extensions: extensions.collect() }))
+    }
+}
+
+fn of_client(
+    credentials: &ClientCredentials,
+    secrets: &KafkaSecrets,
+) -> Result<login::ClientCredentials, Unreadable> {
+    let keys = credentials.secret_ref.keys(credentials.client_id.as_deref());
+    let text = |of| value_of(secrets, SecretUse::KafkaClient, &keys, of);
+    let client_id = match &credentials.client_id {
+        Some(id) => id.clone(),
+        None => text(KeyUse::ClientId)?,
+    };
+    let authorities = credentials
+        .ca_secret_ref
+        .as_ref()
+        .map(|named| value_of(secrets, SecretUse::KafkaTokenAuthorities, &named.keys(), KeyUse::Authorities));
+    let scope = credentials.scope.iter().map(|scope| ("scope".to_owned(), scope.clone()));
+    let given = credentials.parameters.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    Ok(login::ClientCredentials {
+        endpoint: credentials.token_endpoint.clone(),
+        client_id: login::Text::Value(client_id),
+        client_secret: login::Text::Value(text(KeyUse::ClientSecret)?),
+        in_body: credentials.authentication == Some(ClientAuthentication::Post),
+        parameters: given.chain(scope).collect(),
+        authorities: authorities.transpose()?.map(login::Text::Value),
+    })
+}
+
 impl fmt::Debug for KafkaSecurity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaSecurity").field("protocol", &self.protocol()).finish_non_exhaustive()
     }
 }
 
+/// What the Secret of a use has for this.
+fn value_of(
+    secrets: &KafkaSecrets,
+    of: SecretUse,
+    keys: &[UsedKey],
+    value: KeyUse,
+) -> Result<String, Unreadable> {
+    let secret = secrets.get(&of).ok_or(Unreadable::Incomplete)?;
+    let key = keys.iter().find(|key| key.of == value).ok_or(Unreadable::Incomplete)?;
+    text(secret, &key.key)
+}
+
 /// The value of a key without the one line end that an editor leaves. The gateway reads its files in the same way.
-fn text(secret: &Secret, key: &'static str) -> Result<String, Unreadable> {
+fn text(secret: &Secret, key: &str) -> Result<String, Unreadable> {
     let value = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Unreadable::Incomplete)?;
-    let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key };
+    let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key: key.to_owned() };
     let text = std::str::from_utf8(&value.0).map_err(is_no_text)?;
     let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     Ok(line.unwrap_or(text).to_owned())
@@ -133,6 +235,7 @@ fn name(mechanism: SaslMechanism) -> &'static str {
         SaslMechanism::Plain => "PLAIN",
         SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
         SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        SaslMechanism::OAuthBearer => OAUTHBEARER,
     }
 }
 
@@ -162,12 +265,12 @@ mod tests {
         let user = secret(&[("username", "gateway\n"), ("password", "s3cret")]);
         let mut secrets: KafkaSecrets = [(SecretUse::KafkaUser, user)].into();
         assert_eq!(
-            KafkaSecurity::of(&kafka(), &secrets),
+            KafkaSecurity::of(&kafka(), &secrets, &TokenFiles::new()),
             Err(Unreadable::Incomplete),
             "without the authorities nothing is tried"
         );
         secrets.insert(SecretUse::KafkaAuthorities, secret(&[("ca.crt", "PEM")]));
-        let security = KafkaSecurity::of(&kafka(), &secrets).unwrap();
+        let security = KafkaSecurity::of(&kafka(), &secrets, &TokenFiles::new()).unwrap();
         assert_eq!(
             security.settings(),
             [
@@ -181,6 +284,91 @@ mod tests {
         );
     }
 
+    /// As Strimzi writes them for a KafkaUser: one with SCRAM, whose name is in no key, and one with a certificate.
+    #[test]
+    fn secrets_of_other_tools_are_read_by_their_own_keys() {
+        let kafka: KafkaSource = serde_json::from_value(json!({
+            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "tls": {
+                "caSecretRef": {"name": "bundle", "key": "root.pem"},
+                "clientCertificateSecretRef": {"name": "user", "certificateKey": "user.crt", "privateKeyKey": "user.key"},
+            },
+            "sasl": {"mechanism": "ScramSha512", "username": "sluice", "secretRef": {"name": "scram"}},
+        }))
+        .unwrap();
+        let certificate =
+            secret(&[("ca.crt", "CA"), ("user.crt", "CRT"), ("user.key", "KEY"), ("user.p12", "P")]);
+        let secrets: KafkaSecrets = [
+            (SecretUse::KafkaAuthorities, secret(&[("root.pem", "ROOT")])),
+            (SecretUse::KafkaCertificate, certificate),
+            (SecretUse::KafkaUser, secret(&[("password", "s3cret"), ("sasl.jaas.config", "x")])),
+        ]
+        .into();
+        let security = KafkaSecurity::of(&kafka, &secrets, &TokenFiles::new()).unwrap();
+        let settings = security.settings();
+        for expected in [
+            ("ssl.ca.pem", "ROOT"),
+            ("ssl.certificate.pem", "CRT"),
+            ("ssl.key.pem", "KEY"),
+            ("sasl.username", "sluice"),
+            ("sasl.password", "s3cret"),
+        ] {
+            assert!(settings.contains(&expected), "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_asked_for_as_the_gateways_do_with_the_content_of_the_secrets() {
+        let kafka: KafkaSource = serde_json::from_value(json!({
+            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "sasl": {"mechanism": "OAuthBearer", "oauth": {
+                "clientCredentials": {
+                    "tokenEndpoint": "https://login/token", "clientId": "me", "scope": "kafka",
+                    "parameters": {"audience": "brokers"},
+                    "secretRef": {"name": "client", "clientSecretKey": "secret"},
+                },
+                "extensions": {"logicalCluster": "lkc-1"},
+            }},
+        }))
+        .unwrap();
+        let client = secret(&[("secret", "s3cret\n")]);
+        let security =
+            KafkaSecurity::of(&kafka, &[(SecretUse::KafkaClient, client)].into(), &TokenFiles::new())
+                .unwrap();
+        assert_eq!(
+            security.settings(),
+            [("security.protocol", "sasl_plaintext"), ("sasl.mechanism", "OAUTHBEARER")]
+        );
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let credentials = login::ClientCredentials {
+            endpoint: "https://login/token".into(),
+            client_id: login::Text::Value("me".into()),
+            client_secret: login::Text::Value("s3cret".into()),
+            in_body: false,
+            parameters: vec![pair("audience", "brokers"), pair("scope", "kafka")],
+            authorities: None,
+        };
+        let source = login::Source::ClientCredentials(Box::new(credentials));
+        let expected = login::Login { source, extensions: vec![pair("logicalCluster", "lkc-1")] };
+        assert_eq!(security.tokens(), Some(&expected));
+        assert!(!format!("{security:?} {expected:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_token_of_pods_is_in_their_pods_and_the_operator_needs_its_own() {
+        let kafka: KafkaSource = serde_json::from_value(json!({
+            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "sasl": {"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "kafka"}}},
+        }))
+        .unwrap();
+        let of = |files: &TokenFiles| KafkaSecurity::of(&kafka, &KafkaSecrets::new(), files);
+        let missing = of(&[("other".to_owned(), "/other".to_owned())].into()).unwrap_err().to_string();
+        assert!(missing.contains("--kafka-token=kafka=FILE"), "{missing}");
+        let security = of(&[("kafka".to_owned(), "/token".to_owned())].into()).unwrap();
+        let source = login::Source::Given(login::Text::File("/token".into()));
+        assert_eq!(security.tokens(), Some(&login::Login { source, extensions: Vec::new() }));
+    }
+
     #[test]
     fn a_value_that_is_no_text_is_named() {
         let der = Secret {
@@ -188,8 +376,12 @@ mod tests {
             metadata: serde_json::from_value(json!({"name": "ca"})).unwrap(),
             ..Secret::default()
         };
-        let said = KafkaSecurity::of(&kafka(), &[(SecretUse::KafkaAuthorities, Arc::new(der))].into());
-        assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt" }));
+        let said = KafkaSecurity::of(
+            &kafka(),
+            &[(SecretUse::KafkaAuthorities, Arc::new(der))].into(),
+            &TokenFiles::new(),
+        );
+        assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt".into() }));
         let text = said.unwrap_err().to_string();
         assert!(text.contains("ca.crt of the Secret ca") && text.contains("PEM"), "{text}");
     }
@@ -198,7 +390,8 @@ mod tests {
     fn no_secret_is_printed() {
         let user = secret(&[("username", "gateway"), ("password", "s3cret")]);
         let plain = KafkaSource { tls: None, ..kafka() };
-        let security = KafkaSecurity::of(&plain, &[(SecretUse::KafkaUser, user)].into()).unwrap();
+        let security =
+            KafkaSecurity::of(&plain, &[(SecretUse::KafkaUser, user)].into(), &TokenFiles::new()).unwrap();
         let text = format!("{security:?}");
         assert!(text.contains("sasl_plaintext") && !text.contains("s3cret"), "{text}");
     }

@@ -13,6 +13,7 @@ use e2e_stack::process::{Port, output};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
+use super::issuer::{AUDIENCE, Issuer};
 use super::keys::{Keys, SERVER_NAME};
 
 /// The user that the broker knows.
@@ -46,35 +47,52 @@ pub struct Broker {
     pub sasl_tls: String,
     /// User and password without TLS.
     pub sasl: String,
-    _ports: [Port; 6],
+    /// Tokens without TLS; nobody listens unless there is an issuer.
+    pub oauth: String,
+    _ports: [Port; 7],
 }
 
 impl Broker {
     /// Starts one with its data in `folder` and waits until it listens.
     pub async fn start(folder: &Path, keys: &Keys) -> Result<Broker> {
-        Broker::start_with(folder, keys, None).await
+        Broker::start_with(folder, keys, None, None).await
     }
 
     /// The same with one more listener.
     pub async fn start_behind(folder: &Path, keys: &Keys, fronted: Fronted<'_>) -> Result<Broker> {
-        Broker::start_with(folder, keys, Some(fronted)).await
+        Broker::start_with(folder, keys, Some(fronted), None).await
     }
 
-    async fn start_with(folder: &Path, keys: &Keys, fronted: Option<Fronted<'_>>) -> Result<Broker> {
+    /// The same with a listener for tokens of this issuer.
+    pub async fn start_with_tokens(folder: &Path, keys: &Keys, issuer: &Issuer) -> Result<Broker> {
+        Broker::start_with(folder, keys, None, Some(issuer)).await
+    }
+
+    async fn start_with(
+        folder: &Path,
+        keys: &Keys,
+        fronted: Option<Fronted<'_>>,
+        issuer: Option<&Issuer>,
+    ) -> Result<Broker> {
         let ports = Port::hold_all()?;
-        let [host, controller, tls, mutual, sasl_tls, sasl] = ports.each_ref().map(Port::address);
+        let [host, controller, tls, mutual, sasl_tls, sasl, oauth] = ports.each_ref().map(Port::address);
         let named = |address: &str| address.replace("127.0.0.1", SERVER_NAME);
         let own =
             [("HOST", &host), ("TLS", &tls), ("MUTUAL", &mutual), ("SASLTLS", &sasl_tls), ("SASL", &sasl)];
         let mut listeners: Vec<Listener> =
             own.map(|(name, listen)| (name, listen.clone(), named(listen))).into();
         listeners.extend(fronted.map(|one| ("FRONTED", one.listen.to_owned(), one.front.to_owned())));
-        let text = properties(folder, keys, &listeners, &controller);
+        listeners.extend(issuer.map(|_| ("OAUTH", oauth.clone(), named(&oauth))));
+        let mut text = properties(folder, keys, &listeners, &controller);
+        text.push_str(&issuer.map(of_issuer).unwrap_or_default());
         let file = folder.join("server.properties");
         fs::write(&file, text).context("write the broker's properties")?;
         format(&file)?;
         let log = File::create(folder.join("broker.log")).context("create the broker's log")?;
         let mut java = java()?;
+        if let Some(issuer) = issuer {
+            java.arg(format!("-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={}", issuer.keys()));
+        }
         java.args(["-Xmx256m", "kafka.Kafka"]).arg(&file).stdin(Stdio::null()).stdout(log);
         let child = java.stderr(Stdio::null()).spawn().context("start the broker")?;
         let mut broker = Broker {
@@ -83,6 +101,7 @@ impl Broker {
             mutual: named(&mutual),
             sasl_tls: named(&sasl_tls),
             sasl: named(&sasl),
+            oauth: named(&oauth),
             host,
             _ports: ports,
         };
@@ -149,6 +168,27 @@ fn format(properties: &Path) -> Result<()> {
     output(&mut format).map(drop).context("format the broker's data folder")
 }
 
+/// A listener for tokens, which Kafka's own validator checks with the issuer's key. The broker itself logs in nowhere with a token.
+fn of_issuer(issuer: &Issuer) -> String {
+    let settings = [
+        (
+            "sasl.jaas.config",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;".to_owned(),
+        ),
+        (
+            "sasl.server.callback.handler.class",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler".to_owned(),
+        ),
+        ("sasl.oauthbearer.jwks.endpoint.url", issuer.keys()),
+        ("sasl.oauthbearer.expected.audience", AUDIENCE.to_owned()),
+        ("sasl.oauthbearer.expected.issuer", issuer.url()),
+    ];
+    let mechanisms = "listener.name.oauth.sasl.enabled.mechanisms=OAUTHBEARER\n".to_owned();
+    settings.iter().fold(mechanisms, |text, (name, value)| {
+        format!("{text}listener.name.oauth.oauthbearer.{name}={value}\n")
+    })
+}
+
 fn properties(folder: &Path, keys: &Keys, listeners: &[Listener], controller: &str) -> String {
     let at = |of: fn(&Listener) -> &String| {
         let each = listeners.iter().map(|one| format!("{}://{}", one.0, of(one)));
@@ -161,7 +201,7 @@ fn properties(folder: &Path, keys: &Keys, listeners: &[Listener], controller: &s
     let mut text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@{controller}\n\
          listeners={},CONTROLLER://{controller}\nadvertised.listeners={}\n\
-         listener.security.protocol.map=CONTROLLER:PLAINTEXT,HOST:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASLTLS:SASL_SSL,SASL:SASL_PLAINTEXT,FRONTED:SASL_SSL\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,HOST:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASLTLS:SASL_SSL,SASL:SASL_PLAINTEXT,FRONTED:SASL_SSL,OAUTH:SASL_PLAINTEXT\n\
          controller.listener.names=CONTROLLER\ninter.broker.listener.name=HOST\nlog.dirs={}\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\ntransaction.state.log.num.partitions=1\n\

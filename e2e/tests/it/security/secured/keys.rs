@@ -63,6 +63,23 @@ impl Keys {
         namespace.apply_secret(secret, &[("tls.crt", &certificate), ("tls.key", &key)]).await
     }
 
+    /// Makes or changes the Secret `secret` with the keys that Strimzi gives the Secret of a `KafkaUser` with a certificate. Its `ca.crt` is
+    /// the authority of clients.
+    pub async fn apply_strimzi_user(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
+        let read =
+            |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
+        let (authority, certificate, key) =
+            (read(self.certificate("ca"))?, read(self.certificate(name))?, read(self.key(name))?);
+        let content = [
+            ("ca.crt", authority.as_str()),
+            ("user.crt", &certificate),
+            ("user.key", &key),
+            ("user.p12", "not read"),
+            ("user.password", "not read"),
+        ];
+        namespace.apply_secret(secret, &content).await
+    }
+
     fn private_key(&self, name: &str) -> Result<PathBuf> {
         let key = self.key(name);
         let mut openssl = Command::new("openssl");

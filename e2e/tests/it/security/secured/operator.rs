@@ -2,9 +2,9 @@
 //! one with the wrong ones says what is wrong and goes on once its Secret is mended.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Cluster, Namespace};
 use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
 use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
 use super::broker::{Broker, PASSWORD, USER};
+use super::issuer::{CLIENT, CLIENT_SECRET, Issuer};
 use super::keys::Keys;
 use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
@@ -21,6 +22,9 @@ use crate::turns::Uses;
 
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
+
+/// Lifetime of tokens: short, so that the operator renews them while it looks.
+const TOKEN_SECONDS: u64 = 9;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group security"]
@@ -34,11 +38,12 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let folder = std::env::temp_dir().join(&name);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let keys = Keys::make(&folder)?;
-    let broker = Broker::start(&folder, &keys).await?;
+    let issuer = Issuer::start(TOKEN_SECONDS).await?;
+    let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
     // The broker goes with the test, and the topic with it.
     Topic::create(&broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
     let namespace = Namespace::create(cluster, &name).await?;
-    let stage = Stage { namespace: namespace.clone(), keys, broker };
+    let stage = Stage { namespace: namespace.clone(), keys, issuer, broker };
     let ran = stage.run(target, &folder).await;
     // The broker ends first: it writes into the folder.
     drop(stage);
@@ -50,6 +55,7 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
 struct Stage {
     namespace: Namespace,
     keys: Keys,
+    issuer: Issuer,
     broker: Broker,
 }
 
@@ -59,6 +65,8 @@ impl Stage {
         self.keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
         self.keys.apply_client("client", &self.namespace, "client").await?;
         self.user(PASSWORD).await?;
+        let client = [("client-id", CLIENT), ("client-secret", CLIENT_SECRET)];
+        self.namespace.apply_secret("oauth-client", &client).await?;
         let program = program();
         let orders = Orders {
             kubeconfig: &target.kubeconfig,
@@ -74,13 +82,97 @@ impl Stage {
         for (name, ..) in self.ways() {
             self.wait_partitions(name).await?;
         }
+        self.samples().await?;
+        self.refused_client().await?;
         self.wrong_ones().await?;
         operator.program.stop().await
     }
 
+    /// The samples for Secrets of other tools, with Secrets of the shape that these tools write: each connection of a sample is made.
+    async fn samples(&self) -> Result<()> {
+        self.foreign_secrets().await?;
+        let Broker { mutual, sasl_tls, .. } = &self.broker;
+        let samples = [
+            ("tracepipeline-strimzi-tls.yaml", mutual),
+            ("tracepipeline-strimzi-scram.yaml", sasl_tls),
+            ("tracepipeline-cert-manager.yaml", mutual),
+            ("tracepipeline-external-secrets.yaml", sasl_tls),
+        ];
+        let mut names = Vec::new();
+        for (file, address) in samples {
+            let path = e2e_stack::paths::workspace().join("config/samples").join(file);
+            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            let sample: Value =
+                serde_saphyr::from_str(&text).with_context(|| format!("understand {file}"))?;
+            let name = sample["metadata"]["name"].as_str().context("a sample without a name")?.to_owned();
+            let kafka = &sample["spec"]["source"]["kafka"];
+            let mut security = json!({"tls": kafka["tls"]});
+            if !kafka["sasl"].is_null() {
+                security["sasl"] = kafka["sasl"].clone();
+            }
+            if security["sasl"]["username"].is_string() {
+                // The user that the broker knows, in place of the KafkaUser's name.
+                security["sasl"]["username"] = json!(USER);
+            }
+            self.apply(&name, address, &security).await?;
+            names.push(name);
+        }
+        for name in &names {
+            self.wait_partitions(name).await?;
+        }
+        self.lacking_key(&names[1]).await
+    }
+
+    /// Secrets under the names that the samples have. Values that nobody reads are there as well.
+    async fn foreign_secrets(&self) -> Result<()> {
+        let read =
+            |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
+        let (ca, certificate, key) = (
+            read(self.keys.certificate("ca"))?,
+            read(self.keys.certificate("client"))?,
+            read(self.keys.key("client"))?,
+        );
+        let authorities = [("ca.crt", ca.as_str()), ("ca.p12", "not read"), ("ca.password", "not read")];
+        self.namespace.apply_secret("traces-cluster-ca-cert", &authorities).await?;
+        // Both samples name the KafkaUser `sluice`; one Secret has the keys of both kinds.
+        let jaas = format!("ScramLoginModule required username=\"{USER}\" password=\"{PASSWORD}\";");
+        let of_user = [
+            ("ca.crt", ca.as_str()),
+            ("user.crt", &certificate),
+            ("user.key", &key),
+            ("user.p12", "not read"),
+            ("user.password", "not read"),
+            ("password", PASSWORD),
+            ("sasl.jaas.config", &jaas),
+        ];
+        self.namespace.apply_secret("sluice", &of_user).await?;
+        let of_certificate = [("ca.crt", ca.as_str()), ("tls.crt", &certificate), ("tls.key", &key)];
+        self.namespace.apply_secret("sluice-client-tls", &of_certificate).await?;
+        let of_vault = [
+            ("kafka-ca.pem", ca.as_str()),
+            ("api-key", USER),
+            ("api-secret", PASSWORD),
+            ("clickhouse-password", "not read"),
+        ];
+        self.namespace.apply_secret("sluice-vault", &of_vault).await
+    }
+
+    /// A key that the Secret does not have is told with those that it has, and with no value.
+    async fn lacking_key(&self, name: &str) -> Result<()> {
+        let change = json!({"sasl": {"mechanism": "ScramSha512", "username": USER,
+            "secretRef": {"name": "sluice-vault", "passwordKey": "password"}}});
+        let security = merged(&json!({"tls": {"caSecretRef": {"name": "traces-cluster-ca-cert"}}}), &change);
+        self.apply(name, &self.broker.sasl_tls, &security).await?;
+        let refused = ("False", reason::SECRET_INCOMPLETE);
+        let message = self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
+        ensure!(message.contains("has no password") && message.contains("api-secret"), "{message}");
+        ensure!(!message.contains(PASSWORD), "a value is told: {message}");
+        Ok(())
+    }
+
     /// Every way to be let in.
     fn ways(&self) -> Vec<(&'static str, &str, Value)> {
-        let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
+        let Broker { tls, mutual, sasl_tls, sasl, oauth, .. } = &self.broker;
         let ca = json!({"tls": {"caSecretRef": {"name": "ca"}}});
         let with = |change: Value| merged(&ca, &change);
         let login =
@@ -93,7 +185,28 @@ impl Stage {
             ("scram-256", sasl_tls, with(login("ScramSha256"))),
             ("scram-512", sasl_tls, with(login("ScramSha512"))),
             ("without-tls", sasl, login("ScramSha512")),
+            ("tokens", oauth, self.tokens("oauth-client")),
         ]
+    }
+
+    /// A login with tokens, for the client whose id and secret this Secret has.
+    fn tokens(&self, secret: &str) -> Value {
+        json!({"sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
+            "tokenEndpoint": self.issuer.token_endpoint(), "secretRef": {"name": secret},
+        }}}})
+    }
+
+    /// A token endpoint that refuses is told in its words, without the secret.
+    async fn refused_client(&self) -> Result<()> {
+        let stranger = [("client-id", CLIENT), ("client-secret", "battery staple")];
+        self.namespace.apply_secret("stranger", &stranger).await?;
+        self.apply("no-token", &self.broker.oauth, &self.tokens("stranger")).await?;
+        let refused = ("False", reason::AUTH_FAILED);
+        let pipeline = self.pipeline("no-token", "");
+        let message = pipeline.wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
+        ensure!(message.contains("answered 401") && message.contains("invalid_client"), "{message}");
+        ensure!(!message.contains("battery"), "the secret is told: {message}");
+        Ok(())
     }
 
     /// What is wrong is said, and mended by the Secret alone.

@@ -49,6 +49,7 @@ const NEXT_PASSWORD: &str = "stable battery";
 /// Servers of one scene, which its pods reach by fronts alone.
 pub struct Own {
     folder: PathBuf,
+    keys: Keys,
     broker: Broker,
     /// At which the broker listens for the front.
     _port: Port,
@@ -83,7 +84,7 @@ impl Own {
         scene.topic = Topic::create(&broker.host, &settings.topic, scene.topic.partitions()).await?;
         scene.producer = Producer::new(&broker.host, Compression::default(), Run::fresh())?;
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
-        Ok(Own { folder, broker, _port: port, kafka, clickhouse })
+        Ok(Own { folder, keys, broker, _port: port, kafka, clickhouse })
     }
 
     /// What a spec says of the Secrets, with `change` merged over it. The user of `ClickHouse` is the scene's own.
@@ -121,7 +122,12 @@ impl Own {
 async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
     scene::run("secured_pods", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
-        scene.start(&Own::spec(&json!({"replicas": 2}))).await?;
+        own.keys.apply_strimzi_user("client", &scene.namespace, "strimzi-user").await?;
+        // As Strimzi has them: a certificate by keys of its own, and a password without a user.
+        let certificate =
+            json!({"name": "strimzi-user", "certificateKey": "user.crt", "privateKeyKey": "user.key"});
+        let kafka = json!({"tls": {"clientCertificateSecretRef": certificate}, "sasl": {"username": USER}});
+        scene.start(&Own::spec(&json!({"replicas": 2, "source": {"kafka": kafka}}))).await?;
         made_by_job(scene).await?;
         refused(scene).await?;
         let load = scene.load(SPANS_PER_SECOND);

@@ -1,0 +1,119 @@
+//! Tokens for Kafka: where they come from.
+
+use super::CaSecretRef;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where tokens for Kafka come from.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.clientCredentials) != has(self.serviceAccountToken)")
+    .message("one of clientCredentials and serviceAccountToken is set in oauth, and not both"))]
+pub struct OAuth {
+    /// A token endpoint gives tokens for a client's id and secret (OpenID Connect, OAuth 2.0 client credentials): Keycloak, Entra ID, Okta,
+    /// Confluent Cloud. When it is not set, none is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_credentials: Option<ClientCredentials>,
+
+    /// The token of the pods' own ServiceAccount, for brokers that trust the cluster's issuer. When it is not set, none is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_token: Option<ServiceAccountToken>,
+
+    /// SASL extensions that are sent with each token, by name; at most 16. A name has letters only. Confluent Cloud wants logicalCluster and identityPoolId.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    #[x_kube(validation = Rule::new("self.all(k, k != 'auth')")
+        .message("an extension of oauth cannot have the name auth, under which the token itself is sent"))]
+    pub extensions: BTreeMap<String, SaslExtension>,
+}
+
+/// The value of a SASL extension or of a parameter.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SaslExtension(#[schemars(length(max = 1024), regex(pattern = "^[\\x20-\\x7e]*$"))] pub String);
+
+/// The client credentials grant of OAuth 2.0.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.clientId) || !has(self.secretRef.clientIdKey)")
+    .message("clientCredentials has clientId and secretRef.clientIdKey: keep clientId if the Secret has no key for it, else remove clientId"))]
+pub struct ClientCredentials {
+    /// The URL of the token endpoint, such as https://login.example.com/realms/kafka/protocol/openid-connect/token. http sends the client's
+    /// secret in clear text.
+    #[schemars(length(min = 8, max = 1024), regex(pattern = "^https?://[^/@ ]+(/[^@ ]*)?$"))]
+    pub token_endpoint: String,
+
+    /// The client's id, for a Secret without one. When it is not set, the Secret has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
+    pub client_id: Option<String>,
+
+    /// A Secret in the pipeline's namespace with the client's secret and, unless clientId is set, the client's id. When it changes, the
+    /// gateways are restarted one by one.
+    pub secret_ref: ClientSecretRef,
+
+    /// How id and secret are sent: Basic, in the header Authorization (the default), or Post, in the body of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<ClientAuthentication>,
+
+    /// The scope that is asked for. When it is not set, the server's default. Entra ID wants https://NAMESPACE.servicebus.windows.net/.default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[\\x20-\\x7e]+$"))]
+    pub scope: Option<String>,
+
+    /// More parameters of the request by name, such as audience or resource; at most 16.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    #[x_kube(validation = Rule::new("self.all(k, !(k in ['grant_type', 'client_id', 'client_secret', 'scope']))")
+        .message("parameters of clientCredentials has a name that another field decides: grant_type, client_id, client_secret or scope"))]
+    pub parameters: BTreeMap<String, SaslExtension>,
+
+    /// A Secret in the pipeline's namespace with PEM certificates of the authorities that may sign the endpoint's certificate. When it is not
+    /// set, those that the image trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_secret_ref: Option<CaSecretRef>,
+}
+
+/// A Secret with a client's secret, and with its id unless that stands beside it.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the client's id. When it is not set, client-id; none is read when the id stands in clientId beside secretRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub client_id_key: Option<String>,
+
+    /// The key of the client's secret. When it is not set, client-secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub client_secret_key: Option<String>,
+}
+
+/// How a client's id and secret are sent.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientAuthentication {
+    /// In the header Authorization.
+    Basic,
+    /// In the body of the request.
+    Post,
+}
+
+/// A token of the pods' ServiceAccount, which the kubelet mounts and replaces.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceAccountToken {
+    /// Whom the token is for: what brokers expect as its audience.
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[\\x21-\\x7e]+$"))]
+    pub audience: String,
+
+    /// How long a token lives, in seconds: 600 to 86400. When it is not set, 3600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 600, max = 86_400))]
+    pub expiration_seconds: Option<i64>,
+}

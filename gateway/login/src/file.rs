@@ -1,0 +1,57 @@
+//! Files with secrets. They are read again for each token, so a file that is rotated needs no restart.
+
+use crate::{Error, token::TOKEN_BYTES_MAX};
+use std::{fs::File, io::Read as _};
+
+/// The longest file of authorities: a Secret has at most 1 MiB.
+const AUTHORITIES_BYTES_MAX: usize = 1 << 20;
+
+/// The text of a file, without the one line end that an editor leaves.
+///
+/// # Errors
+/// [`Error::File`], which names the file and never its content.
+pub fn read(what: &'static str, path: &str) -> Result<String, Error> {
+    read_up_to(TOKEN_BYTES_MAX, what, path)
+}
+
+/// The same for certificates of authorities, of which a bundle has hundreds.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn read_long(what: &'static str, path: &str) -> Result<String, Error> {
+    read_up_to(AUTHORITIES_BYTES_MAX, what, path)
+}
+
+fn read_up_to(bytes_max: usize, what: &'static str, path: &str) -> Result<String, Error> {
+    let failed = |reason: String| Error::File { what, path: path.to_owned(), reason };
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    file.take(most.saturating_add(1)).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() > bytes_max {
+        return Err(failed(format!("it has more than {bytes_max} bytes")));
+    }
+    let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    Ok(line.unwrap_or(&text).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound_and_named_when_it_cannot_be() {
+        let path = std::env::temp_dir().join(format!("sluice-login-file-{}", std::process::id()));
+        let text = path.to_str().unwrap();
+        std::fs::write(&path, "s3cret\r\n").unwrap();
+        assert_eq!(read("client secret", text).unwrap(), "s3cret");
+        std::fs::write(&path, "x".repeat(TOKEN_BYTES_MAX + 1)).unwrap();
+        let said = read("client secret", text).unwrap_err().to_string();
+        assert!(said.contains("more than 65536 bytes") && said.contains(text), "{said}");
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(read("client secret", text).is_err());
+        std::fs::remove_file(&path).unwrap();
+        let said = read("client secret", text).unwrap_err().to_string();
+        assert!(said.contains("cannot read the client secret from"), "{said}");
+    }
+}

@@ -1,0 +1,30 @@
+//! Tokens of the pods' ServiceAccount, as pods mount them. The kubelet asks for them and replaces them; gateways read the file again.
+
+use crate::names::TokenUse;
+use sluice_crds::TracePipelineSpec;
+
+/// How long a token lives where the spec does not say, in seconds: the kubelet's own default for projected tokens.
+const EXPIRATION_SECONDS: i64 = 3_600;
+
+/// A token that pods mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountedToken {
+    pub of: TokenUse,
+    pub audience: String,
+    pub expiration_seconds: i64,
+}
+
+/// The tokens that the spec asks for.
+pub(crate) fn mounted(spec: &TracePipelineSpec) -> Vec<MountedToken> {
+    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let kafka = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
+    let credentials = spec.sink.clickhouse.credentials.as_ref();
+    let clickhouse = credentials.and_then(|credentials| credentials.service_account_token.as_ref());
+    let all = [(TokenUse::Kafka, kafka), (TokenUse::ClickHouse, clickhouse)].into_iter();
+    all.filter_map(|(of, token)| {
+        let token = token?;
+        let expiration_seconds = token.expiration_seconds.unwrap_or(EXPIRATION_SECONDS);
+        Some(MountedToken { of, audience: token.audience.clone(), expiration_seconds })
+    })
+    .collect()
+}

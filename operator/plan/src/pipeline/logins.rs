@@ -1,0 +1,76 @@
+//! How gateways log in to Kafka: from the fields of the spec to those of the config.
+
+use crate::names::{TokenUse, secret_file, token_file};
+use sluice_crds::{
+    Credentials, SaslMechanism, SecretUse,
+    security::{
+        CA_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, ClientAuthentication, ClientCredentials, OAuth,
+        PASSWORD_KEY, Sasl, TOKEN_KEY, USERNAME_KEY,
+    },
+};
+use sluice_gateway_config as contract;
+
+/// The parameter of a token request whose field is `scope`.
+const SCOPE: &str = "scope";
+
+/// The login of a spec.
+pub(super) fn sasl(sasl: &Sasl) -> contract::Sasl {
+    let user = sasl.secret_ref.as_ref();
+    contract::Sasl {
+        mechanism: match sasl.mechanism {
+            SaslMechanism::Plain => contract::SaslMechanism::Plain,
+            SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
+            SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
+            SaslMechanism::OAuthBearer => contract::SaslMechanism::OAuthBearer,
+        },
+        username: sasl.username.clone(),
+        username_file: user.and_then(|_| user_file(sasl.username.as_ref(), SecretUse::KafkaUser)),
+        password_file: user.map(|_| secret_file(SecretUse::KafkaUser, PASSWORD_KEY)),
+        oauth: sasl.oauth.as_deref().map(oauth),
+    }
+}
+
+/// The login to ClickHouse of a spec.
+pub(super) fn credentials(credentials: &Credentials) -> contract::Credentials {
+    let user = credentials.secret_ref.as_ref();
+    let of_secret = credentials.token_secret_ref.as_ref();
+    let of_secret = of_secret.map(|_| secret_file(SecretUse::ClickHouseToken, TOKEN_KEY));
+    let of_pod = credentials.service_account_token.as_ref().map(|_| token_file(TokenUse::ClickHouse));
+    contract::Credentials {
+        username: credentials.username.clone(),
+        username_file: user.and_then(|_| user_file(credentials.username.as_ref(), SecretUse::ClickHouseUser)),
+        password_file: user.map(|_| secret_file(SecretUse::ClickHouseUser, PASSWORD_KEY)),
+        token_file: of_secret.or(of_pod),
+    }
+}
+
+fn oauth(oauth: &OAuth) -> contract::OAuth {
+    contract::OAuth {
+        client_credentials: oauth.client_credentials.as_ref().map(client_credentials),
+        token_file: oauth.service_account_token.as_ref().map(|_| token_file(TokenUse::Kafka)),
+        extensions: oauth.extensions.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
+    }
+}
+
+fn client_credentials(credentials: &ClientCredentials) -> contract::ClientCredentials {
+    let file = |key| secret_file(SecretUse::KafkaClient, key);
+    let parameters = credentials.parameters.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    let scope = credentials.scope.iter().map(|scope| (SCOPE.to_owned(), scope.clone()));
+    contract::ClientCredentials {
+        token_endpoint: credentials.token_endpoint.clone(),
+        client_id: credentials.client_id.clone(),
+        client_id_file: credentials.client_id.is_none().then(|| file(CLIENT_ID_KEY)),
+        client_secret_file: file(CLIENT_SECRET_KEY),
+        credentials_in_body: credentials.authentication == Some(ClientAuthentication::Post),
+        parameters: parameters.chain(scope).collect(),
+        ca_file: credentials
+            .ca_secret_ref
+            .as_ref()
+            .map(|_| secret_file(SecretUse::KafkaTokenAuthorities, CA_KEY)),
+    }
+}
+
+/// The file of a user's name that does not stand in the spec.
+pub(super) fn user_file(name: Option<&String>, of: SecretUse) -> Option<String> {
+    name.is_none().then(|| secret_file(of, USERNAME_KEY))
+}
