@@ -2,14 +2,10 @@
 //!
 //! Id and secret go in the header `Authorization`, encoded as RFC 6749, 2.3.1 has it, or in the body for servers that want them there.
 
-use crate::{
-    ClientCredentials, Error, Text, Token, answer, file,
-    form::{encoded, form},
-    http_client,
-    token::now_ms,
-};
+use crate::{ClientCredentials, Error, Text, Token, answer, file, http_client, token::now_ms};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use form_urlencoded::{Serializer, byte_serialize};
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 
@@ -37,7 +33,9 @@ fn text(what: &'static str, text: &Text) -> Result<String, Error> {
 fn request(credentials: &ClientCredentials, id: &str, secret: &str) -> Result<Request<Full<Bytes>>, Error> {
     let given = credentials.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let own = [("client_id", id), ("client_secret", secret)].into_iter().filter(|_| credentials.in_body);
-    let body = form([("grant_type", "client_credentials")].into_iter().chain(given).chain(own));
+    let mut form = Serializer::new(String::new());
+    form.append_pair("grant_type", "client_credentials").extend_pairs(given).extend_pairs(own);
+    let body = form.finish();
     let mut request = Request::new(Full::new(Bytes::from(body)));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = http_client::url(&credentials.endpoint)?;
@@ -53,6 +51,11 @@ fn request(credentials: &ClientCredentials, id: &str, secret: &str) -> Result<Re
         headers.insert(header::AUTHORIZATION, value);
     }
     Ok(request)
+}
+
+/// A name or value as `application/x-www-form-urlencoded` has it (RFC 6749, appendix B).
+fn encoded(text: &str) -> String {
+    byte_serialize(text.as_bytes()).collect()
 }
 
 #[cfg(test)]

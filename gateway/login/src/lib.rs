@@ -17,7 +17,6 @@ mod agent;
 mod answer;
 mod client_credentials;
 mod file;
-mod form;
 mod http_client;
 #[cfg(feature = "rdkafka")]
 mod librdkafka;

@@ -48,7 +48,7 @@ impl Probe {
             return Ok(false);
         }
         let mut question =
-            self.client.query("SELECT value FROM system.settings WHERE name = ?").bind(QUORUM_SETTING);
+            self.client().query("SELECT value FROM system.settings WHERE name = ?").bind(QUORUM_SETTING);
         for (name, value) in settings.iter().filter(|(name, _)| name.starts_with(QUORUM_SETTING)) {
             question = question.with_setting(name, value);
         }

@@ -155,7 +155,7 @@ async fn a_pod_that_takes_too_long_says_what_helps() {
 #[tokio::test(start_paused = true)]
 async fn ctrl_c_deletes_the_pod() {
     for pod in [creating(), runs()] {
-        let found = audit(running([pod]), tokio::time::sleep(Duration::from_secs(5))).await;
+        let found = Box::pin(audit(running([pod]), tokio::time::sleep(Duration::from_secs(5)))).await;
         assert_eq!(found.result.as_ref().unwrap(), &EXIT_INTERRUPTED);
         found.leaves_no_pod();
     }

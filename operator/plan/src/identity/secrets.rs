@@ -66,14 +66,13 @@ fn of_one(named: NamedSecret<'_>, seen: &Secrets) -> Result<Mounted, Unusable> {
 /// What a Secret lacks, what it has instead, and what to do. Names of keys, never values.
 fn incomplete(of: SecretUse, name: &str, keys: &[UsedKey], found: &[String]) -> String {
     let lacks: Vec<&str> = keys.iter().map(|key| key.key.as_str()).collect();
-    let has = match found {
-        [] => "it has no keys at all".to_owned(),
-        _ => {
-            let shown: Vec<&str> = found.iter().take(KEYS_SHOWN_MAX).map(String::as_str).collect();
-            let left = found.len().saturating_sub(KEYS_SHOWN_MAX);
-            let more = if left > 0 { format!(" and {left} more") } else { String::new() };
-            format!("it has {}{more}", shown.join(", "))
-        }
+    let has = if found.is_empty() {
+        "it has no keys at all".to_owned()
+    } else {
+        let shown: Vec<&str> = found.iter().take(KEYS_SHOWN_MAX).map(String::as_str).collect();
+        let left = found.len().saturating_sub(KEYS_SHOWN_MAX);
+        let more = if left > 0 { format!(" and {left} more") } else { String::new() };
+        format!("it has {}{more}", shown.join(", "))
     };
     let fields: Vec<String> = keys.iter().map(|key| format!("{}.{}", of.field(), key.of.field())).collect();
     let lacks_any = |of| keys.iter().any(|key| key.of == of);

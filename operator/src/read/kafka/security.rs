@@ -284,7 +284,7 @@ mod tests {
         );
     }
 
-    /// As Strimzi writes them for a KafkaUser: one with SCRAM, whose name is in no key, and one with a certificate.
+    /// As Strimzi writes them for a `KafkaUser`: one with SCRAM, whose name is in no key, and one with a certificate.
     #[test]
     fn secrets_of_other_tools_are_read_by_their_own_keys() {
         let kafka: KafkaSource = serde_json::from_value(json!({

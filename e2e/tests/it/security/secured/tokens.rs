@@ -55,7 +55,7 @@ impl Tokens {
     }
 
     /// A config's login, with tokens from this endpoint, for the secret in this file.
-    fn asking(&self, endpoint: &str, secret: &Path, parameters: &Value) -> Value {
+    fn asking(endpoint: &str, secret: &Path, parameters: &Value) -> Value {
         json!({"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
             "tokenEndpoint": endpoint, "clientId": CLIENT, "clientSecretFile": secret, "parameters": parameters,
         }, "extensions": {"traceparent": "none"}}})
@@ -79,26 +79,26 @@ impl Tokens {
         let (audience, none) = (json!({"audience": "another"}), json!({}));
         let nonsense = format!("{}/nonsense", self.issuer.url());
         Ok(vec![
-            ("tokens", at(self.asking(&endpoint, &right, &none)), &[]),
+            ("tokens", at(Self::asking(&endpoint, &right, &none)), &[]),
             ("a token's file", at(Self::given(&token("token", AUDIENCE)?)), &[]),
             (
                 "tokens, wrong secret",
-                at(self.asking(&endpoint, &wrong, &none)),
+                at(Self::asking(&endpoint, &wrong, &none)),
                 &["answered 401: {\"error\":\"invalid_client\"}", "check the client's id and secret"],
             ),
             (
                 "tokens, nonsense",
-                at(self.asking(&nonsense, &right, &none)),
+                at(Self::asking(&nonsense, &right, &none)),
                 &["6 bytes without a usable token: it is no JSON object"],
             ),
             (
                 "tokens, nobody there",
-                at(self.asking("http://127.0.0.1:1/token", &right, &none)),
+                at(Self::asking("http://127.0.0.1:1/token", &right, &none)),
                 &["http://127.0.0.1:1/token does not answer"],
             ),
             (
                 "tokens, another audience",
-                at(self.asking(&endpoint, &right, &audience)),
+                at(Self::asking(&endpoint, &right, &audience)),
                 &["the broker refuses the token", "source.kafka.sasl.oauth"],
             ),
             (
