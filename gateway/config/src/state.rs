@@ -217,8 +217,7 @@ pub struct DeliveryState {
     pub durability: Option<String>,
 }
 
-/// What services have sent, as the gateway has counted it since its start. No number falls; a service that is no longer among the largest is
-/// left out, and what it sends is added to the others.
+/// What services have sent, as the gateway has counted it since its start. The largest and all others are all spans that it has read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceVolumes {
     /// The services with the most bytes, at most 50, the largest first. Default: none.

@@ -157,8 +157,7 @@ mod tests {
     fn what_is_no_frame_that_is_known_says_so() {
         for magic in 1..=7 {
             let message = [magic, 0x0a, 0];
-            let found = payload(&message, Format::OtlpProto);
-            assert_eq!(found, Err(FrameError::MagicUnknown(magic)));
+            assert_eq!(payload(&message, Format::OtlpProto), Err(FrameError::MagicUnknown(magic)));
         }
         let told = FrameError::MagicUnknown(3).to_string();
         assert!(told.contains("magic byte 0x03") && told.contains("AWS Glue"), "{told}");

@@ -34,7 +34,7 @@ fn the_rows_of_messages_that_are_whole_are_counted_by_service() {
     assert!(matches!(case.add(&message(&[("shop", 3), ("cart", 1), ("shop", 2)])), Encoded::Whole { .. }));
     let whole = message(&[("cart", 9)]);
     assert!(matches!(case.add(&whole[..whole.len() - 1]), Encoded::Rejected(_)));
-    let Largest { services: largest, other } = services.look();
+    let Largest { services: largest, other, .. } = services.look();
     let spans: Vec<_> = largest.iter().map(|(name, volume)| (&**name, volume.spans)).collect();
     assert_eq!((spans, other), (vec![("shop", 5), ("cart", 1)], Volume::default()));
     let bytes: u64 = largest.iter().map(|(_, volume)| volume.row_bytes).sum();

@@ -27,6 +27,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
+use sluice_gateway_config::STATE_PATH;
 use sluice_plan::{
     Names,
     names::{ADMIN_PORT, GATEWAY_CONTAINER, KEPT_OUT},
@@ -118,12 +119,12 @@ impl Error {
     }
 }
 
-/// The metrics of one gateway.
+/// The answer of one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     /// The gateway's pod.
     pub pod: String,
-    /// The metrics in Prometheus' text format, or why there is no answer.
+    /// The metrics in Prometheus' text format, or the state; or why there is no answer.
     pub text: Result<String, String>,
 }
 
@@ -217,10 +218,20 @@ impl Cluster {
 
     /// The metrics of each gateway of the pipeline, by name.
     pub async fn metrics(&self, pipeline: &TracePipeline) -> Result<Vec<Said>, Error> {
+        self.said(pipeline, "/metrics").await
+    }
+
+    /// The state of every gateway of a pipeline, or why there is none.
+    pub async fn states(&self, pipeline: &TracePipeline) -> Result<Vec<Said>, Error> {
+        self.said(pipeline, STATE_PATH).await
+    }
+
+    /// What every gateway of a pipeline answers at a path.
+    async fn said(&self, pipeline: &TracePipeline, path: &str) -> Result<Vec<Said>, Error> {
         let pods = self.gateways(pipeline).await?;
         let names = pods.iter().map(ResourceExt::name_any);
         let said = stream::iter(names).map(|pod| async move {
-            let text = self.ask(&pod, "/metrics").await.map_err(|error| error.to_string());
+            let text = self.ask(&pod, path).await.map_err(|error| error.to_string());
             Said { pod, text }
         });
         Ok(said.buffered(ASKED_MAX).collect().await)

@@ -86,7 +86,7 @@ async fn with_services(
     cluster: &Cluster,
     terminal: &mut Terminal<'_>,
 ) -> Result<status::Story, Error> {
-    match cluster.metrics(pipeline).await {
+    match cluster.states(pipeline).await {
         Ok(said) => Ok(story.with_services(&said)),
         Err(error) => {
             terminal.tell(&format!("which services send most is not known: {error}"))?;

@@ -45,7 +45,7 @@ impl Collector for ServiceCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Largest { services, other } = self.services.look();
+        let Largest { services, other, .. } = self.services.look();
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let [spans, bytes] = &*series;
         // A service that is no longer among the largest has no series.
@@ -62,7 +62,7 @@ impl Collector for ServiceCollector {
 
 /// The largest services in the state.
 pub(super) fn state(services: &Services) -> ServiceVolumes {
-    let Largest { services, other } = services.look();
+    let Largest { services, rest, .. } = services.look();
     let volume = |(name, volume): (Arc<str>, crate::rows::services::Volume)| ServiceVolume {
         name: name.to_string(),
         spans: volume.spans,
@@ -70,7 +70,7 @@ pub(super) fn state(services: &Services) -> ServiceVolumes {
     };
     ServiceVolumes {
         largest: services.into_iter().map(volume).collect(),
-        other: OtherServices { spans: other.spans, row_bytes: other.row_bytes },
+        other: OtherServices { spans: rest.spans, row_bytes: rest.row_bytes },
     }
 }
 

@@ -1,18 +1,12 @@
-//! The services with the most bytes, summed over the gateways of a pipeline, from their metrics.
+//! The services with the most bytes, summed over the gateways of a pipeline, from their states.
 
 use crate::{
     cluster::Said,
     table::{size, table},
 };
 use serde::Serialize;
-use sluice_gateway_config::exposition::lines;
+use sluice_gateway_config::{GatewayState, OtherServices, ServiceVolume, ServiceVolumes};
 use std::{collections::BTreeMap, fmt};
-
-const SPANS: &str = "sluice_gateway_service_spans_total";
-const ROW_BYTES: &str = "sluice_gateway_service_row_bytes_total";
-
-/// The label of all services that a gateway does not name. A service of this name is among them.
-const OTHER: &str = "other";
 
 /// Services in the text. Chosen: one screen has them and the summary. `--json` has all that gateways name.
 const SHOWN_MAX: usize = 10;
@@ -24,6 +18,13 @@ struct Volume {
     spans: u64,
     /// Bytes of the rows, before compression.
     row_bytes: u64,
+}
+
+impl Volume {
+    fn add(&mut self, other: Self) {
+        self.spans = self.spans.saturating_add(other.spans);
+        self.row_bytes = self.row_bytes.saturating_add(other.row_bytes);
+    }
 }
 
 /// A service.
@@ -45,7 +46,7 @@ pub(in crate::status) struct Services {
     /// The largest first.
     largest: Vec<Service>,
     other: Volume,
-    /// Gateways that do not answer, with the reason; their numbers are missing.
+    /// Gateways whose numbers are missing, with the reason.
     silent: BTreeMap<String, String>,
 }
 
@@ -53,16 +54,21 @@ impl Services {
     /// Sums what the gateways say.
     pub(in crate::status) fn of(said: &[Said]) -> Self {
         let mut sums: BTreeMap<String, Volume> = BTreeMap::new();
-        for text in said.iter().filter_map(|said| said.text.as_ref().ok()) {
-            for line in lines(text).filter(|line| line.name == SPANS || line.name == ROW_BYTES) {
-                let (Some(name), Some(value)) = (line.label("service_name"), line.whole()) else { continue };
-                let volume = sums.entry(name.into_owned()).or_default();
-                let sum = if line.name == SPANS { &mut volume.spans } else { &mut volume.row_bytes };
-                *sum = sum.saturating_add(value);
+        let (mut other, mut silent) = (Volume::default(), BTreeMap::new());
+        for Said { pod, text } in said {
+            match text.as_ref().map_err(Clone::clone).and_then(|text| services_in(text)) {
+                Ok(ServiceVolumes { largest, other: OtherServices { spans, row_bytes } }) => {
+                    for ServiceVolume { name, spans, row_bytes } in largest {
+                        sums.entry(name).or_default().add(Volume { spans, row_bytes });
+                    }
+                    other.add(Volume { spans, row_bytes });
+                }
+                Err(why) => {
+                    silent.insert(pod.clone(), why);
+                }
             }
         }
-        let all = sums.values().fold(0_u64, |sum, volume| sum.saturating_add(volume.row_bytes));
-        let other = sums.remove(OTHER).unwrap_or_default();
+        let all = sums.values().fold(other.row_bytes, |sum, volume| sum.saturating_add(volume.row_bytes));
         let service = |(name, volume): (String, Volume)| Service {
             name,
             volume,
@@ -71,9 +77,7 @@ impl Services {
         let mut largest: Vec<Service> = sums.into_iter().map(service).collect();
         // Equal ones stay in the order of their names.
         largest.sort_by_key(|service| std::cmp::Reverse(service.volume.row_bytes));
-        let silent =
-            said.iter().filter_map(|said| Some((said.pod.clone(), said.text.as_ref().err()?.clone())));
-        Self { largest, other, silent: silent.collect() }
+        Self { largest, other, silent }
     }
 
     /// Bytes of all services.
@@ -81,6 +85,12 @@ impl Services {
         let named = self.largest.iter().map(|service| service.volume.row_bytes);
         named.fold(self.other.row_bytes, u64::saturating_add)
     }
+}
+
+/// The services in a gateway's state.
+fn services_in(state: &str) -> Result<ServiceVolumes, String> {
+    let state = GatewayState::read(state.as_bytes()).map_err(|error| format!("its state {error}"))?;
+    state.sample.services.ok_or_else(|| "it is of a version that does not count services".to_owned())
 }
 
 /// A part of all in percent, to a tenth; 0 of nothing.
@@ -97,10 +107,8 @@ impl fmt::Display for Services {
             vec![name.to_owned(), volume.spans.to_string(), size(volume.row_bytes), share]
         };
         let shown = self.largest.iter().take(SHOWN_MAX);
-        let rest = self.largest.iter().skip(SHOWN_MAX).fold(self.other, |sum, service| Volume {
-            spans: sum.spans.saturating_add(service.volume.spans),
-            row_bytes: sum.row_bytes.saturating_add(service.volume.row_bytes),
-        });
+        let mut rest = self.other;
+        self.largest.iter().skip(SHOWN_MAX).for_each(|service| rest.add(service.volume));
         let mut rows: Vec<_> = shown
             .map(|service| {
                 let name = if service.name.is_empty() { "(no service.name)" } else { &service.name };
@@ -120,7 +128,7 @@ impl fmt::Display for Services {
             }
         }
         for (pod, why) in &self.silent {
-            writeln!(f, "    {pod} does not answer, its services are missing: {why}")?;
+            writeln!(f, "    the services of {pod} are missing: {why}")?;
         }
         Ok(())
     }
@@ -129,23 +137,26 @@ impl fmt::Display for Services {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn said(pod: &str, text: &str) -> Said {
-        Said { pod: pod.into(), text: Ok(text.into()) }
-    }
-
-    fn series(name: &str, spans: u64, bytes: u64) -> String {
-        format!(
-            "{SPANS}{{service_name=\"{name}\"}} {spans}\n{ROW_BYTES}{{service_name=\"{name}\"}} {bytes}\n"
-        )
+    /// What a gateway says of services: name, spans, bytes; and the bytes of others.
+    fn said(pod: &str, largest: &[(&str, u64, u64)], other: u64) -> Said {
+        let service = |(name, spans, bytes): &(&str, u64, u64)| json!({"name": name, "spans": spans, "rowBytes": bytes});
+        let largest: Vec<_> = largest.iter().map(service).collect();
+        let text = json!({
+            "version": 1,
+            "sample": {"services": {"largest": largest, "other": {"spans": other / 25, "rowBytes": other}}},
+            "remaining": {"blocks": 0, "damaged": false, "draining": false},
+        });
+        Said { pod: pod.into(), text: Ok(text.to_string()) }
     }
 
     #[test]
     fn services_are_summed_over_gateways_and_the_largest_comes_first() {
-        let one = series("shop", 1, 100) + &series("cart", 5, 600) + &series("other", 2, 50);
-        let two = series("shop", 1, 150) + &series("", 3, 100);
+        let one = said("a", &[("cart", 5, 600), ("shop", 1, 100)], 50);
+        let two = said("b", &[("shop", 1, 150), ("", 3, 100)], 0);
         let silent = Said { pod: "c".into(), text: Err("refused".into()) };
-        let services = Services::of(&[said("a", &one), said("b", &two), silent]);
+        let services = Services::of(&[one, two, silent]);
         assert_eq!(
             services.to_string(),
             "  services  since the gateways started:\n\
@@ -154,7 +165,7 @@ mod tests {
             \x20   shop                   2          250 B  25.0 %\n\
             \x20   (no service.name)      3          100 B  10.0 %\n\
             \x20   (all others)           2           50 B   5.0 %\n\
-            \x20   c does not answer, its services are missing: refused\n"
+            \x20   the services of c are missing: refused\n"
         );
         let json = serde_json::to_value(&services).unwrap();
         assert_eq!(json["largest"][0]["name"], "cart");
@@ -167,15 +178,27 @@ mod tests {
 
     #[test]
     fn the_text_has_ten_services_and_all_others_as_one() {
-        let text: String = (0..15).map(|number| series(&format!("s{number:02}"), 1, 100 - number)).collect();
-        let services = Services::of(&[said("a", &text)]);
+        let names: Vec<String> = (0..15).map(|number| format!("s{number:02}")).collect();
+        let largest: Vec<_> =
+            names.iter().zip(0..).map(|(name, number)| (name.as_str(), 1, 100 - number)).collect();
+        let services = Services::of(&[said("a", &largest, 0)]);
         let shown = services.to_string();
         assert!(shown.contains("s09") && !shown.contains("s10"), "{shown}");
         assert!(shown.contains("(all others)") && services.largest.len() == 15, "{shown}");
         assert_eq!(
-            Services::of(&[said("a", "")]).to_string(),
+            Services::of(&[said("a", &[], 0)]).to_string(),
             "  services  none have sent spans since the gateways started\n"
         );
+    }
+
+    #[test]
+    fn a_gateway_of_another_version_says_so() {
+        let older = r#"{"version":1,"remaining":{"blocks":0,"damaged":false,"draining":false}}"#;
+        for (text, expected) in [(older, "a version that does not count"), ("{}", "its state cannot be read")]
+        {
+            let services = Services::of(&[Said { pod: "a".into(), text: Ok(text.into()) }]);
+            assert!(services.silent["a"].contains(expected), "{:?}", services.silent);
+        }
     }
 
     #[test]
