@@ -3,7 +3,7 @@
 //!
 //! `Ready` does not change, because the pipeline's objects are right and gateways read the other partitions.
 
-use super::{messages::said_before, rounded, verdict::Verdict};
+use super::{coarse::rounded, messages::said_before, verdict::Verdict};
 use crate::{
     facts::Observed,
     observed::{OPEN_SECONDS_MAX, OpenTransaction},
