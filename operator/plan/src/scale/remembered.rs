@@ -164,7 +164,7 @@ mod tests {
     fn what_is_not_known_is_not_written_and_read_back_as_such() {
         assert!(State::default().remembered(&Remembered::default()).is_empty());
         let mut state = State { capacity: Some(5.0), lost: 7, ..State::default() };
-        state.memory = state.memory.learn(&pods(0)[..1]);
+        state.memory = state.memory.learn(&pods(0));
         let written = state.remembered(&Remembered::default());
         let text = serde_json::to_string(&written).unwrap();
         assert!(!text.contains("null") && !text.contains("inVain") && text.contains("memory"), "{text}");

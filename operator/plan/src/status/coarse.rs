@@ -38,8 +38,7 @@ const LAG_ENDS: &str = " s)";
 
 /// Messages or blocks that wait, for the status that has `written` now.
 pub(super) fn backlog(written: Option<i64>, now: i64) -> i64 {
-    let is_same =
-        |written: i64| written == now || now.saturating_mul(2) > written && now < written.saturating_mul(2);
+    let is_same = |written: i64| written == now || now > written / 2 && now < written.saturating_mul(2);
     written.filter(|written| is_same(*written)).unwrap_or_else(|| rounded(now))
 }
 

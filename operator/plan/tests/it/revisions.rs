@@ -2,7 +2,7 @@
 
 use crate::{defaults, observed, planned, sample};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, objects, plan};
+use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, objects, plan, rollout::spec_hash};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
 const LATER: [&str; 11] = [
@@ -17,6 +17,16 @@ const LATER: [&str; 11] = [
     "/spec/observability",
     "/spec/sink/clickhouse/insert/format",
     "/spec/sink/clickhouse/schema/durability",
+];
+
+/// Those of them that have a default by now.
+const WITH_DEFAULT: [&str; 6] = [
+    "/gateway/upgradeStrategy",
+    "/queue/onZoneLoss",
+    "/podDisruptionBudget",
+    "/observability",
+    "/sink/clickhouse/insert/format",
+    "/sink/clickhouse/schema/durability",
 ];
 
 /// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them for gateways that read
@@ -72,11 +82,20 @@ fn revision_of_running(pipeline: &TracePipeline, live: &str) -> String {
 
 #[test]
 fn a_pipeline_that_has_no_later_field_is_not_tried_again_after_an_upgrade() {
-    // What was taken back is told by the spec's hash: a field that nobody set must not be in it.
-    let object = serde_json::to_value(without_later(sample("tracepipeline-full.yaml"))).unwrap();
-    for pointer in LATER {
-        assert_eq!(object.pointer(pointer), None, "{pointer}");
+    // What was taken back is told by the spec's hash: a field that nobody set must not be in it, nor its default.
+    let mut pipeline = without_later(sample("tracepipeline-full.yaml"));
+    let before = spec_hash(&pipeline);
+    let object = serde_json::to_value(&pipeline.spec).unwrap();
+    for pointer in LATER.map(|pointer| pointer.strip_prefix("/spec").unwrap()) {
+        let default = object.pointer(pointer);
+        assert_eq!(default.is_some(), WITH_DEFAULT.contains(&pointer), "{pointer}");
     }
+    pipeline.spec.gateway.upgrade_strategy = None;
+    pipeline.spec.queue.on_zone_loss = None;
+    pipeline.spec.sink.clickhouse.insert.format = None;
+    pipeline.spec.sink.clickhouse.schema.durability = None;
+    (pipeline.spec.pod_disruption_budget, pipeline.spec.observability) = (None, None);
+    assert_eq!(spec_hash(&pipeline), before);
 }
 
 fn without_later(pipeline: TracePipeline) -> TracePipeline {

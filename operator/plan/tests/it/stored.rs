@@ -1,8 +1,10 @@
 //! What is planned for objects that API servers have stored for earlier versions.
 
 use crate::{golden::yaml, observed, planned, sample};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::Value;
-use sluice_crds::TracePipeline;
+use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
+use sluice_plan::rollout::spec_known_as;
 
 /// An object in `crds/tests/stored`, with an identity as that of [`sample`] and without a status.
 fn stored(name: &str) -> Value {
@@ -13,23 +15,47 @@ fn stored(name: &str) -> Value {
     object
 }
 
-const NAMES: [&str; 7] = [
-    "tracepipeline.yaml",
-    "tracepipeline-autoscaled.yaml",
-    "tracepipeline-full.yaml",
-    "tracepipeline-gitops.yaml",
-    "tracepipeline-sharded.yaml",
-    "tracepipeline-side-by-side.yaml",
-    "tracepipeline-tls-sasl.yaml",
+/// The objects, each with the hash that 0.1.0 gave to its spec.
+const OBJECTS: [(&str, &str); 7] = [
+    ("tracepipeline.yaml", "11f39cb76c"),
+    ("tracepipeline-autoscaled.yaml", "e9d2d1dbc3"),
+    ("tracepipeline-full.yaml", "726dbcee22"),
+    ("tracepipeline-gitops.yaml", "2d2971fe20"),
+    ("tracepipeline-sharded.yaml", "12f2836b81"),
+    ("tracepipeline-side-by-side.yaml", "006ad46c4c"),
+    ("tracepipeline-tls-sasl.yaml", "e361b5b7e7"),
 ];
 
 /// The samples say the same in today's form, so no gateway restarts when the form is changed.
 #[test]
 fn a_stored_object_has_the_objects_of_its_sample_of_today() {
-    for name in NAMES {
+    for (name, _) in OBJECTS {
         let before: TracePipeline = serde_json::from_value(stored(name)).unwrap();
         let after = sample(name);
         let of = |pipeline: &TracePipeline| yaml(&planned(pipeline, &observed(pipeline, 12)));
         assert!(of(&before) == of(&after), "{name}");
+    }
+}
+
+/// A change that failed is remembered by this hash: with another one, an operator would try it again when it is upgraded.
+#[test]
+fn a_stored_spec_is_known_by_the_hash_that_it_had() {
+    for (name, hash) in OBJECTS {
+        let mut pipeline: TracePipeline = serde_json::from_value(stored(name)).unwrap();
+        let rollout = RolloutStatus {
+            state: RolloutState::RolledBack,
+            revision: "r".into(),
+            proved: None,
+            since: Time(Timestamp::UNIX_EPOCH),
+            healthy_since: None,
+            message: String::new(),
+            failed_spec: Some(hash.into()),
+            held_since: None,
+        };
+        pipeline.status =
+            Some(TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() });
+        assert_eq!(spec_known_as(&pipeline, None), hash, "{name}");
+        pipeline.spec.partitions_per_replica += 1;
+        assert_ne!(spec_known_as(&pipeline, None), hash, "{name}");
     }
 }
