@@ -74,14 +74,13 @@ impl Responsible {
         let signed_with = annotations.get(OPERATOR_SELECTOR).map_or("", String::as_str);
         match (annotations.get(SIGNATURE), selects) {
             (None, true) => self.sign(),
-            (None, false) => Turn::Theirs,
             (Some(signer), true) if *signer == self.name => match &self.selector {
                 Some(selector) if selector.to_string() == signed_with => Turn::Ours,
                 Some(_) => Turn::Sign,
                 None => Turn::Unsign,
             },
             (Some(signer), false) if *signer == self.name => Turn::Unsign,
-            (Some(_), false) => Turn::Theirs,
+            (None | Some(_), false) => Turn::Theirs,
             (Some(signer), true) => {
                 let operator = signer.clone();
                 // A selector that cannot be read is one of nobody.

@@ -146,8 +146,8 @@ fn wanted(at: &Situation<'_>, offsets: &Offsets, next: &State) -> u32 {
         let backlog = numbers::count(offsets.lag) / (capacity * at.policy.catch_up_seconds.max(1.0));
         numbers::ceil(backlog + arrival(at, offsets) / (capacity * at.policy.utilization))
     });
-    let steps = steps::steps(next.partitions, 1, at.policy.alignment, at.bounds);
-    at.bounds.clamp(steps::at_least(&steps, needed.max(1)))
+    let useful = steps(next.partitions, 1, at.policy.alignment, at.bounds);
+    at.bounds.clamp(steps::at_least(&useful, needed.max(1)))
 }
 
 /// Messages a second since the sample before; 0 without one.
