@@ -90,8 +90,8 @@ impl Watches<'_> {
         }
     }
 
-    /// The pipelines. A change of spec or annotations, or a deletion, starts a reconcile. A change of the status does
-    /// not: the operator writes it.
+    /// The pipelines. A change of spec, labels or annotations, or a deletion, starts a reconcile: labels and annotations say which of several
+    /// operators looks after a pipeline. A change of the status does not: the operator writes it.
     fn pipelines(&mut self) -> Store<Pipeline> {
         let all = Arc::clone(&self.all);
         self.watch(watcher::Config::default(), forget_managers, move || {
@@ -103,6 +103,7 @@ impl Watches<'_> {
                 let now = (
                     meta.uid.clone(),
                     meta.generation,
+                    meta.labels.clone(),
                     meta.annotations.clone(),
                     meta.deletion_timestamp.is_some(),
                 );

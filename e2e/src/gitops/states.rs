@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 61] = [
+pub const ALL: [State; 62] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -47,6 +47,7 @@ pub const ALL: [State; 61] = [
     ("draining", "Progressing", "Terminating"),
     ("file-systems-pending", "Progressing", "InProgress"),
     ("group-taken", "Progressing", "InProgress"),
+    ("idle", "Healthy", "Current"),
     ("inserts-failing", "Progressing", "InProgress"),
     ("left-alone", "Healthy", "Current"),
     // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.

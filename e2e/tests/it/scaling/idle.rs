@@ -10,6 +10,7 @@ use sluice_crds::status::{condition, reason};
 
 use super::autoscaled::both;
 use crate::environment::READY;
+use crate::gitops::health::assert_state;
 use crate::scene::{self, Scene, Uses};
 
 /// Partitions: some of them have no message of those that come after the rest.
@@ -36,6 +37,7 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
         let first = scene.producer.produce(&feed, 0..SPANS).await?;
         scene.wait_rows(SPANS, READY).await?;
         rests(scene).await?;
+        assert_state(&scene.pipeline, "idle").await?;
         let second = scene.producer.produce(&feed, SPANS..2 * SPANS).await?;
         scene.wait_rows(2 * SPANS, READY).await?;
         scene.pipeline.wait_ready(READY).await?;
