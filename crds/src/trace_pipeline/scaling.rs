@@ -113,21 +113,21 @@ fn scale_down_after() -> String {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Idle {
-    /// How long no message must have arrived: a whole number of s, m or h from 1m to 24h. Everything must be inserted and committed by then.
+    /// How long no message must have arrived: a duration such as 30m or 1h30m, from 1m to 24h. Everything must be inserted and committed by then.
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')")
-        .message("after of idle is a whole number of s, m or h from 1m to 24h, such as 30m"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')")
+        .message("after of idle is a duration from 1m to 24h in whole h, m and s, such as 30m or 1h30m"))]
     pub after: String,
 
-    /// After this time without a gateway one starts again, and leaves after the time in after. A whole number of s, m or h from 1h to 144h.
-    /// Default 24h. Kafka deletes the committed offsets of a group without members after the brokers' offsets.retention.minutes (7 days by
+    /// After this time without a gateway one starts again, and leaves after the time in after. A duration such as 24h or 1h30m, from 1h to
+    /// 144h. Default 24h. Kafka deletes the committed offsets of a group without members after the brokers' offsets.retention.minutes (7 days by
     /// default): set less than that.
     #[serde(default = "refresh_every")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1h') && duration(self) <= duration('144h')")
-        .message("refreshEvery of idle is a whole number of s, m or h from 1h to 144h, such as 24h"))]
+        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && duration(self) >= duration('1h') && duration(self) <= duration('144h')")
+        .message("refreshEvery of idle is a duration from 1h to 144h in whole h, m and s, such as 24h or 1h30m"))]
     pub refresh_every: String,
 }
 

@@ -33,13 +33,14 @@ pub const IDLE: &[Case] = &[
         taken: &[
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "1m"}}"#,
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "24h"}}"#,
+            r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "1h30m"}}"#,
         ],
         refused: &[
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "59s"}}"#,
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "25h"}}"#,
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "soon"}}"#,
         ],
-        message: "after of idle is a whole number",
+        message: "after of idle is a duration",
     },
     Case {
         pointer: "/spec/scaling",
@@ -51,7 +52,7 @@ pub const IDLE: &[Case] = &[
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "1h", "refreshEvery": "59m"}}"#,
             r#"{"mode": "Auto", "minReplicas": 0, "idle": {"after": "1h", "refreshEvery": "7d"}}"#,
         ],
-        message: "refreshEvery of idle is a whole number",
+        message: "refreshEvery of idle is a duration",
     },
     Case {
         pointer: "/spec",
