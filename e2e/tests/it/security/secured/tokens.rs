@@ -120,7 +120,7 @@ impl Tokens {
 async fn rows_arrive_while_tokens_expire_and_are_renewed() -> Result<()> {
     let turn = Uses::Servers.turn().await?;
     let tokens = Tokens::start("tokens", LIFETIME_SECONDS).await?;
-    let sasl = tokens.asking(&tokens.issuer.token_endpoint(), &tokens.file("client-secret"), &json!({}));
+    let sasl = Tokens::asking(&tokens.issuer.token_endpoint(), &tokens.file("client-secret"), &json!({}));
     let change = json!({"source": {"kafka": {"bootstrapServers": [tokens.broker.oauth], "sasl": sasl}}});
     process::run_on(turn, "tokens", Some(&tokens.broker.host), 1, async |stage| {
         stage.send(0, Some(&good("first"))).await?;
