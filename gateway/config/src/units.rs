@@ -252,7 +252,7 @@ mod tests {
         fn a_duration_is_the_sum_of_its_parts(days in 0u64..99_999, hours in 0u64..999_999, minutes in 0u64..999_999,
             seconds in 0u64..999_999, millis in 0u64..999_999) {
             let parts = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"), (millis, "ms")];
-            let text: String = parts.iter().map(|(number, unit)| format!("{number}{unit}")).collect();
+            let text = parts.map(|(number, unit)| format!("{number}{unit}")).concat();
             let each = parts.map(|(number, unit)| format!("{number}{unit}").parse::<Duration>().unwrap().as_millis());
             prop_assert_eq!(text.parse::<Duration>().unwrap().as_millis(), each.iter().sum::<u64>());
         }

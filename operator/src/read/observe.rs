@@ -129,8 +129,8 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
 
 fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {
     let kafka = &pipeline.spec.source.kafka;
-    let named = kafka.consumer_group.clone().filter(|group| !group.is_empty());
-    let consumer_group = named.unwrap_or_else(|| names.consumer_group());
+    let asked = kafka.consumer_group.clone().filter(|group| !group.is_empty());
+    let consumer_group = asked.unwrap_or_else(|| names.consumer_group());
     Source {
         cluster: Cluster::of(kafka, security),
         consumer_group,

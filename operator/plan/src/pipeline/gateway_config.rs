@@ -167,8 +167,8 @@ pub(crate) fn format(spec: &TracePipelineSpec) -> contract::Format {
 
 /// The consumer group: what the spec says, else one that belongs to this pipeline alone.
 pub(crate) fn consumer_group(names: &Names, spec: &TracePipelineSpec) -> String {
-    let named = spec.source.kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
-    named.cloned().unwrap_or_else(|| names.consumer_group())
+    let asked = spec.source.kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
+    asked.cloned().unwrap_or_else(|| names.consumer_group())
 }
 
 fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {

@@ -133,20 +133,20 @@ mod tests {
     fn active(schedule: &Schedule, from: &str, to: &str) -> Vec<[String; 2]> {
         let text =
             |moment: u64| Timestamp::from_millisecond(i64::try_from(moment).unwrap()).unwrap().to_string();
-        let (mut found, mut begun) = (Vec::new(), None);
+        let (mut found, mut since) = (Vec::new(), None);
         let mut now = at(from).0;
         while now <= at(to).0 {
-            match (schedule.is_active(Moment(now)), begun) {
-                (true, None) => begun = Some(now),
+            match (schedule.is_active(Moment(now)), since) {
+                (true, None) => since = Some(now),
                 (false, Some(begin)) => {
                     found.push([text(begin), text(now)]);
-                    begun = None;
+                    since = None;
                 }
                 _ => {}
             }
             now += MINUTE;
         }
-        assert_eq!(begun, None, "active at the end");
+        assert_eq!(since, None, "active at the end");
         found
     }
 

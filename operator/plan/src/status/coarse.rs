@@ -18,8 +18,11 @@ const RATE_SHARE: f64 = 0.2;
 /// Below four messages a second, rounding alone makes a larger share.
 const RATE_LEAST: f64 = 0.75;
 
+/// Whether a number that is written stays, for what it is now.
+type IsSame = fn(f64, f64) -> bool;
+
 /// What is said behind a measured number in a reason, and how far the number may move.
-const MEASURED: [(&str, fn(f64, f64) -> bool); 7] = [
+const MEASURED: [(&str, IsSame); 7] = [
     (" messages/s", is_same_rate),
     (" per gateway", is_same_rate),
     (" % of the workers' time", is_same_rate),
@@ -73,7 +76,7 @@ pub(super) fn whole(number: f64) -> i64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "what is written has two significant digits")]
-fn stays(written: Option<i64>, now: f64, is_same: fn(f64, f64) -> bool) -> i64 {
+fn stays(written: Option<i64>, now: f64, is_same: IsSame) -> i64 {
     written.filter(|written| is_same(*written as f64, now)).unwrap_or_else(|| whole(now))
 }
 
@@ -109,7 +112,7 @@ struct Measured<'a> {
     before: &'a str,
     number: f64,
     unit: &'static str,
-    is_same: fn(f64, f64) -> bool,
+    is_same: IsSame,
     behind: &'a str,
 }
 
