@@ -28,8 +28,8 @@ pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> S
         known.map_or_else(|| name.clone(), |topic| format!("{name} ({} partitions)", topic.partitions))
     });
     let topics = topics.collect::<Vec<_>>().join(", ");
-    let named = kafka.consumer_group.as_deref();
-    let group = status.consumer_group.as_deref().or(named).unwrap_or_default();
+    let asked = kafka.consumer_group.as_deref();
+    let group = status.consumer_group.as_deref().or(asked).unwrap_or_default();
     let group = if group.is_empty() { String::new() } else { format!(" as {group}") };
     format!("{topics}{group} from {}", kafka.bootstrap_servers.join(", "))
 }

@@ -76,7 +76,7 @@ pub(super) fn whole(number: f64) -> i64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "what is written has two significant digits")]
-fn stays(written: Option<i64>, now: f64, is_same: fn(f64, f64) -> bool) -> i64 {
+fn stays(written: Option<i64>, now: f64, is_same: IsSame) -> i64 {
     written.filter(|written| is_same(*written as f64, now)).unwrap_or_else(|| whole(now))
 }
 
@@ -112,7 +112,7 @@ struct Measured<'a> {
     before: &'a str,
     number: f64,
     unit: &'static str,
-    is_same: fn(f64, f64) -> bool,
+    is_same: IsSame,
     behind: &'a str,
 }
 
