@@ -56,6 +56,8 @@ pub struct Passage {
     /// Rows that the server has written; before the answer, and for a refusal, none.
     pub written_rows: u64,
     pub body_bytes: usize,
+    /// Its deduplication token as the query string has it: the same for each try of a block.
+    pub token: String,
 }
 
 /// What becomes of an INSERT.
@@ -217,10 +219,12 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
     let (head, body) = request.into_parts();
     let body = body.collect().await.context("take a request")?.to_bytes();
-    if !is_insert(head.uri.query().unwrap_or_default()) {
+    let query = head.uri.query().unwrap_or_default();
+    if !is_insert(query) {
         return shared.forward(head, Halves::whole(body)).await;
     }
-    let mut passage = Passage { leg: Leg::Head, written_rows: 0, body_bytes: body.len() };
+    let token = token(query).to_owned();
+    let mut passage = Passage { leg: Leg::Head, written_rows: 0, body_bytes: body.len(), token };
     match shared.pass(passage.clone()).await {
         Verdict::Pass | Verdict::Late(_) => {}
         Verdict::Reset => bail!("reset before the send"),
@@ -307,6 +311,11 @@ fn is_insert(query: &str) -> bool {
     query.split('&').any(|pair| pair.starts_with("query=INSERT"))
 }
 
+/// The deduplication token in the query string of an INSERT; empty without one.
+fn token(query: &str) -> &str {
+    query.split('&').find_map(|pair| pair.strip_prefix("insert_deduplication_token=")).unwrap_or_default()
+}
+
 fn written_rows(response: &Response<Full<Bytes>>) -> u64 {
     let summary = response.headers().get(SUMMARY_HEADER).and_then(|value| value.to_str().ok());
     let summary: Option<serde_json::Value> = summary.and_then(|text| serde_json::from_str(text).ok());
@@ -369,6 +378,12 @@ mod tests {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.ok();
         String::from_utf8(answer).unwrap()
+    }
+
+    #[test]
+    fn the_token_of_an_insert_is_read() {
+        assert_eq!(token("query=INSERT&insert_deduplication_token=t%2F0&x=1"), "t%2F0");
+        assert_eq!(token("query=INSERT&x=1"), "");
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@
 //! and field number 0 are [`Malformed`]. There are two differences:
 //!
 //! **Other messages than traces are malformed**, though protobuf would read them: OTLP's metrics and logs have the same outer levels. A
-//! span has a trace id of 16 bytes and a span id of 8 (`ids`). A message with fields has `resource_spans` among them. A `ResourceSpans`
+//! span has a trace id of 16 bytes and a span id of 8 (`ids`), and its name is not the data of a gauge (`metric`). A message with fields has `resource_spans` among them. A `ResourceSpans`
 //! has no `instrumentation_library_spans` (field 1000), which OTLP removed. A message without any field has no spans.
 //!
 //! **Strings that are not UTF-8 pass.** prost rejects a whole message for one such string of one span. Here strings are `&[u8]`, and the
@@ -51,6 +51,7 @@ mod fields;
 mod ids;
 mod links;
 mod malformed;
+mod metric;
 mod repeated;
 mod resource;
 mod scope;
@@ -69,6 +70,7 @@ pub use extract::extract;
 pub use fields::OtlpMessage;
 pub use links::{Link, Links, LinksIter};
 pub use malformed::{Malformed, Reason};
+pub use metric::is_gauge;
 pub use resource::Resource;
 pub use scope::Scope;
 pub use span::Span;

@@ -43,6 +43,20 @@ impl Malformed {
             .expect("made of a message, and ALL has them all")
     }
 
+    /// What the message probably is. Logs have the time of a record as field 1, and its severity as field 2. Metrics have a sum as
+    /// field 7, where a span has its start.
+    fn hint(&self) -> &'static str {
+        match (self.reason(), self.message(), self.field) {
+            (Reason::WireTypeWrong, OtlpMessage::Span, 1) => {
+                "; log records have their time in this field, so these are probably log records"
+            }
+            (Reason::WireTypeWrong, OtlpMessage::Span, _) => {
+                "; this occurs when metrics or logs are read as spans"
+            }
+            _ => "",
+        }
+    }
+
     /// The number of the field in [`Self::message`] that was being read, from 1; 0 if its key could not be read.
     pub const fn field(&self) -> u32 {
         self.field
@@ -77,6 +91,8 @@ pub enum Reason {
     IdIsText,
     /// An id is the base64 decoding of its hex digits.
     IdDecodedWrongly,
+    /// A span has the data of a gauge in place of its name, and no start: it is a metric.
+    Metric,
     /// The message has fields, but no `resource_spans`.
     NotTraces,
     /// Spans in a field that OTLP removed.
@@ -85,7 +101,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Truncated,
         Self::VarintTooLong,
         Self::KeyTooLong,
@@ -98,6 +114,7 @@ impl Reason {
         Self::IdLengthWrong,
         Self::IdIsText,
         Self::IdDecodedWrongly,
+        Self::Metric,
         Self::NotTraces,
         Self::Superseded,
     ];
@@ -122,6 +139,7 @@ impl fmt::Display for Reason {
             Self::IdDecodedWrongly => {
                 "an id is hex digits decoded as base64; a producer that reads OTLP/JSON must decode ids as hex"
             }
+            Self::Metric => "the data of a gauge are where a span has its name: the message has metrics",
             Self::NotTraces => "the message has only other fields, so it is not a trace message",
             Self::Superseded => "OTLP removed this field; spans are read from scope_spans",
         })
@@ -136,7 +154,7 @@ impl fmt::Display for Malformed {
             (None, 0) => {}
             (None, number) => write!(formatter, " field {number}")?,
         }
-        write!(formatter, ": {}", self.reason())
+        write!(formatter, ": {}{}", self.reason(), self.hint())
     }
 }
 
@@ -179,6 +197,18 @@ mod tests {
             told,
             "malformed OTLP at byte 9, Span.trace_id: an id is hex or base64 text; protobuf needs raw bytes, 16 for a trace and 8 for a span"
         );
+    }
+
+    #[test]
+    fn a_wrong_wire_type_in_a_span_names_what_the_message_may_be() {
+        let told = |message, field| Malformed::new(9, Reason::WireTypeWrong, message, field).to_string();
+        assert_eq!(
+            told(OtlpMessage::Span, 1),
+            "malformed OTLP at byte 9, Span.trace_id: the wire type does not match the field; log records have their time in this field, \
+             so these are probably log records"
+        );
+        assert!(told(OtlpMessage::Span, 7).ends_with("when metrics or logs are read as spans"));
+        assert!(told(OtlpMessage::Event, 1).ends_with("the wire type does not match the field"));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use crate::attributes::Attributes;
 use crate::events::Events;
-use crate::fields::{OtlpMessage, span, status};
+use crate::fields::{OtlpMessage, field_number, span, status};
 use crate::ids::{self, Id};
 use crate::links::Links;
-use crate::malformed::Malformed;
+use crate::malformed::{Malformed, Reason};
+use crate::metric;
 use crate::repeated::{SPAN_ATTRIBUTES, SPAN_EVENTS, SPAN_LINKS};
 use crate::wire::Reader;
 
@@ -75,7 +76,7 @@ impl Default for Span<'_> {
 
 impl<'a> Span<'a> {
     /// Reads a span into this one, which is empty. A span without its ids is malformed: OTLP requires them. They distinguish spans from
-    /// metrics and log records, which have strings in place of ids.
+    /// metrics and log records, which have strings in place of ids. A gauge whose strings have the lengths of ids is malformed too.
     #[inline(always)]
     pub(crate) fn read(&mut self, mut reader: Reader<'a>) -> Result<(), Malformed> {
         let whole = reader;
@@ -108,6 +109,10 @@ impl<'a> Span<'a> {
         else {
             return Err(ids::wrong(whole, &Id::OF_SPAN));
         };
+        if self.start_time_unix_nano == 0 && metric::is_gauge(whole.rest()) {
+            let name = field_number(span::NAME);
+            return Err(Malformed::new(whole.position(), Reason::Metric, OtlpMessage::Span, name));
+        }
         (self.trace_id, self.span_id, self.parent_span_id) = (trace_id, span_id, parent_span_id);
         Ok(())
     }
@@ -129,8 +134,6 @@ impl<'a> Span<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::malformed::Reason;
-    use crate::wire::Reader;
 
     /// Trace id and span id.
     #[rustfmt::skip]

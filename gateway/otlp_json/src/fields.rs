@@ -7,7 +7,10 @@
 use sluice_otlp::OtlpMessage;
 
 /// `Span.trace_id` on the wire.
-pub(crate) const TRACE_ID: u8 = bytes(1, Kind::RequiredId(16)).key;
+pub(crate) const TRACE_ID: u8 = bytes(1, Kind::RequiredId(16, "traceId")).key;
+
+/// `Span.start_time_unix_nano` on the wire. No other message has a time in this field.
+pub(crate) const START_TIME: u8 = eight_bytes(7, Kind::Fixed64).key;
 
 /// `AnyValue.double_value` on the wire.
 pub(crate) const DOUBLE_VALUE: u8 = eight_bytes(4, Kind::Double).key;
@@ -25,15 +28,15 @@ pub(crate) struct Field {
 pub(crate) enum Kind {
     /// A `string`.
     Text,
-    /// `bytes` written as hex, of so many bytes, or empty.
-    Id(usize),
-    /// A required id of a span, of so many bytes.
-    RequiredId(usize),
+    /// `bytes` written as hex, of so many bytes, or empty; and its name in errors.
+    Id(u8, &'static str),
+    /// A required id of a span, of so many bytes; and its name in errors.
+    RequiredId(u8, &'static str),
     /// `bytes` written as base64.
     Bytes,
     /// An enumeration with these names, of 0 and up.
     Enumeration(&'static [&'static str]),
-    /// A `fixed64`.
+    /// A `fixed64`: a time. One that does not fit becomes the nearest that does.
     Fixed64,
     /// The `int64` of an `AnyValue`. A number that does not fit becomes a double there.
     Int64,
@@ -131,10 +134,10 @@ fn one_name<const N: usize, const M: usize>(
 fn span(name: &[u8]) -> Option<Field> {
     use OtlpMessage as M;
     Some(match name {
-        b"traceId" | b"trace_id" => bytes(1, Kind::RequiredId(16)),
-        b"spanId" | b"span_id" => bytes(2, Kind::RequiredId(8)),
+        b"traceId" | b"trace_id" => bytes(1, Kind::RequiredId(16, "traceId")),
+        b"spanId" | b"span_id" => bytes(2, Kind::RequiredId(8, "spanId")),
         b"traceState" | b"trace_state" => bytes(3, Kind::Text),
-        b"parentSpanId" | b"parent_span_id" => bytes(4, Kind::Id(8)),
+        b"parentSpanId" | b"parent_span_id" => bytes(4, Kind::Id(8, "parentSpanId")),
         b"name" => bytes(5, Kind::Text),
         b"kind" => varint(6, Kind::Enumeration(SPAN_KINDS)),
         b"startTimeUnixNano" | b"start_time_unix_nano" => eight_bytes(7, Kind::Fixed64),
@@ -184,8 +187,8 @@ fn event(name: &[u8]) -> Option<Field> {
 
 fn link(name: &[u8]) -> Option<Field> {
     Some(match name {
-        b"traceId" | b"trace_id" => bytes(1, Kind::Id(16)),
-        b"spanId" | b"span_id" => bytes(2, Kind::Id(8)),
+        b"traceId" | b"trace_id" => bytes(1, Kind::Id(16, "traceId of a link")),
+        b"spanId" | b"span_id" => bytes(2, Kind::Id(8, "spanId of a link")),
         b"traceState" | b"trace_state" => bytes(3, Kind::Text),
         b"attributes" => bytes(4, Kind::List(OtlpMessage::KeyValue)),
         _ => return None,

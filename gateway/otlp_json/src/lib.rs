@@ -30,11 +30,13 @@
 //! | `null` | the field is absent; as an element of a list, an empty message, which a span cannot be |
 //! | `{}` as `AnyValue` or resource | empty |
 //! | `traceId`, `spanId` of a span | hex in either case, 32 and 16 digits; everything else, or none, is malformed |
+//! | a span without a start whose name is the data of a gauge in protobuf | malformed: the walk takes it for a metric |
 //! | `parentSpanId`, and `traceId` and `spanId` of a link | the same, or `""`, or absent |
 //! | `bytesValue` | base64 of the standard or the URL alphabet, with or without padding |
 //! | 64-bit integers, times | decimal string or number |
 //! | any integer | also with fraction or exponent if it is whole (`1e3`, `"1.0"`): read as a double, so exact to 2^53 |
 //! | `intValue` that does not fit 64 bits, or is not whole | a double: SDKs in JavaScript write every whole number so, `1e300` too |
+//! | times that do not fit 64 bits, such as `-5` and `1e300` | the nearest that does: 0 or 18446744073709551615. The clock of the producer is wrong, and that is not worth a message |
 //! | any other integer that does not fit its type, or is not whole | malformed |
 //! | `kind`, `code` | number (any of 32 bits) or name (`SPAN_KIND_SERVER`); an unknown name is malformed |
 //! | doubles | number, number in a string, `"NaN"`, `"Infinity"`, `"-Infinity"`; beyond the range of a double: malformed |

@@ -42,6 +42,9 @@ pub enum Reason {
     /// Not JSON, or more text after it.
     #[error("not JSON")]
     NotJson,
+    /// A number of JSON that no double holds.
+    #[error("a number beyond the range of a double, which ends at 1.8e308")]
+    NumberOutOfRange,
     /// The text ends within a value.
     #[error("the text ends within a value")]
     Truncated,
@@ -58,11 +61,19 @@ pub enum Reason {
     #[error("an unknown name of the enumeration")]
     NameUnknown,
     /// An id that is not hex, or has the wrong length.
-    #[error("an id that is not hex or has the wrong length")]
-    IdWrong,
+    #[error("{id} is not {digits} hex digits")]
+    IdWrong {
+        /// The field of the id.
+        id: &'static str,
+        /// The digits that it must have.
+        digits: u8,
+    },
     /// A span without a trace id or without a span id.
     #[error("a span without traceId or spanId")]
     IdMissing,
+    /// A span whose name is the data of a gauge in protobuf: it would be read as a metric.
+    #[error("a name that is the data of a gauge in protobuf, in a span without startTimeUnixNano")]
+    Metric,
     /// An object that has members, but no `resourceSpans`.
     #[error(
         "an object without resourceSpans is not a trace message; metrics, logs and parts of messages are rejected"
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn it_says_where_and_why() {
-        let told = Malformed::new(7, Reason::IdWrong).to_string();
-        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex or has the wrong length");
+        let told = Malformed::new(7, Reason::IdWrong { id: "spanId", digits: 16 }).to_string();
+        assert_eq!(told, "malformed OTLP/JSON at byte 7: spanId is not 16 hex digits");
     }
 }

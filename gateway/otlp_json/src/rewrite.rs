@@ -5,6 +5,7 @@ use serde_json::Deserializer;
 use serde_json::error::Category;
 
 use crate::malformed::{Malformed, Reason};
+use crate::number::is_out_of_range;
 use crate::value::{Output, Root, SpanIds};
 use crate::wire::{MESSAGE_BYTES_MAX, Wire};
 
@@ -56,20 +57,34 @@ impl JsonRewriter {
 
     /// Reads the text, or returns the position and reason of an error.
     fn read(&mut self, text: &str) -> Result<(), (usize, Reason)> {
-        let mut output = Output { wire: &mut self.wire, failure: None, span_ids: SpanIds::default() };
+        let mut output =
+            Output { wire: &mut self.wire, failure: None, span_ids: SpanIds::default(), has_start: false };
         let mut json = Deserializer::from_str(text);
         // This package's own limit counts messages, like that of the wire format.
         json.disable_recursion_limit();
         let read = Root(&mut output).deserialize(&mut json).and_then(|()| json.end());
         read.map_err(|error| {
-            let reason = output.failure.unwrap_or(match error.classify() {
+            let position = position(text, error.line(), error.column());
+            let reason = output.failure.unwrap_or_else(|| match error.classify() {
                 Category::Data => Reason::TypeWrong,
                 Category::Eof => Reason::Truncated,
+                // `serde_json` calls a number that no double holds an error of syntax.
+                Category::Syntax if is_out_of_range(number_at(text, position)) => Reason::NumberOutOfRange,
                 Category::Syntax | Category::Io => Reason::NotJson,
             });
-            (position(text, error.line(), error.column()), reason)
+            (position, reason)
         })
     }
+}
+
+/// The characters of a number before and behind this position; empty if there are none.
+fn number_at(text: &str, position: usize) -> &str {
+    let is_of_number = |letter: char| matches!(letter, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    // An error may be within a character: then there is no number.
+    let Some((before, behind)) = text.split_at_checked(position) else { return "" };
+    let begin = before.trim_end_matches(is_of_number).len();
+    let end = text.len() - behind.trim_start_matches(is_of_number).len();
+    text.get(begin..end).unwrap_or_default()
 }
 
 /// The position of an unescaped control character in a string, which RFC 8259 (7) forbids. `serde_json` does not check strings that it

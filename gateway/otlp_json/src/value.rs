@@ -7,9 +7,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use sluice_otlp::OtlpMessage;
 use std::fmt;
 
-use crate::fields::{DOUBLE_VALUE, Field, Kind, TRACE_ID, field};
+use crate::fields::{DOUBLE_VALUE, Field, Kind, START_TIME, TRACE_ID, field};
 use crate::malformed::Reason;
-use crate::number::Number;
+use crate::number::{Number, is_out_of_range};
 use crate::text::{base64_bytes, read_base64, read_hex, replace_surrogates};
 use crate::wire::{Open, Wire};
 
@@ -20,6 +20,8 @@ pub(crate) struct Output<'w> {
     pub(crate) failure: Option<Reason>,
     /// The required ids that the current span has; spans are never nested.
     pub(crate) span_ids: SpanIds,
+    /// Whether the current span has a start.
+    pub(crate) has_start: bool,
 }
 
 /// The required ids of a span.
@@ -53,10 +55,15 @@ impl Output<'_> {
         let open = self.open(key, of)?;
         if of == OtlpMessage::Span {
             self.span_ids = SpanIds::default();
+            self.has_start = false;
         }
         self.fields(of, object)?;
         if of == OtlpMessage::Span && !(self.span_ids.trace && self.span_ids.own) {
             return Err(self.fail(Reason::IdMissing));
+        }
+        // The walk would call it a metric, and what is written here is never malformed.
+        if of == OtlpMessage::Span && !self.has_start && sluice_otlp::is_gauge(self.wire.since(&open)) {
+            return Err(self.fail(Reason::Metric));
         }
         self.wire.close(open);
         Ok(())
@@ -110,7 +117,10 @@ impl Output<'_> {
 
     fn number<E: Error>(&mut self, Field { key, kind }: Field, number: Number) -> Result<(), E> {
         let fits = match kind {
-            Kind::Fixed64 => number.unsigned().map(|number| self.wire.fixed64(key, number)),
+            Kind::Fixed64 => number.time().map(|number| {
+                self.has_start |= key == START_TIME;
+                self.wire.fixed64(key, number);
+            }),
             Kind::Int64 => {
                 match number.signed() {
                     Some(number) => self.wire.varint(key, number.cast_unsigned()),
@@ -154,7 +164,7 @@ impl Output<'_> {
             (Kind::Double, "Infinity") => Number::Float(f64::INFINITY),
             (Kind::Double, "-Infinity") => Number::Float(f64::NEG_INFINITY),
             (Kind::Double | Kind::Fixed64 | Kind::Int64, _) => {
-                Number::quoted(word).ok_or_else(|| self.fail(Reason::NotANumber))?
+                Number::quoted(word).ok_or_else(|| self.fail(no_number(word)))?
             }
             (Kind::Count | Kind::Flags, _) => match Number::quoted(word) {
                 Some(number) => number,
@@ -180,11 +190,12 @@ impl Output<'_> {
                 self.wire.bytes(key, text);
                 (true, Reason::TypeWrong)
             }
-            Kind::Id(bytes) => {
-                let bytes = if text.is_empty() { 0 } else { bytes };
-                (self.wire.filled(key, bytes, |room| read_hex(text, room)), Reason::IdWrong)
+            Kind::Id(bytes, id) => {
+                let otherwise = id_wrong(id, bytes);
+                let bytes = if text.is_empty() { 0 } else { bytes.into() };
+                (self.wire.filled(key, bytes, |room| read_hex(text, room)), otherwise)
             }
-            Kind::RequiredId(bytes) => (self.required_id(key, text, bytes), Reason::IdWrong),
+            Kind::RequiredId(bytes, id) => (self.required_id(key, text, bytes.into()), id_wrong(id, bytes)),
             Kind::Bytes => {
                 let bytes = base64_bytes(text);
                 (self.wire.filled(key, bytes, |room| read_base64(text, room)), Reason::NotBase64)
@@ -193,6 +204,17 @@ impl Output<'_> {
         };
         if read { Ok(()) } else { Err(self.fail(otherwise)) }
     }
+}
+
+/// What is wrong with an id that should have so many bytes.
+const fn id_wrong(id: &'static str, bytes: u8) -> Reason {
+    Reason::IdWrong { id, digits: bytes.saturating_mul(2) }
+}
+
+/// What is wrong with a string in place of a number.
+#[cold]
+fn no_number(word: &str) -> Reason {
+    if is_out_of_range(word) { Reason::NumberOutOfRange } else { Reason::NotANumber }
 }
 
 /// The outermost message.
@@ -257,7 +279,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         match self.field.kind {
-            Kind::Text | Kind::Id(_) | Kind::RequiredId(_) | Kind::Bytes => json.deserialize_option(self),
+            Kind::Text | Kind::Id(..) | Kind::RequiredId(..) | Kind::Bytes => json.deserialize_option(self),
             _ => json.deserialize_any(self),
         }
     }

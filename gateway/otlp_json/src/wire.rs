@@ -90,6 +90,11 @@ impl Wire {
         Some(Open { at, room })
     }
 
+    /// The fields of a message that is not closed yet.
+    pub(crate) fn since(&self, open: &Open) -> &[u8] {
+        self.bytes.get(open.at + open.room..).unwrap_or_default()
+    }
+
     /// Ends the message.
     pub(crate) fn close(&mut self, Open { at, room }: Open) {
         self.depth -= 1;

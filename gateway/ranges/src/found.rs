@@ -7,6 +7,7 @@ use super::{
     plan::{Newer, Plan, Unread},
 };
 use crate::OffsetRange;
+use std::fmt;
 
 /// Why a previous owner's ranges are unknown. Until the first commit of this owner, its ranges in flight may be inserted twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,19 @@ impl Fresh {
     /// Whether unknown ranges may be in flight.
     pub fn is_doubtful(self) -> bool {
         matches!(self, Self::Foreign | Self::Damaged | Self::TopicRecreated)
+    }
+}
+
+impl fmt::Display for Fresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NeverCommitted => "the group has committed nothing",
+            Self::Foreign => "another program committed the offset, or a tool reset it",
+            Self::Damaged => {
+                "the metadata of the committed offset begin like a plan, but are cut short, were changed, or belong to another offset"
+            }
+            Self::TopicRecreated => "the plan belongs to a deleted topic of the same name",
+        })
     }
 }
 

@@ -350,6 +350,7 @@ fn what_is_not_ours_is_a_fresh_start_and_what_is_newer_halts() {
     let fresh = |offset, metadata: &str| assign(Some((offset, metadata)), RULE, log).unwrap().2;
     assert_eq!(fresh(10, "").fresh, Some(Fresh::Foreign));
     assert_eq!(fresh(10, &plan(11, 14, &[]).encode()).fresh, Some(Fresh::Damaged));
+    assert!(Fresh::Damaged.to_string().ends_with("or belong to another offset"));
     let foreign = fresh(1, "x");
     assert_eq!(foreign.overtaken.unwrap().lost, range(1, 3));
     let other_topic = Plan { topic_id: Some([1; 16]), ..plan(10, 14, &[]) }.encode();

@@ -100,9 +100,15 @@ impl Status {
     /// Logs a step of the shutdown with what is still held.
     pub fn say(&self, step: &str) {
         let partitions = self.consumer.get().map(|stats| stats.partitions_owned.load(Ordering::Relaxed));
-        let Remaining { blocks, bytes, uncommitted, damaged, .. } = self.remaining();
+        let Remaining { blocks, bytes, damaged, .. } = self.remaining();
         let (partitions, damaged) = (partitions.unwrap_or(0), damaged == Some(true));
+        let uncommitted = self.uncommitted_offsets();
         tracing::info!(blocks, bytes, uncommitted, damaged, partitions, "{step}");
+    }
+
+    /// Offsets that are not committed. [`Remaining::uncommitted`] also counts a member of the group, which holds nothing, as 1.
+    fn uncommitted_offsets(&self) -> u64 {
+        self.consumer.get().map_or(0, |stats| stats.uncommitted.load(Ordering::Relaxed))
     }
 
     /// Records that the table fits.
@@ -314,16 +320,14 @@ impl Health for Status {
 
     fn remaining(&self) -> Remaining {
         let count = |value: i64| u64::try_from(value).unwrap_or(0);
-        let (is_member, uncommitted) = self.consumer.get().map_or((false, 0), |stats| {
-            (stats.phase() != Phase::Away, stats.uncommitted.load(Ordering::Relaxed))
-        });
+        let is_member = self.consumer.get().is_some_and(|stats| stats.phase() != Phase::Away);
         let (on_volume, is_damaged) = self.on_volume();
         Remaining {
             // Blocks that an earlier run has left enter `blocks_in_flight` only after Kafka was asked about them.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
             damaged: Some(is_damaged),
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
-            uncommitted: uncommitted.max(u64::from(is_member)),
+            uncommitted: self.uncommitted_offsets().max(u64::from(is_member)),
             draining: Some(self.drain.is_requested()),
             control: None,
         }

@@ -109,6 +109,7 @@ fn what_is_held_is_told() {
     consumer.uncommitted.store(7, Ordering::Relaxed);
     status.metrics.blocks_in_flight.set(2);
     assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..NOTHING });
+    assert_eq!(status.uncommitted_offsets(), 7);
 }
 
 /// The blocks of an earlier run before the volume is opened.

@@ -453,25 +453,9 @@ impl Shipment {
         let first = !said.swap(true, Ordering::Relaxed);
         let (class, code) = (error.class.label(), error.code);
         if first {
-            tracing::warn!(class, code, %error, partition = %self.block.id, "inserts fail; {}", advice(error.class));
+            tracing::warn!(class, code, %error, partition = %self.block.id, "inserts fail; {}", halts::advice(error));
         } else {
             tracing::debug!(class, code, %error, partition = %self.block.id, "an insert failed again");
         }
-    }
-}
-
-fn advice(class: Class) -> &'static str {
-    match class {
-        Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
-        Class::BackPressure => "the server is overloaded; they are retried more slowly, nothing is lost",
-        Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
-        Class::Poison => {
-            "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \
-             counted, not logged"
-        }
-        Class::Split => {
-            "the server cannot take this block at once; it is sent in parts; more of them are counted, not logged"
-        }
-        Class::Halt => "someone must fix the cause, which another log line names",
     }
 }

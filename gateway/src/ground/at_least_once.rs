@@ -5,10 +5,8 @@ use std::{fmt, time::Duration};
 /// Why only "at least once" holds. Ordered by what to fix first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// No server has answered yet, or the user may not read the deduplication settings.
+    /// No server has answered yet, for example because it refuses the password; or the user may not read the deduplication settings.
     NotProbed,
-    /// Another owner would cut other ranges.
-    RangesNotPlanned,
     /// The plan of ranges cannot be written or read.
     PlanUnavailable,
     /// Kafka removes messages from the middle of a range.
@@ -47,9 +45,8 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::NotProbed,
-        Self::RangesNotPlanned,
         Self::PlanUnavailable,
         Self::TopicCompacted,
         Self::EngineForwards,
@@ -86,7 +83,6 @@ impl Reason {
     pub fn label(self) -> &'static str {
         match self {
             Self::NotProbed => "not_probed",
-            Self::RangesNotPlanned => "ranges_are_not_planned",
             Self::PlanUnavailable => "plan_unavailable",
             Self::TopicCompacted => "topic_compacted",
             Self::EngineForwards => "engine_forwards",
@@ -112,7 +108,6 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotProbed => "the gateway could not read the deduplication settings from the server",
-            Self::RangesNotPlanned => "ranges are not planned: another owner of a partition would cut other ranges",
             Self::PlanUnavailable => "the plan of ranges cannot be written to Kafka or read from it",
             Self::TopicCompacted => "the topic is compacted: Kafka removes messages from ranges in flight",
             Self::EngineForwards => "the table's engine forwards rows only after it has acknowledged them",

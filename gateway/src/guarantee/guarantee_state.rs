@@ -131,15 +131,20 @@ impl GuaranteeState {
 
     /// Updates the metrics, and returns the first reason why only "at least once" holds now.
     pub fn tell(&self, now: Duration) -> Option<Reason> {
+        self.report(now).reasons.first().copied()
+    }
+
+    /// Updates the metrics, and returns the verdict that they show, with all reasons: the log writes the same one.
+    pub fn report(&self, now: Duration) -> Verdict {
         let known = self.known();
         let doubt = known.doubt(now);
-        let reason = known.reasons(now).into_iter().next();
+        let verdict = known.verdict(now);
         let durability = known.durability();
         drop(known);
-        self.metrics.promise(reason);
+        self.metrics.promise(verdict.reasons.first().copied());
         self.metrics.survives(durability);
         self.metrics.doubt(&doubt);
-        reason
+        verdict
     }
 
     /// Records the answer of a shard's servers; `forgot`: why they do not know earlier tokens.
@@ -162,11 +167,6 @@ impl GuaranteeState {
     /// The failures that acknowledged rows survive on all shards.
     pub fn durability(&self) -> Option<Durability> {
         self.known().durability()
-    }
-
-    /// The verdict for all shards together.
-    pub fn verdict(&self) -> Verdict {
-        self.known().verdict()
     }
 
     /// Shards whose servers are to be asked at once, with the senders to drop after that.
@@ -217,9 +217,11 @@ impl Known {
         self.shards.get(shard).expect("only shards of the config are asked about")
     }
 
-    fn verdict(&self) -> Verdict {
+    /// The one verdict for metrics, log and `/state`.
+    fn verdict(&self, now: Duration) -> Verdict {
         let verdicts = self.shards.iter().map(|of| of.verdict.clone());
-        Verdict::of_shards(verdicts).expect("the config names at least one shard")
+        let answered = Verdict::of_shards(verdicts).expect("the config names at least one shard");
+        self.reasons(now).into_iter().fold(answered, Verdict::and)
     }
 
     fn durability(&self) -> Option<Durability> {
@@ -236,9 +238,9 @@ impl Known {
         }
     }
 
+    /// The reasons beside those of the servers' answers.
     fn reasons(&self, now: Duration) -> BTreeSet<Reason> {
-        let mut reasons = self.verdict().reasons;
-        reasons.extend(&self.beside);
+        let mut reasons = self.beside.clone();
         let is_too_old = |(shard, since): &(usize, Duration)| {
             now.saturating_sub(*since) > self.of(*shard).verdict.age_budget
         };

@@ -198,7 +198,7 @@ fn one_series_is_1_and_says_why() {
     let series = |guarantee: &str, reason: &str| {
         vec![format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}")]
     };
-    assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
+    assert_eq!(promised(&metrics), series("at_least_once", "not_probed"), "before the first connection");
     let standing = GuaranteeState::new(metrics.guarantee.clone(), 1, [Reason::PlanUnavailable]);
     assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
     standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
@@ -313,7 +313,7 @@ fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others
     let heard = [0, 1, 2].map(|shard| standing.heard(shard));
     assert_eq!(heard, [Some(SECOND), Some(SECOND), None]);
     // The reported guarantee is the weakest.
-    assert_eq!(standing.verdict().reasons, [Reason::NotProbed, Reason::WindowOff].into());
+    assert_eq!(standing.report(SECOND).reasons, [Reason::NotProbed, Reason::WindowOff].into());
     assert_eq!(standing.tell(SECOND), Some(Reason::NotProbed));
 }
 
@@ -365,6 +365,76 @@ fn a_block_that_may_be_elsewhere_ends_the_promise_while_more_may_come() {
     assert_eq!(standing.age_budget(0, 99 * SECOND), verdict.age_budget);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::DestinationChanged));
     assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
+}
+
+#[test]
+fn the_log_has_every_reason_of_the_verdict_that_the_metric_shows() {
+    let metrics = metrics();
+    let standing = std::sync::Arc::new(GuaranteeState::new(metrics.guarantee.clone(), 1, []));
+    let consumer = std::sync::Arc::<sluice_kafka::ConsumerStats>::default();
+    let mut watch = Watch::new(Vec::new(), standing.clone(), consumer);
+    let mut both_tell = |now: Duration, expected: &str| {
+        watch.report(now);
+        assert_eq!(watch.said.as_deref(), Some(expected), "the log at {now:?}");
+        let first = expected.split(',').next().unwrap_or_default();
+        let (guarantee, reason) = match first {
+            "" => ("exactly_once_effect", "none"),
+            reason => ("at_least_once", reason),
+        };
+        let series =
+            format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}");
+        assert_eq!(promised(&metrics), [series], "the metric at {now:?}");
+    };
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    let budget = verdict.age_budget;
+    both_tell(Duration::ZERO, "not_probed");
+    standing.found(0, verdict.clone(), None, SECOND);
+    both_tell(SECOND, "");
+    let mut now = SECOND;
+    for reason in [Reason::TimeZone, Reason::ServerUpgraded, Reason::AddressBalances] {
+        standing.found(0, verdict.clone(), Some(reason), now);
+        both_tell(now + SECOND, reason.label());
+        now += budget;
+        both_tell(now, "");
+    }
+    standing.moved(0, now);
+    both_tell(now + SECOND, "destination_changed");
+    now += budget;
+    let doubt = standing.enter_doubt(0, now);
+    now += budget + SECOND;
+    both_tell(now, "in_doubt_too_old");
+    standing.leave_doubt(doubt);
+    both_tell(now, "");
+    standing.beside(Reason::TopicCompacted, true, now);
+    both_tell(now, "topic_compacted");
+    standing.beside(Reason::PlanUnavailable, true, now);
+    both_tell(now, "plan_unavailable,topic_compacted");
+}
+
+#[test]
+fn what_the_consumer_knows_is_in_the_log() {
+    let standing = std::sync::Arc::new(GuaranteeState::new(metrics().guarantee.clone(), 1, []));
+    let consumer = std::sync::Arc::<sluice_kafka::ConsumerStats>::default();
+    let mut watch = Watch::new(Vec::new(), standing.clone(), consumer.clone());
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), None, SECOND);
+    for (is_compacted, logged) in [(false, ""), (true, "topic_compacted"), (false, "")] {
+        consumer.is_topic_compacted.store(is_compacted, std::sync::atomic::Ordering::Relaxed);
+        watch.look_at_source(SECOND);
+        watch.report(SECOND);
+        assert_eq!(watch.said.as_deref(), Some(logged));
+    }
+}
+
+#[test]
+fn every_reason_has_a_row_in_the_document() {
+    let document = include_str!("../../DELIVERY.md");
+    let (_, table) = document.split_once("### Reasons for at_least_once\n").unwrap();
+    let (table, _) = table.split_once("\n### ").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let listed: BTreeSet<_> =
+        rows.flat_map(|names| names.split(", ")).map(|name| name.trim_matches('`')).collect();
+    let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
+    assert_eq!(listed, labels);
 }
 
 #[test]

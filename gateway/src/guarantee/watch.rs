@@ -30,7 +30,8 @@ pub struct Watch {
     consumer: Arc<ConsumerStats>,
     /// Receives the TTLs of the tables.
     expiry: Arc<RowExpiry>,
-    said: Option<String>,
+    /// The reasons that were logged last, joined by commas; empty for "once".
+    pub(super) said: Option<String>,
     said_durability: Option<&'static str>,
 }
 
@@ -82,12 +83,12 @@ impl Watch {
                 self.look(looked).await;
             }
             self.look_at_source(clock());
-            self.standing.tell(clock());
+            self.report(clock());
         }
     }
 
     /// Records the reasons that the consumer knows against "once".
-    fn look_at_source(&self, now: Duration) {
+    pub(super) fn look_at_source(&self, now: Duration) {
         let is_compacted = self.consumer.is_topic_compacted.load(Ordering::Relaxed);
         self.standing.beside(Reason::TopicCompacted, is_compacted, now);
         let is_unplanned = self.consumer.still().iter().any(|still| still.reason == watchdog::Reason::Plan);
@@ -99,9 +100,14 @@ impl Watch {
         for shard in 0..self.shards.len() {
             self.look_at(shard, now).await;
         }
-        self.say(&self.standing.verdict());
+        self.report(now);
+    }
+
+    /// Reports one verdict in the metrics, from which `/state` is read, and in the log; the same for the durability.
+    pub(super) fn report(&mut self, now: Duration) {
+        let verdict = self.standing.report(now);
         self.say_durability(self.standing.durability());
-        self.standing.tell(now);
+        self.say(&verdict);
     }
 
     /// Asks the servers of shards for which blocks wait.

@@ -28,7 +28,8 @@ pub enum Reason {
     /// It is not OTLP/JSON.
     #[error("it is not an OTLP trace message in JSON: {0}")]
     MalformedJson(sluice_otlp_json::Malformed),
-    /// It is in JSON and longer than the budget allows.
+    /// It is in JSON and longer than the budget allows. Only message sets of Kafka before 0.11 can have such a message: a record batch that
+    /// contains one is larger than the limit, and stops its partition.
     #[error(
         "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
@@ -103,9 +104,9 @@ fn begins_like_json(value: &[u8]) -> bool {
 /// Why a record batch stops its partition. `onMissing: Skip` does not apply, because it is unknown which messages would be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// Its decompressed size is more than the budget allows.
+    /// Its size, decompressed if it is compressed, is more than the budget allows.
     #[error(
-        "the next record batch has {bytes} bytes when decompressed, more than source.kafka.recordBatchBytesMax"
+        "the next record batch has {bytes} bytes (decompressed, if it is compressed), more than source.kafka.recordBatchBytesMax"
     )]
     TooLarge { bytes: u64 },
     /// It does not decompress, or it is too large and does not contain its size.

@@ -319,6 +319,26 @@ fn a_message_in_a_frame_has_the_rows_of_the_message() {
     assert_eq!(cut, Encoded::Rejected(Reason::Framing(FrameError::CutShort)));
 }
 
+#[test]
+fn a_time_in_json_that_64_bits_do_not_hold_costs_this_time_and_not_the_message() {
+    let json = |start: &str| {
+        format!(
+            r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"000102030405060708090A0B0C0D0E0F",
+            "spanId":"0001020304050607","name":"n","startTimeUnixNano":{start}}}]}}]}}]}}"#
+        )
+    };
+    for start in ["-5", r#""-5""#, "1e300", r#""1e300""#, "18446744073709551616"] {
+        let mut case = Case::of_json();
+        let Encoded::Whole { spans, times, .. } = case.add(json(start).as_bytes()) else {
+            panic!("{start} rejects the message")
+        };
+        assert_eq!((spans, times.starts_replaced), (1, 1), "{start}");
+    }
+    let mut case = Case::of_json();
+    let Encoded::Rejected(reason) = case.add(json("1e400").as_bytes()) else { panic!("no double holds it") };
+    assert!(reason.to_string().contains("beyond the range of a double"), "{reason}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

@@ -1,6 +1,10 @@
 //! What gateways report, guarantee and queue, in the status and as events.
 
-use crate::{bench::Bench, pods::Pods, scaling::pass};
+use crate::{
+    bench::Bench,
+    pods::{Behaviour, Pods},
+    scaling::pass,
+};
 use serde_json::{Value, json};
 
 const ONCE: &str = "sluice_gateway_delivery_guarantee{guarantee=\"exactly_once_effect\",reason=\"none\"} 1\n";
@@ -136,6 +140,40 @@ async fn messages_that_gateways_reject_stand_in_a_condition() {
         assert_eq!(of_messages, events, "{told:?}");
     }
     // Another operator has nothing to compare with yet.
+    bench.restart();
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+}
+
+/// Log records were in the topic before the gateway started, and it had rejected all of them when the operator first looked at it.
+#[tokio::test]
+async fn messages_that_were_all_rejected_before_the_first_look_make_the_source_unreachable() {
+    let said = |read: u64, rejected: u64| {
+        move |gateway: &mut Behaviour| {
+            gateway.messages = read;
+            gateway.more = format!(
+                "{ONCE}sluice_gateway_messages_rejected_total{{reason=\"malformed\"}} {rejected}\n\
+                 sluice_gateway_message_rejected_timestamp_seconds 4000000000\n"
+            );
+        }
+    };
+    let (mut bench, pods) = saying(ONCE).await;
+    pods.each(said(0, 5));
+    pass(30);
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.condition("prod", "SourceReachable"), "False MessagesRejected");
+    assert_eq!(bench.condition("prod", "Ready"), "False MessagesRejected");
+    // Another operator comes to the same.
+    bench.restart();
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+    // Gateways that have read spans for days, and rejected some, are not said to reject all after a restart of the operator.
+    pods.each(said(1_000_000, 9));
+    pass(30);
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.condition("prod", "SourceReachable"), "True MessagesRejected");
     bench.restart();
     bench.server.take_writes();
     bench.reconcile("prod").await.unwrap();

@@ -280,9 +280,10 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
         stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             partition = %id,
-            ?fresh,
-            "the committed offset has no plan of ranges, for example after an offset reset: rows that ClickHouse has under another token \
-             may be inserted twice; rows that it has under the same token are dropped, even if they were deleted since"
+            reason = %fresh,
+            "the committed offset has no usable plan of ranges (see reason), so the ranges of an earlier owner are not known. Nothing is \
+             lost. Rows that ClickHouse has under another token may be inserted twice; rows that it has under the same token are dropped, \
+             even if they were deleted since"
         );
     }
     if let Some(overtaken) = found.overtaken {

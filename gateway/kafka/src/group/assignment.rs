@@ -252,6 +252,11 @@ impl Assignment {
         self.hold_back();
         self.release();
         self.request();
+        self.count_uncommitted(stats);
+    }
+
+    /// Counts what is not committed now.
+    pub fn count_uncommitted(&self, stats: &ConsumerStats) {
         stats.uncommitted.store(self.left().uncommitted, Ordering::Relaxed);
     }
 

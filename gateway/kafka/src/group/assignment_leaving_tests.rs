@@ -89,6 +89,9 @@ fn what_is_settled_and_not_committed_is_told_from_what_is_not_settled() {
     commit(&mut assignment, CommitOutcome::Unknown);
     assert_eq!(seen(&mut assignment), (5, 2), "nobody has it");
     commit(&mut assignment, CommitOutcome::Stored);
+    assert_eq!(stats.uncommitted.load(Ordering::Relaxed), 5, "of the last step");
+    assignment.count_uncommitted(&stats);
+    assert_eq!(stats.uncommitted.load(Ordering::Relaxed), 3, "of the last commit, without another step");
     assert_eq!(seen(&mut assignment), (3, 0));
 }
 

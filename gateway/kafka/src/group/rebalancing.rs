@@ -222,6 +222,8 @@ impl Rebalancing {
         }
         let (uncommitted, committable) = (assignment.uncommitted(ids), assignment.committable(ids));
         let gone = Gone { undrained, uncommitted, committable };
+        // The last commit came after the step that counted last, and a process that ends takes no further step.
+        assignment.count_uncommitted(&self.stats);
         assignment.lose(ids);
         gone
     }

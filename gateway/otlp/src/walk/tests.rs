@@ -217,11 +217,23 @@ fn metrics_and_logs_are_no_traces() {
         field(0x2A, std::slice::from_ref(&data_points)),
     ]);
     assert_eq!(refused(&gauge), Some((8, Reason::IdLengthWrong)));
+    // With a name of 16 bytes and a description of 8, only its data tell it from a span.
+    let named = [string(0x0A, "system.cpu.load1"), string(0x12, "CPU load")];
+    let named_as_ids = record(&[&named[..], &[field(0x2A, std::slice::from_ref(&data_points))]].concat());
+    assert_eq!(refused(&named_as_ids), Some((6, Reason::Metric)));
+    // A sum is field 7, where a span has eight bytes.
+    let sum = record(&[&named[..], &[field(0x3A, std::slice::from_ref(&data_points))]].concat());
+    assert_eq!(refused(&sum).map(|(_, reason)| reason), Some(Reason::WireTypeWrong));
     let bare = record(&[string(0x0A, "http.server.size"), field(0x4A, &[data_points])]);
     assert_eq!(refused(&bare), Some((6, Reason::IdMissing)));
     // LogRecord: severity_text 3, body 5.
     let log = record(&[string(0x1A, "INFO"), field(0x2A, &[string(0x0A, "started")])]);
     assert_eq!(refused(&log), Some((6, Reason::IdMissing)));
+    // The same with time_unix_nano 1, of eight bytes.
+    let time = [0x09_u8, 1, 2, 3, 4, 5, 6, 7, 8].to_vec();
+    let log = record(&[time, field(0x2A, &[string(0x0A, "started")])]);
+    assert_eq!(refused(&log), Some((7, Reason::WireTypeWrong)));
+    assert!(validate(&log).unwrap_err().to_string().contains("these are probably log records"));
 }
 
 #[test]

@@ -239,6 +239,24 @@ fn times_are_strings_or_numbers_of_64_bits() {
     assert_eq!(started(r#""18446744073709551615""#), u64::MAX);
     assert_eq!(started("1.7e18"), 1_700_000_000_000_000_000);
     assert_eq!(started(r#""0""#), 0);
+    for before_1970 in ["-1", "-5", r#""-5""#, "-1e300", r#""-9223372036854775809""#] {
+        assert_eq!(started(before_1970), 0, "{before_1970}");
+    }
+    for beyond in ["18446744073709551616", r#""18446744073709551616""#, "1e300", r#""1e300""#] {
+        assert_eq!(started(beyond), u64::MAX, "{beyond}");
+    }
+    let others = span(r#""endTimeUnixNano":-1,"events":[{"timeUnixNano":"1e300"}]"#).unwrap();
+    assert_eq!((others.end_time_unix_nano, others.events[0].time_unix_nano), (0, u64::MAX));
+}
+
+/// The walk would reject it in protobuf, and it does not see which encoding the message has.
+#[test]
+fn a_name_that_is_the_data_of_a_gauge_is_malformed_without_a_start() {
+    let name = r#""name":"\n\t1\u0001\u0000\u0000\u0000\u0000\u0000\u0000\u0000""#;
+    assert_eq!(span(name).map_err(|malformed| malformed.reason()), Err(Reason::Metric));
+    for start in ["0", "1700000000000000000"] {
+        assert!(span(&format!(r#"{name},"startTimeUnixNano":{start}"#)).is_ok(), "{start}");
+    }
 }
 
 #[test]
@@ -318,17 +336,21 @@ fn the_document_is_one_object_of_utf8() {
 
 #[test]
 fn what_cannot_be_read_is_malformed_where_it_ends() {
+    let wrong = |id, digits| Reason::IdWrong { id, digits };
     let table: &[(&str, Reason)] = &[
-        (r#""traceId":"0102""#, Reason::IdWrong),
-        (r#""traceId":"000102030405060708090a0b0c0d0e0g""#, Reason::IdWrong),
-        (r#""traceId":"AAECAwQFBgcICQoLDA0ODw==""#, Reason::IdWrong), // base64
-        (r#""spanId":"00112233445566778""#, Reason::IdWrong),
-        (r#""spanId":"""#, Reason::IdWrong),
+        (r#""traceId":"0102""#, wrong("traceId", 32)),
+        (r#""traceId":"000102030405060708090a0b0c0d0e0g""#, wrong("traceId", 32)),
+        (r#""traceId":"AAECAwQFBgcICQoLDA0ODw==""#, wrong("traceId", 32)), // base64
+        (r#""spanId":"00112233445566778""#, wrong("spanId", 16)),
+        (r#""spanId":"""#, wrong("spanId", 16)),
+        (r#""parentSpanId":"1""#, wrong("parentSpanId", 16)),
         (r#""kind":"SERVER""#, Reason::NameUnknown),
         (r#""kind":2147483648"#, Reason::NumberDoesNotFit),
         (r#""kind":1.5"#, Reason::NumberDoesNotFit),
-        (r#""startTimeUnixNano":-1"#, Reason::NumberDoesNotFit),
-        (r#""startTimeUnixNano":18446744073709551616"#, Reason::NumberDoesNotFit),
+        (r#""startTimeUnixNano":0.5"#, Reason::NumberDoesNotFit),
+        (r#""startTimeUnixNano":-0.5"#, Reason::NumberDoesNotFit),
+        (r#""startTimeUnixNano":1e400"#, Reason::NumberOutOfRange),
+        (r#""startTimeUnixNano":"1e400""#, Reason::NumberOutOfRange),
         (r#""startTimeUnixNano":"yesterday""#, Reason::NotANumber),
         (r#""startTimeUnixNano":"""#, Reason::NotANumber),
         (r#""startTimeUnixNano":true"#, Reason::TypeWrong),
@@ -347,12 +369,15 @@ fn what_cannot_be_read_is_malformed_where_it_ends() {
         assert_eq!(malformed(wrong).0, Reason::TypeWrong, "{wrong}");
     }
     for (any_value, reason) in [
-        (r#"{"intValue":1e999}"#, Reason::NotJson),
+        (r#"{"intValue":1e999}"#, Reason::NumberOutOfRange),
+        (r#"{"intValue":-1e999}"#, Reason::NumberOutOfRange),
+        (r#"{"doubleValue":"1e999"}"#, Reason::NumberOutOfRange),
+        (r#"{"doubleValue":01e999}"#, Reason::NotJson),
         (r#"{"intValue":"x"}"#, Reason::NotANumber),
         (r#"{"boolValue":"true"}"#, Reason::TypeWrong),
         (r#"{"boolValue":1}"#, Reason::TypeWrong),
         (r#"{"doubleValue":"inf"}"#, Reason::NotANumber),
-        (r#"{"doubleValue":1e999}"#, Reason::NotJson),
+        (r#"{"doubleValue":1e999}"#, Reason::NumberOutOfRange),
         (r#"{"doubleValue":false}"#, Reason::TypeWrong),
         (r#"{"bytesValue":"A"}"#, Reason::NotBase64),
         (r#"{"bytesValue":[0]}"#, Reason::TypeWrong),

@@ -1,4 +1,4 @@
-//! Log lines and metrics about blocks that wait until someone acts.
+//! Log lines and metrics about inserts that fail, and about blocks that wait until someone acts.
 //!
 //! Owner: the shipment's task. The causes that were logged are shared by the shipments to a shard, and used once per failed try of a
 //! waiting block, some seconds apart. Each cause is [logged once in a while](sluice_kafka::Throttle), even if other blocks succeed
@@ -6,7 +6,10 @@
 
 use super::Shipment;
 use crate::delivery::tries::Replica;
-use sluice_clickhouse::outcome::Actor;
+use sluice_clickhouse::{
+    insert::InsertError,
+    outcome::{self, Actor, Class},
+};
 use std::{
     sync::PoisonError,
     time::{Duration, Instant},
@@ -47,5 +50,48 @@ impl Shipment {
         self.pause(wait, Replica::Same).await;
         waiting.dec();
         self.last = self.last.map(|(endpoint, _)| (endpoint, Replica::Another));
+    }
+}
+
+/// What happens after this error, and what to do.
+pub(super) fn advice(error: &InsertError) -> &'static str {
+    match error.class {
+        Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are retried more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
+        Class::Poison => {
+            "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \
+             counted, not logged"
+        }
+        Class::Split => {
+            "the server cannot take this block at once; it is sent in parts; more of them are counted, not logged"
+        }
+        Class::Halt => outcome::who_acts(error.code).advice(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_insert_that_someone_must_help_names_the_help() {
+        for (code, help) in [
+            (Some(516), "check the gateway's user: name, password"),
+            (Some(60), "check the table"),
+            (Some(452), "change the settings of the server"),
+            (Some(243), "check the server: its disks"),
+            (None, "check the proxy"),
+        ] {
+            let error = InsertError {
+                class: Class::Halt,
+                code,
+                http_status: Some(500),
+                message: "refused".into(),
+                endpoint: "http://h:8123".into(),
+                table: "`d`.`t`".into(),
+            };
+            assert!(advice(&error).starts_with(help), "{code:?}: {}", advice(&error));
+        }
     }
 }

@@ -59,7 +59,7 @@ impl GuaranteeMetrics {
                 "Seconds since the oldest range in doubt was sent; 0 without any.",
             ),
         };
-        metrics.promise(Some(Reason::RangesNotPlanned));
+        metrics.promise(Some(Reason::NotProbed));
         metrics.survives(None);
         metrics
     }
