@@ -98,3 +98,5 @@ pub mod tls;
 pub mod token_places;
 pub mod ttl;
 pub mod typed_value;
+#[cfg(feature = "client")]
+mod zones;

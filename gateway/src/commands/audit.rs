@@ -120,9 +120,9 @@ pub fn audit(
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
     let shards = sink::shards(&config.sink.clickhouse).map_err(Error::Sink)?;
-    let lookups = shards.iter().map(sink::Sink::lookups).collect::<Result<_, _>>().map_err(Error::Lookup)?;
     let sink = shards.first().expect("the config names at least one shard");
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
+    let lookups = runtime.block_on(lookups_in(&shards))?;
     let absence = runtime.block_on(absence_in(&shards)).map_err(Error::Sink)?;
     let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
@@ -148,6 +148,16 @@ pub fn audit(
         auditor.recount(&reader, &parts)?;
     }
     Ok(auditor.finish(config.source.kafka.consumer_group.clone(), sink.table_name()))
+}
+
+/// For each shard, one lookup for each of its endpoints.
+async fn lookups_in(shards: &[sink::Sink]) -> Result<Vec<Vec<Lookup>>, Error> {
+    let mut lookups = Vec::with_capacity(shards.len());
+    for shard in shards {
+        let nests_seconds = shard.nests_seconds().await.map_err(Error::Sink)?;
+        lookups.push(shard.lookups(nests_seconds).map_err(Error::Lookup)?);
+    }
+    Ok(lookups)
 }
 
 /// Why the audit may not see rows of the table, from all shards.

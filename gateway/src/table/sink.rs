@@ -235,11 +235,18 @@ impl Sink {
         Ok(Targets { of_endpoints, tls: self.tls.clone() })
     }
 
-    /// Prepares counting the rows of spans: one lookup for each endpoint.
-    pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
-        let lookup =
-            |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls);
+    /// Prepares counting the rows of spans: one lookup for each endpoint. `nests_seconds` is the answer of [`Self::nests_seconds`].
+    pub fn lookups(&self, nests_seconds: bool) -> Result<Vec<Lookup>, LookupError> {
+        let lookup = |endpoint| {
+            let lookup = Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls)?;
+            Ok(lookup.nesting_seconds(nests_seconds))
+        };
         self.endpoints.iter().map(lookup).collect()
+    }
+
+    /// Whether a key of the table applies a function to the seconds of `Timestamp`, from the first server that answers.
+    pub async fn nests_seconds(&self) -> Result<bool, Error> {
+        self.ask(|probe| async move { probe.nests_seconds(&self.table).await }).await
     }
 
     /// Asks the servers, one after another, for the table's columns and compares them. The first answer counts.
