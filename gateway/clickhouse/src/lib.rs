@@ -50,6 +50,7 @@ pub mod durability;
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;
+pub mod expiry;
 #[cfg(feature = "client")]
 pub mod fate;
 pub mod frame;

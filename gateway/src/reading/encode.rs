@@ -25,7 +25,7 @@ use crate::{
     },
     table::row_expiry::RowExpiry,
 };
-use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
+use sluice_clickhouse::{expiry::ExpiryRule, settings::BLOCK_ROWS_MAX};
 use sluice_kafka::Message;
 use sluice_otlp::{walk, walk_in_order};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -59,19 +59,19 @@ pub struct Payload<'a> {
     pub timestamp_nanos: i64,
     /// When it is read, in ns since 1970; used only for freshness.
     pub now_nanos: u64,
-    /// Rows with an earlier `Timestamp`, in ns since 1970, are counted as expired.
-    pub expired_before_nanos: i64,
+    /// Rows that the table's TTL deletes are counted as expired.
+    pub expiry: ExpiryRule,
 }
 
 impl<'a> Payload<'a> {
-    /// The value of a message that is read now; `expiry` is the age at which the table deletes rows.
+    /// The value of a message that is read now; `expiry` says which rows the table deletes.
     pub fn of(message: &'a impl Message, expiry: &RowExpiry) -> Self {
         let now_nanos = now_nanos();
         Self {
             bytes: message.payload().unwrap_or_default(),
             timestamp_nanos: message_nanos(message.timestamp().to_millis()),
             now_nanos,
-            expired_before_nanos: expiry.before_nanos(now_nanos),
+            expiry: expiry.at(now_nanos),
         }
     }
 }
@@ -138,7 +138,7 @@ fn rows_of<'a>(
     let limit = RawLimit::of_message(message.bytes.len());
     SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit)
         .read_at(message.now_nanos)
-        .expired_before(message.expired_before_nanos)
+        .expiring(message.expiry)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {

@@ -7,6 +7,7 @@ use sluice_clickhouse::{
     body::InsertBody,
     client::InsertClient,
     column::TableColumns,
+    expiry::ExpiryRule,
     insert::{InsertError, InsertId},
     row_frames::RowFrames,
 };
@@ -205,7 +206,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
         bytes: message,
         timestamp_nanos: 1_600_000_000_000_000_000,
         now_nanos: u64::MAX,
-        expired_before_nanos: i64::MIN,
+        expiry: ExpiryRule::NEVER,
     };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
