@@ -99,7 +99,7 @@ Exit codes:
   64  the config or the command line is wrong
   65  spans are missing or doubled
   66  spans have no row, but none is certainly lost
-  69  Kafka or ClickHouse is away or refuses";
+  69  Kafka or ClickHouse is away or refuses; or a record batch cannot be read, and the report names its partition";
 
 /// Empty a queue volume whose gateway is gone: insert rows that exist nowhere else, drop the rest.
 ///
