@@ -9,7 +9,7 @@
 //!
 //! The conditions on `Timestamp` only select what is read; the join compares the exact times. ClickHouse selects parts by comparing the
 //! partition key of a part with that of the condition. A key such as `toDate(Timestamp)` is in the server's time zone, and the part may
-//! have been written in another zone. So `Timestamp` is compared with times that are [widened](widened) by the largest distance of two
+//! have been written in another zone. So `Timestamp` is compared with times that are wider by the largest distance of two
 //! zones. `toDateTime(Timestamp)` is compared with the seconds themselves: they are the same in every zone, and they select granules by
 //! the sorting key of Sluice's and the Collector's tables. The setting `use_partition_pruning` is not used: ClickHouse 26.2 does not know
 //! it, and it has no effect on the sorting key.
@@ -31,7 +31,7 @@ use crate::{
     causes::with_causes,
     client::{CONNECT_TIMEOUT, IDLE_TIMEOUT, MESSAGE_CHARS_MAX},
     endpoint::{Credentials, Endpoint, UserError},
-    exception::code_of,
+    exception::{code_of, without_query},
     probe::Probe,
     probe_error::ProbeError,
     rowbinary::{put_i64, put_string},
@@ -290,7 +290,7 @@ impl Lookup {
             return Ok(bytes);
         }
         let text = String::from_utf8_lossy(&bytes);
-        let reason = text.trim().chars().take(MESSAGE_CHARS_MAX).collect();
+        let reason = without_query(&text).trim().chars().take(MESSAGE_CHARS_MAX).collect();
         Err(LookupError::Refused { endpoint: self.endpoint.to_string(), code: code_of(&text), reason })
     }
 
