@@ -261,6 +261,7 @@ impl Gateway<'_> {
             routing_epoch: Route::new(shards.len()).epoch(),
             revoke_wait: REVOKE_WAIT,
             leave_wait: self.config.shutdown.deadline.to_std(),
+            sizing: self.config.sizing(),
         };
         let (orders, orders_in) = mpsc::channel(ORDERS_WAITING_MAX);
         let orders: OrderSink =

@@ -22,8 +22,8 @@ Exit codes:
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit`: spans are missing or doubled; `ddl apply`: rows can be written, but something differs that may not be changed
   66  `audit`: spans have no row, but none is certainly lost: the table's TTL deleted them, or the audit cannot see them
-  69  Kafka or ClickHouse is away or refuses; `run`: start it again, because the table or a topic has changed, or give the container
-      more memory, because its limit is too small for the config
+  69  Kafka or ClickHouse is away or refuses; `audit`: a record batch cannot be read; `run`: start it again, because the table or a
+      topic has changed, or give the container more memory, because its limit is too small for the config
   75  `ddl apply`: some servers did not answer; the others are done";
 
 /// What to do.
@@ -99,7 +99,7 @@ Exit codes:
   64  the config or the command line is wrong
   65  spans are missing or doubled
   66  spans have no row, but none is certainly lost
-  69  Kafka or ClickHouse is away or refuses";
+  69  Kafka or ClickHouse is away or refuses; or a record batch cannot be read, and the report names its partition";
 
 /// Empty a queue volume whose gateway is gone: insert rows that exist nowhere else, drop the rest.
 ///

@@ -139,10 +139,11 @@ fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
         report.to_string()
     };
     let written = say(&text);
-    Ok(match (report.is_clean(), report.is_complete()) {
-        (true, true) => written,
-        (true, false) => ExitCode::from(EXIT_UNSEEN),
-        (false, _) => ExitCode::from(EXIT_FINDINGS),
+    Ok(match (report.is_clean(), report.unread.is_empty(), report.is_complete()) {
+        (false, _, _) => ExitCode::from(EXIT_FINDINGS),
+        (true, false, _) => ExitCode::from(EXIT_UNAVAILABLE),
+        (true, true, false) => ExitCode::from(EXIT_UNSEEN),
+        (true, true, true) => written,
     })
 }
 

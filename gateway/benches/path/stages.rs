@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use sluice_clickhouse::{
     column::{Layout, TableColumns},
+    expiry::ExpiryRule,
     frame,
     lz4::{Lz4Encoder, block_bytes_max},
     native::{self, NativeShape},
@@ -257,7 +258,7 @@ impl Worker {
                 bytes: message,
                 timestamp_nanos: TIMESTAMP_NANOS,
                 now_nanos: u64::MAX,
-                expired_before_nanos: i64::MIN,
+                expiry: ExpiryRule::NEVER,
                 origin: Origin::default(),
             };
             match sluice_gateway::reading::encode::encode(

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::probe::{PROBE_TIMEOUT, Probe};
 use crate::probe_error::ProbeError;
+use crate::zones::ZONE_DAYS_APART_MAX;
 
 /// Time after which a server has written its part log, seconds. Chosen: twice the default of `part_log`'s `flush_interval_milliseconds`;
 /// a server with a longer interval is only partly counted.
@@ -34,16 +35,20 @@ impl Probe {
         query_id_part: &str,
         since_seconds: Option<u32>,
     ) -> Result<Deduplicated, ProbeError> {
-        // The log is sorted by date and time. Its dates are in the server's zone, which may differ from the user's.
-        let question = "WITH toUInt32(now()) - ? AS until, if(? = 0, until, ?) AS since \
+        // The log is sorted by date and time. Its dates are in the zone that the server had when it wrote them, which may differ from the
+        // server's and the user's of now.
+        let question = format!(
+            "WITH toUInt32(now()) - ? AS until, if(? = 0, until, ?) AS since \
                         SELECT toUInt32(until) AS until_seconds, sum(rows) AS rows FROM system.part_log \
-                        WHERE event_date >= toDate(toDateTime(since)) - 1 AND event_date <= toDate(toDateTime(until)) + 1 \
+                        WHERE event_date >= toDate(toDateTime(since)) - {ZONE_DAYS_APART_MAX} \
+                        AND event_date <= toDate(toDateTime(until)) + {ZONE_DAYS_APART_MAX} \
                         AND event_time > toDateTime(since) AND event_time <= toDateTime(until) \
                         AND event_type = 'NewPart' AND error = 389 AND database = ? AND table = ? \
-                        AND position(query_id, ?) > 0";
+                        AND position(query_id, ?) > 0"
+        );
         let since = since_seconds.unwrap_or(0);
         let answer = self
-            .whole(question)
+            .whole(&question)
             .bind(FLUSHED_AFTER_SECONDS)
             .bind(since)
             .bind(since)

@@ -15,6 +15,11 @@ pub fn code_of(text: &str) -> Option<u32> {
     digits[..end].parse().ok()
 }
 
+/// An error without the query: the server adds the query to errors about its names, as `… in scope SELECT …`.
+pub fn without_query(text: &str) -> &str {
+    text.split_once(" in scope ").map_or(text, |(before, _)| before)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,11 @@ pub const LOG_MARGIN: Duration = Duration::from_mins(1);
 /// rarely longer; four times that.
 const LOG_WRITTEN_AFTER: Duration = Duration::from_secs(30);
 
+/// The rows of a log since a time, which is bound twice, in seconds since 1970. The log is sorted by date and time. The dates are in the
+/// time zone that the server had when it wrote them: [`crate::zones::ZONE_DAYS_APART_MAX`], as text.
+const LOGGED_SINCE: &str =
+    "event_date >= toDate(fromUnixTimestamp64Second(?)) - 2 AND event_time >= fromUnixTimestamp64Second(?)";
+
 /// The fate of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -175,31 +180,35 @@ impl Probe {
     /// Neither do those that ended during the wait for a quorum, by the time limit (159) or by cancellation (394): the server has their
     /// parts by then, and logs them in `part_log` only after the wait.
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
-        let question = "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
-                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319 \
-                        AND NOT (exception_code IN (159, 394) AND Settings['insert_quorum'] NOT IN ('', '0', '1'))) \
-                        AS failed, \
-                        toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
-                        FROM system.query_log \
-                        WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
-                        AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?)";
+        let question = format!(
+            "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
+             uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319 \
+             AND NOT (exception_code IN (159, 394) AND Settings['insert_quorum'] NOT IN ('', '0', '1'))) AS failed, \
+             toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
+             FROM system.query_log WHERE {LOGGED_SINCE} AND startsWith(query_id, ?)"
+        );
         let since = log_start(lost);
-        let answer =
-            self.whole(question).bind(since).bind(since).bind(lost.query_id_start).fetch_one::<QueryLogRow>();
+        let answer = self
+            .whole(&question)
+            .bind(since)
+            .bind(since)
+            .bind(lost.query_id_start)
+            .fetch_one::<QueryLogRow>();
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.query_log", answer).await
     }
 
     /// The block's rows in each partition of the table: those that an attempt stored or that were already there (389).
     async fn part_log_rows(&self, table: &str, lost: &Lost<'_>) -> Result<BTreeMap<String, u64>, ProbeError> {
-        let question = "SELECT partition_id, max(attempt_rows) AS partition_rows FROM (\
-                        SELECT partition_id, sum(rows) AS attempt_rows FROM system.part_log \
-                        WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
-                        AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?) \
-                        AND event_type = 'NewPart' AND database = ? AND table = ? AND error IN (0, 389) \
-                        GROUP BY query_id, partition_id) GROUP BY partition_id";
+        let question = format!(
+            "SELECT partition_id, max(attempt_rows) AS partition_rows FROM (\
+             SELECT partition_id, sum(rows) AS attempt_rows FROM system.part_log \
+             WHERE {LOGGED_SINCE} AND startsWith(query_id, ?) \
+             AND event_type = 'NewPart' AND database = ? AND table = ? AND error IN (0, 389) \
+             GROUP BY query_id, partition_id) GROUP BY partition_id"
+        );
         let since = log_start(lost);
         let answer = self
-            .whole(question)
+            .whole(&question)
             .bind(since)
             .bind(since)
             .bind(lost.query_id_start)
@@ -235,6 +244,12 @@ mod tests {
     fn in_parts(rows: &[(&str, u64)]) -> Evidence {
         let rows = rows.iter().map(|(partition, rows)| ((*partition).to_owned(), *rows)).collect();
         Evidence { rows: Some(rows), ..failed() }
+    }
+
+    #[test]
+    fn dates_of_every_time_zone_are_read() {
+        let margin = format!(" - {} AND", crate::zones::ZONE_DAYS_APART_MAX);
+        assert!(LOGGED_SINCE.contains(&margin), "{LOGGED_SINCE}");
     }
 
     #[test]

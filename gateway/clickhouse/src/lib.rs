@@ -52,6 +52,7 @@ pub mod durability;
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;
+pub mod expiry;
 #[cfg(feature = "client")]
 pub mod fate;
 pub mod frame;
@@ -101,3 +102,5 @@ pub mod tls;
 pub mod token_places;
 pub mod ttl;
 pub mod typed_value;
+#[cfg(feature = "client")]
+mod zones;

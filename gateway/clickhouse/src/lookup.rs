@@ -7,6 +7,13 @@
 //! requested [times](TimeSpan), which select parts and granules. It joins the rows with the keys: a hash table of the keys is all that it
 //! holds.
 //!
+//! The conditions on `Timestamp` only select what is read; the join compares the exact times. ClickHouse selects parts by comparing the
+//! partition key of a part with that of the condition. A key such as `toDate(Timestamp)` is in the server's time zone, and the part may
+//! have been written in another zone. So `Timestamp` is compared with times that are wider by the largest distance of two
+//! zones. `toDateTime(Timestamp)` is compared with the seconds themselves: they are the same in every zone, and they select granules by
+//! the sorting key of Sluice's and the Collector's tables. The setting `use_partition_pruning` is not used: ClickHouse 26.2 does not know
+//! it, and it has no effect on the sorting key.
+//!
 //! A key on the wire is a row of `RowBinary`:
 //!
 //! | bytes | meaning |
@@ -24,11 +31,14 @@ use crate::{
     causes::with_causes,
     client::{CONNECT_TIMEOUT, IDLE_TIMEOUT, MESSAGE_CHARS_MAX},
     endpoint::{Authorization, Credentials, Endpoint, UserError},
-    exception::code_of,
+    exception::{code_of, without_query},
+    probe::Probe,
+    probe_error::ProbeError,
     rowbinary::{put_i64, put_string},
     settings::{QUESTION_PINNED, WHOLE_PINNED},
     sql::{percent_encoded, table_name},
     tls::Tls,
+    zones::ZONES_APART_MAX,
 };
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -54,10 +64,22 @@ pub const TIME_SPANS_MAX: usize = 16;
 /// Times further apart than this get separate ranges, ns. Chosen: a minute of rows is cheaper to read than to leave out.
 const GAP_NANOS: i64 = 60_000_000_000;
 
+/// One second, ns.
+const SECOND_NANOS: i64 = 1_000_000_000;
+
+/// Where a function of a partition key or a sorting key wraps, in ns since 1970: the beginning of `Date` and `DateTime`, the end of
+/// `DateTime` in 2106, and the end of `Date` in 2149.
+const WRAPS: [i64; 3] = [0, (1 << 32) * SECOND_NANOS, 65_536 * 86_400 * SECOND_NANOS];
+
+/// [`ZONES_APART_MAX`] in ns.
+const WIDER_NANOS: i64 = ZONES_APART_MAX.as_secs().cast_signed() * SECOND_NANOS;
+
 /// Settings of this query besides those of all queries: other values in a profile would change the counts.
 const PINNED: &[(&str, &str)] = &[
     // A row that is stored twice counts twice.
     ("final", "0"),
+    // With `throw`, a row of another century in the same parts would fail the query: `toDateTime(Timestamp)` has 32 bits.
+    ("date_time_overflow_behavior", "ignore"),
     ("join_default_strictness", "ALL"),
     // With `break`, keys are left out.
     ("join_overflow_mode", "throw"),
@@ -86,6 +108,23 @@ pub enum LookupError {
 pub struct TimeSpan {
     pub first: i64,
     pub last: i64,
+}
+
+/// The time range to compare `Timestamp` with: wider by the largest distance of two time zones, but not across a wrap of a key. Where the
+/// range itself is on both sides of a wrap, so is the wider one.
+fn widened(TimeSpan { first, last }: TimeSpan) -> TimeSpan {
+    let least = WRAPS.into_iter().filter(|wrap| *wrap <= first).max().unwrap_or(i64::MIN);
+    let most = WRAPS.into_iter().filter(|wrap| *wrap > last).min().map_or(i64::MAX, |wrap| wrap - 1);
+    TimeSpan {
+        first: first.saturating_sub(WIDER_NANOS).max(least),
+        last: last.saturating_add(WIDER_NANOS).min(most),
+    }
+}
+
+/// The range in seconds since 1970, both ends included; `None` if it is not within `DateTime`.
+fn whole_seconds(TimeSpan { first, last }: TimeSpan) -> Option<(u32, u32)> {
+    let second = |nanos: i64| u32::try_from(nanos.div_euclid(SECOND_NANOS)).ok();
+    Some((second(first)?, second(last)?))
 }
 
 /// The keys of a query, numbered from 0 in the order of their addition.
@@ -188,6 +227,8 @@ pub struct Lookup {
     endpoint: Endpoint,
     authorization: Authorization,
     table: String,
+    /// Whether seconds select granules.
+    by_seconds: bool,
     /// Separates the parts of a request's body: random text, since senders choose the ids in the keys.
     boundary: String,
 }
@@ -216,8 +257,15 @@ impl Lookup {
             endpoint: endpoint.clone(),
             authorization: credentials.authorization().map_err(refused)?,
             table: table_name(database, table),
+            by_seconds: true,
             boundary: format!("sluice-{:016x}{:016x}", random(), random()),
         })
+    }
+
+    /// For a table of which [`Probe::nests_seconds`] is true or false.
+    #[must_use]
+    pub fn nesting_seconds(self, nests: bool) -> Self {
+        Self { by_seconds: !nests, ..self }
     }
 
     /// The number of rows of each key, by the key's number.
@@ -244,7 +292,7 @@ impl Lookup {
             return Ok(bytes);
         }
         let text = String::from_utf8_lossy(&bytes);
-        let reason = text.trim().chars().take(MESSAGE_CHARS_MAX).collect();
+        let reason = without_query(&text).trim().chars().take(MESSAGE_CHARS_MAX).collect();
         Err(LookupError::Refused { endpoint: self.endpoint.to_string(), code: code_of(&text), reason })
     }
 
@@ -276,10 +324,17 @@ impl Lookup {
 
     /// `GLOBAL` sends the keys to all servers of a distributed table, and has no other effect.
     fn query(&self, times: &[TimeSpan]) -> String {
-        let between = |TimeSpan { first, last }: &TimeSpan| {
-            format!(
+        let between = |times: &TimeSpan| {
+            let TimeSpan { first, last } = widened(*times);
+            let wide = format!(
                 "Timestamp BETWEEN fromUnixTimestamp64Nano(toInt64({first})) AND fromUnixTimestamp64Nano(toInt64({last}))"
-            )
+            );
+            match whole_seconds(*times).filter(|_| self.by_seconds) {
+                Some((first, last)) => format!(
+                    "({wide} AND toDateTime(Timestamp) BETWEEN toDateTime(toUInt32({first})) AND toDateTime(toUInt32({last})))"
+                ),
+                None => format!("({wide})"),
+            }
         };
         let times: Vec<String> = times.iter().map(between).collect();
         format!(
@@ -295,6 +350,24 @@ impl Lookup {
     fn unreachable(&self, reason: String) -> LookupError {
         LookupError::Unreachable { endpoint: self.endpoint.to_string(), reason }
     }
+}
+
+impl Probe {
+    /// Whether a partition key or a sorting key of the table applies another function to `toDateTime(Timestamp)`, as
+    /// `toDate(toDateTime(Timestamp))`: a condition on the seconds would then be compared in the server's time zone. The keys behind a
+    /// `Distributed` table are not seen.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if no server answers, or the table does not exist.
+    pub async fn nests_seconds(&self, table: &str) -> Result<bool, ProbeError> {
+        Ok(nests_seconds(&self.engine_row(table).await?.engine_full))
+    }
+}
+
+fn nests_seconds(engine_full: &str) -> bool {
+    let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let mut calls = engine_full.match_indices("(toDateTime(Timestamp)");
+    calls.any(|(at, _)| engine_full[..at].ends_with(is_word))
 }
 
 fn random() -> u64 {
@@ -327,73 +400,5 @@ fn counts(bytes: &[u8], keys: usize) -> Result<Vec<u64>, &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_these_bytes() {
-        let mut keys = SpanKeys::default();
-        keys.push(&[0xaa, 0xbb], &[], -1);
-        keys.push(&[], &[0xcc], 258);
-        let expected = [
-            &[0, 0, 0, 0, 2, 0xaa, 0xbb, 0][..],
-            &[0xff; 8],
-            &[1, 0, 0, 0, 0, 1, 0xcc],
-            &[2, 1, 0, 0, 0, 0, 0, 0],
-        ];
-        assert_eq!(keys.body, expected.concat());
-        assert_eq!(keys.time_spans(), [TimeSpan { first: -1, last: 258 }]);
-        assert_eq!((keys.ids(0), keys.ids(1)), ((&[0xaa, 0xbb][..], &[][..]), (&[][..], &[0xcc][..])));
-        keys.push(&[7; 300], &[8; 16_384], 0);
-        assert_eq!(keys.ids(2), (&[7; 300][..], &[8; 16_384][..]));
-        assert_eq!(SpanKeys::default().time_spans(), []);
-    }
-
-    #[test]
-    fn times_are_cut_at_the_largest_gaps() {
-        let minute = GAP_NANOS;
-        let times = [i64::MIN, 0, 5, minute + 5, 3 * minute, 4 * minute + 1];
-        let span = |first, last| TimeSpan { first, last };
-        let expected = [
-            span(i64::MIN, i64::MIN),
-            span(0, minute + 5),
-            span(3 * minute, 3 * minute),
-            span(times[5], times[5]),
-        ];
-        assert_eq!(time_spans(&times), expected);
-        // 40 times, each further from the previous one: the closest are merged.
-        let times: Vec<i64> = (1..=40).map(|n| n * n * minute).collect();
-        let pieces = time_spans(&times);
-        assert_eq!(pieces.len(), TIME_SPANS_MAX);
-        assert_eq!(pieces[0], span(minute, times[40 - TIME_SPANS_MAX]));
-        assert!(pieces[1..].iter().all(|piece| piece.first == piece.last));
-    }
-
-    #[test]
-    fn an_answer_is_a_count_for_some_keys() {
-        let row = |number: u32, count: u64| [&number.to_le_bytes()[..], &count.to_le_bytes()].concat();
-        assert_eq!(counts(&[row(2, 7), row(0, 1)].concat(), 3), Ok(vec![1, 0, 7]));
-        assert_eq!(counts(&[], 2), Ok(vec![0, 0]));
-        assert!(counts(&row(3, 1), 3).is_err());
-        assert!(counts(&row(0, 1)[..11], 3).is_err());
-    }
-
-    #[test]
-    fn a_table_with_any_name_is_asked_for_between_the_times() {
-        let endpoint = Endpoint::parse("http://c:8123").unwrap();
-        let credentials = Credentials { user: "u".into(), password: "p".into(), token: None };
-        let lookup = Lookup::new(&endpoint, &credentials, "o`t", "t", &Tls::unused()).unwrap();
-        let query = lookup.query(&[TimeSpan { first: -1, last: 2 }, TimeSpan { first: 5, last: 6 }]);
-        assert!(query.contains(r"FROM `o\`t`.`t` WHERE Timestamp BETWEEN"), "{query}");
-        assert!(
-            query.contains("(toInt64(2)) OR Timestamp BETWEEN fromUnixTimestamp64Nano(toInt64(5))"),
-            "{query}"
-        );
-        let uri = lookup.request(&SpanKeys::default()).uri().to_string();
-        for (name, value) in [("final", "0"), ("limit", "0"), ("timeout_overflow_mode", "throw")] {
-            assert!(uri.contains(&format!("&{name}={value}")), "{uri}");
-        }
-        let refused = Credentials { user: "a:b".into(), ..credentials };
-        assert!(Lookup::new(&endpoint, &refused, "d", "t", &Tls::unused()).is_err());
-    }
-}
+#[path = "lookup_tests.rs"]
+mod tests;

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::causes::with_causes;
 use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Authorization, Credentials, Endpoint, UserError};
-use crate::exception::code_of;
+use crate::exception::{code_of, without_query};
 use crate::probe_error::ProbeError;
 use crate::settings::{DESCRIBE_PINNED, QUESTION_PINNED, STATEMENT_PINNED, WHOLE_PINNED};
 use crate::sql::table_name;
@@ -268,7 +268,7 @@ impl Probe {
             }
             Error::Network(cause) => return self.unreachable(action, with_causes(&*cause)),
             Error::TimedOut => return self.unreachable(action, "timed out".to_owned()),
-            Error::BadResponse(reason) => reason,
+            Error::BadResponse(reason) => without_query(&reason).to_owned(),
             other => return self.other(action, other.to_string()),
         };
         let (action, endpoint) = (action.to_owned(), self.endpoint.to_string());
@@ -428,6 +428,15 @@ mod tests {
         let words =
             "the answer is not from ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
         assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
+        let error = sorted(
+            "Code: 60. DB::Exception: Unknown table expression identifier 'system.part_log' in scope SELECT sum(rows) FROM \
+             system.part_log. (UNKNOWN_TABLE) (version 26.7.2.1)",
+        );
+        let text = "the table does not exist: Code: 60. DB::Exception: Unknown table expression identifier 'system.part_log'";
+        assert!(
+            matches!(error, ProbeError::UnknownTable { .. }) && error.to_string().ends_with(text),
+            "{error}"
+        );
         let error = probe().sorted("asking", Error::TimedOut);
         assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");
     }

@@ -31,7 +31,8 @@ struct ValueRow {
 }
 
 impl Probe {
-    /// Runs a query with all settings of an INSERT that has this timeout and these settings of the config.
+    /// Runs a query with all settings of an INSERT that has this timeout and these settings of the config, and a token. Not included:
+    /// `query_id`, which is no setting, and the password, which every query has.
     ///
     /// # Errors
     /// [`ProbeError::Refused`] or [`ProbeError::Other`] if the user may not set one of them, or the server does not know it; the error
@@ -45,7 +46,7 @@ impl Probe {
         for (name, value) in settings_beside_pinned(timeout, asked) {
             question = question.with_setting(name, value);
         }
-        for (name, value) in pinned() {
+        for (name, value) in pinned().chain([&TOKEN]) {
             question = question.with_setting(*name, *value);
         }
         let answer = question.fetch_one::<u8>();
@@ -115,6 +116,66 @@ impl Probe {
     }
 }
 
+/// The settings of every INSERT, for rows and for columns.
 fn pinned() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     PINNED.iter().chain(NATIVE_PINNED).filter(|(name, _)| *name != NO_SETTING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::WireFormat;
+    use crate::endpoint::{Credentials, Endpoint};
+    use crate::insert::{InsertId, InsertTarget, TargetSpec};
+    use crate::tls::Tls;
+    use std::collections::BTreeSet;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    /// Parameters of an INSERT that are no settings, or that every query has.
+    const NO_SETTINGS: [&str; 4] = ["query", "database", "query_id", NO_SETTING];
+
+    /// The names of the parameters in the first line of a request.
+    fn parameters(line: &str) -> BTreeSet<String> {
+        let query = line.split_once('?').unwrap().1.split(' ').next().unwrap();
+        query.split('&').map(|parameter| parameter.split_once('=').unwrap().0.to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn every_setting_of_an_insert_is_rehearsed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let credentials = Credentials { user: "u".into(), password: "p".into(), token: None };
+        let asked = BTreeMap::from([("insert_quorum".to_owned(), "2".to_owned())]);
+        let timeout = Duration::from_secs(30);
+        let probe = Probe::new(&endpoint, &credentials, "otel", &Tls::unused()).unwrap();
+        let request = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.contains(&b'\n') {
+                assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+            }
+            String::from_utf8(head).unwrap().lines().next().unwrap().to_owned()
+        };
+        let (line, answer) = tokio::join!(request, probe.allows_settings(timeout, &asked));
+        assert!(answer.is_err(), "the connection ends without an answer");
+        let rehearsed = parameters(&line);
+        let target = InsertTarget::new(&TargetSpec {
+            endpoint: &endpoint,
+            credentials: &credentials,
+            database: "otel",
+            table: "otel_traces",
+            columns: &TableColumns::default(),
+            timeout,
+            settings: &asked,
+        })
+        .unwrap();
+        let id = InsertId { token: Some("t"), query_id: "q" };
+        for format in [WireFormat::RowBinary, WireFormat::Native] {
+            let sent = parameters(&target.uri(format, &id).to_string());
+            let settings = sent.iter().filter(|name| !NO_SETTINGS.contains(&name.as_str()));
+            let missing: Vec<_> = settings.filter(|name| !rehearsed.contains(*name)).collect();
+            assert!(missing.is_empty(), "{missing:?} are not in {line}");
+        }
+    }
 }

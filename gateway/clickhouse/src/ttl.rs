@@ -2,12 +2,17 @@
 //!
 //! Place in the flow: [`crate::ddl::difference`] compares it with the spec's. The gateway counts rows that are already expired when they
 //! are inserted. `sluice-gateway audit` does not report expired rows as missing.
+//!
+//! `toDateTime(Timestamp) + age` has 32 bits: it wraps in February 2106. A row whose `Timestamp` plus the age is later expires at once.
+//! `toDateTime64(Timestamp, 0) + age` and `Timestamp + age` have 64 bits.
 
 use std::time::Duration;
 
-/// Maximum age in seconds for which `toDateTime(Timestamp) + age` is right for rows up to the year 2050: the time from there to the end
-/// of its 32 bits in February 2106.
-const AGE_OF_32_BITS_MAX: u64 = 1_770_359_295;
+/// The seconds after which a `DateTime` begins again at 1970.
+pub const SECONDS_OF_32_BITS: u64 = 1 << 32;
+
+/// 2026-11-01 00:00:00 UTC, in seconds since 1970: the month of this rule. New rows are later, unless a clock is wrong.
+const NEW_ROWS_SINCE: u64 = 1_793_491_200;
 
 /// Suffixes of a TTL that moves or recompresses rows instead of deleting them.
 const KEEPS_ROWS: [&str; 3] = [" TO DISK ", " TO VOLUME ", " RECOMPRESS "];
@@ -20,6 +25,9 @@ pub enum RowTtl {
     None,
     /// At this age, counted from `Timestamp`.
     Age(Duration),
+    /// At this age, counted from `toDateTime(Timestamp)`: at once, if `Timestamp` plus the age is beyond 32 bits. Less than
+    /// [`SECONDS_OF_32_BITS`].
+    AgeIn32Bits(Duration),
     /// By an expression that the gateway does not evaluate.
     Other(String),
 }
@@ -30,18 +38,35 @@ impl RowTtl {
     pub fn in_engine(engine_full: &str) -> Self {
         let Some(ttl) = expression(engine_full) else { return Self::None };
         let deleting = || elements(ttl).into_iter().filter(|element| deletes(element));
-        match deleting().filter_map(age).min() {
-            Some(age) => Self::Age(age),
-            None => deleting().next().map_or(Self::None, |other| Self::Other(other.to_owned())),
-        }
+        let shortest = deleting().filter_map(fixed).min_by_key(|ttl| ttl.age().or(ttl.age_in_32_bits()));
+        let other = || deleting().next().map_or(Self::None, |other| Self::Other(other.to_owned()));
+        shortest.unwrap_or_else(other)
     }
 
-    /// The age at which rows are deleted, if it is a fixed one.
+    /// The age at which rows of every time are deleted, if it is a fixed one.
     pub fn age(&self) -> Option<Duration> {
         match self {
             Self::Age(age) => Some(*age),
-            Self::None | Self::Other(_) => None,
+            Self::None | Self::AgeIn32Bits(_) | Self::Other(_) => None,
         }
+    }
+
+    /// The age of [`RowTtl::AgeIn32Bits`].
+    pub fn age_in_32_bits(&self) -> Option<Duration> {
+        match self {
+            Self::AgeIn32Bits(age) => Some(*age),
+            Self::None | Self::Age(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// What it deletes although the rows are not old: a clause for a message about the table. `None` if it deletes no such rows.
+    pub fn wrapped(&self) -> Option<&'static str> {
+        let age = self.age_in_32_bits()?.as_secs();
+        Some(if age.saturating_add(NEW_ROWS_SINCE) >= SECONDS_OF_32_BITS {
+            "the present TTL exceeds 32 bits (toDateTime) and deletes every new row at once"
+        } else {
+            "the present TTL has 32 bits (toDateTime) and deletes rows at once whose Timestamp plus its age is after 2106-02-07"
+        })
     }
 }
 
@@ -73,14 +98,15 @@ fn deletes(element: &str) -> bool {
     !KEEPS_ROWS.iter().any(|keeps| element.contains(keeps))
 }
 
-/// The age in a TTL that counts from `Timestamp`.
-fn age(element: &str) -> Option<Duration> {
+/// A TTL that counts from `Timestamp`.
+fn fixed(element: &str) -> Option<RowTtl> {
     let (from, interval) = element.split_once(" + ")?;
     let age = interval_seconds(interval)?;
     match from {
-        "toDateTime64(Timestamp, 0)" | "Timestamp" => Some(Duration::from_secs(age)),
-        // A sum that exceeds 32 bits lies in the past.
-        "toDateTime(Timestamp)" if age < AGE_OF_32_BITS_MAX => Some(Duration::from_secs(age)),
+        "toDateTime64(Timestamp, 0)" | "Timestamp" => Some(RowTtl::Age(Duration::from_secs(age))),
+        "toDateTime(Timestamp)" if age < SECONDS_OF_32_BITS => {
+            Some(RowTtl::AgeIn32Bits(Duration::from_secs(age)))
+        }
         // `toDate(Timestamp)` counts from midnight, so that rows are deleted up to a day too early.
         _ => None,
     }
@@ -107,10 +133,26 @@ mod tests {
         let days = |days: u64| RowTtl::Age(Duration::from_hours(24 * days));
         assert_eq!(ttl("toDateTime64(Timestamp, 0) + toIntervalSecond(259200)"), days(3));
         assert_eq!(ttl("toDateTime64(Timestamp, 0) + toIntervalDay(3)"), days(3));
-        assert_eq!(ttl("toDateTime(Timestamp) + toIntervalHour(72)"), days(3));
         assert_eq!(ttl("toDateTime64(Timestamp, 0) + toIntervalDay(36500)"), days(36_500));
         assert_eq!(RowTtl::in_engine("MergeTree ORDER BY a TTL Timestamp + toIntervalWeek(1)"), days(7));
         assert_eq!(RowTtl::in_engine("MergeTree ORDER BY a SETTINGS x = 1"), RowTtl::None);
+    }
+
+    #[test]
+    fn an_age_of_32_bits_is_told_apart() {
+        let days = |days: u64| RowTtl::AgeIn32Bits(Duration::from_hours(24 * days));
+        let short = ttl("toDateTime(Timestamp) + toIntervalHour(72)");
+        assert_eq!(short, days(3));
+        assert_eq!((short.age(), short.age_in_32_bits()), (None, Some(Duration::from_hours(72))));
+        assert!(short.wrapped().unwrap().contains("after 2106-02-07"), "{short:?}");
+        // With 28,900 days, rows of today are kept until 2105; 29,000 days are too many.
+        for (age, deletes_all) in [(28_900, false), (29_000, true), (36_500, true)] {
+            let long = ttl(&format!("toDateTime(Timestamp) + toIntervalDay({age})"));
+            assert_eq!(long, days(age));
+            assert_eq!(long.wrapped().unwrap().contains("every new row"), deletes_all, "{long:?}");
+        }
+        assert_eq!(ttl("Timestamp + toIntervalDay(36500)").wrapped(), None);
+        assert_eq!(RowTtl::None.wrapped(), None);
     }
 
     #[test]
@@ -118,9 +160,8 @@ mod tests {
         for other in [
             // Rows of the afternoon expire on arrival.
             "toDate(Timestamp) + toIntervalHour(12)",
-            // 32 bits end in 2106.
-            "toDateTime(Timestamp) + toIntervalDay(21000)",
-            "toDateTime(Timestamp) + toIntervalDay(36500)",
+            // More than 32 bits of seconds.
+            "toDateTime(Timestamp) + toIntervalDay(50000)",
             "Timestamp + toIntervalDay(3) WHERE a = 1",
             "Other + toIntervalDay(3)",
             "if(a, b, c)",

@@ -49,7 +49,7 @@ pub use group::rest::Rest;
 pub use group::stats::{ConsumerStats, PartitionStats};
 pub use group::watchdog;
 pub use questions::oversize::batch_warning;
-pub use questions::probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
+pub use questions::probe::{ProbeError, TopicPartitions, probe_topics, would_make};
 pub use questions::retention;
 pub use questions::topic_reader::{CommittedOffset, Patience, ReadError, TopicReader};
 pub use rdkafka::error::KafkaError;

@@ -8,6 +8,9 @@
 //! A span's key is its trace id, its span id and its row's timestamp. A key that is in Kafka k times must have k rows. Messages that the
 //! group has not committed yet may have rows or not.
 //!
+//! A record batch that cannot be read ends the reading of its partition: the audit compares the offsets before it, reports the rest as
+//! unread, and goes on with the other partitions.
+//!
 //! A span without a row is not missing if the table's TTL has deleted the row, or if the audit cannot tell: [`absence`].
 //!
 //! Limitations: rows that a person deleted look missing. Spans that a producer sent once inside and once outside the audited range look
@@ -33,9 +36,9 @@ mod spans;
 
 pub use moment::{Moment, NotAMoment};
 pub use progress::Progress;
-pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals};
+pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals, Unread};
 
-use crate::table::sink;
+use crate::{reading::reject::BadBatch, table::sink};
 use absence::Absence;
 use chunk::Chunk;
 use comparison::{Comparison, QUESTIONED_MAX};
@@ -43,11 +46,12 @@ use filter::FILTER_BYTES;
 use letters::Letters;
 use progress::Bell;
 use sluice_clickhouse::lookup::{Lookup, LookupError, SpanKeys};
-use sluice_gateway_config::CheckedConfig;
+use sluice_gateway_config::{CheckedConfig, Sizing};
 use sluice_kafka::{Message, Patience, ReadError, TopicReader, dead_letter::default_topic};
 use sluice_ranges::OffsetRange;
 use spans::SpanReader;
 use std::{
+    collections::BTreeMap,
     ops::ControlFlow,
     rc::Rc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -120,9 +124,9 @@ pub fn audit(
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
     let shards = sink::shards(&config.sink.clickhouse).map_err(Error::Sink)?;
-    let lookups = shards.iter().map(sink::Sink::lookups).collect::<Result<_, _>>().map_err(Error::Lookup)?;
     let sink = shards.first().expect("the config names at least one shard");
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
+    let lookups = runtime.block_on(lookups_in(&shards))?;
     let absence = runtime.block_on(absence_in(&shards)).map_err(Error::Sink)?;
     let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
@@ -141,6 +145,8 @@ pub fn audit(
         absence,
         findings: Findings::new(request.limit),
         reports: parts.iter().map(Part::report).collect(),
+        sizing: config.sizing(),
+        unread: BTreeMap::new(),
         bell: Bell::new(offsets, tell),
     };
     auditor.compare(&reader, &parts)?;
@@ -148,6 +154,16 @@ pub fn audit(
         auditor.recount(&reader, &parts)?;
     }
     Ok(auditor.finish(config.source.kafka.consumer_group.clone(), sink.table_name()))
+}
+
+/// For each shard, one lookup for each of its endpoints.
+async fn lookups_in(shards: &[sink::Sink]) -> Result<Vec<Vec<Lookup>>, Error> {
+    let mut lookups = Vec::with_capacity(shards.len());
+    for shard in shards {
+        let nests_seconds = shard.nests_seconds().await.map_err(Error::Sink)?;
+        lookups.push(shard.lookups(nests_seconds).map_err(Error::Lookup)?);
+    }
+    Ok(lookups)
 }
 
 /// Why the audit may not see rows of the table, from all shards.
@@ -242,6 +258,10 @@ struct Auditor<F> {
     comparison: Comparison,
     findings: Findings,
     reports: Vec<PartitionReport>,
+    /// For the limits that a batch needs.
+    sizing: Sizing,
+    /// By the index of the partition, what cannot be read of its range.
+    unread: BTreeMap<usize, Unread>,
     bell: Bell<F>,
 }
 
@@ -278,7 +298,8 @@ impl<F: FnMut(&Progress)> Auditor<F> {
         let mut chunk = Chunk::default();
         for (at, part) in parts.iter().enumerate() {
             let (mut first, mut totals) = (part.range.first, Totals::default());
-            let end = reader.read((&part.topic, part.partition), part.range, |message| {
+            let readable = self.readable(at, part);
+            let read = reader.read((&part.topic, part.partition), readable, |message| {
                 self.spans.read(message, &part.letters, &mut chunk, &mut totals);
                 let next = message.offset() + 1;
                 self.bell.at(&part.topic, part.partition, part.range.first.abs_diff(next));
@@ -289,12 +310,30 @@ impl<F: FnMut(&Progress)> Auditor<F> {
                     first = next;
                 }
                 Ok::<_, Error>(ControlFlow::Continue(()))
-            })?;
+            });
+            let end = self.end_of(at, part, read)?;
             take(self, &chunk, at, RangeReport { first, next: end.max(first), totals })?;
             chunk.clear();
             self.bell.done(part.offsets());
         }
         Ok(())
+    }
+
+    /// The range of a partition, up to the batch that could not be read before.
+    fn readable(&self, at: usize, part: &Part) -> OffsetRange {
+        let next = self.unread.get(&at).map_or(part.range.next, |unread| unread.first);
+        OffsetRange { next, ..part.range }
+    }
+
+    /// Where the reading of a partition ended. A batch that cannot be read ends it, once.
+    fn end_of(&mut self, at: usize, part: &Part, read: Result<i64, Error>) -> Result<i64, Error> {
+        let Err(Error::Kafka(ReadError::Batch { offset, problem, .. })) = &read else { return read };
+        let (first, batch) = (*offset, BadBatch::of(*problem));
+        let (Some(batch), false) = (batch, self.unread.contains_key(&at)) else { return read };
+        let reason = format!("{batch}{}", batch.advice(&self.sizing));
+        let (topic, partition, next) = (part.topic.clone(), part.partition, part.range.next);
+        self.unread.insert(at, Unread { topic, partition, first, next, reason });
+        Ok(first)
     }
 
     /// Rows on all shards together: a span with rows on two shards is doubled.
@@ -334,7 +373,9 @@ impl<F: FnMut(&Progress)> Auditor<F> {
             totals,
             findings: self.findings,
             inexact_keys,
+            expired_reason: self.absence.wrapped(),
             unseen_reasons: self.absence.reasons(),
+            unread: self.unread.into_values().collect(),
         }
     }
 }

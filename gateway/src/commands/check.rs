@@ -2,18 +2,21 @@
 
 use crate::{
     app::queue_volume::AFTER_ENQUEUE,
-    guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
+    guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{self, Sink, shards},
 };
 use serde::Serialize;
 use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError};
 use sluice_gateway_config::{
-    CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement, budget::Budget,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, OnMissing, SchemaManagement, Sizing,
+    budget::{Budget, smallest_limit},
 };
 use sluice_kafka::{
-    TopicPartitions, batch_bytes_max, batch_warning,
+    TopicPartitions, batch_warning,
     dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
-    probe_topics, would_make,
+    probe_topics,
+    retention::read_limits,
+    would_make,
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -50,12 +53,13 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
     }
     let kafka = &checked.config().source.kafka;
     let topics = check_topics(kafka, &mut findings).await;
+    let is_compacted = check_limits(checked.config(), &topics, &mut findings).await;
     check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;
     let clickhouse = &checked.config().sink.clickhouse;
     match shards(clickhouse) {
         Ok(shards) => {
             for sink in &shards {
-                if let Err(error) = check_sink(clickhouse, sink, &mut findings).await {
+                if let Err(error) = check_sink(clickhouse, sink, is_compacted, &mut findings).await {
                     findings.problems.push(format!("sink.clickhouse: {error}"));
                 }
             }
@@ -84,12 +88,26 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, us
             continue;
         };
         findings.found.push(format!("topic {} has {count} partitions", topic.topic));
-        if let Some(bytes) = batch_bytes_max(kafka, &topic.topic, KAFKA_TIMEOUT).await {
-            findings.warnings.extend(batch_warning(kafka, &topic.topic, bytes));
-        }
         there.push((topic.topic, count));
     }
     there
+}
+
+/// Warns of topics with larger record batches than the config expects. Returns whether a topic is compacted. Topics whose configuration
+/// the user may not describe are left out, as a gateway leaves them out.
+async fn check_limits(config: &GatewayConfig, topics: &[(String, usize)], findings: &mut Findings) -> bool {
+    let names = topics.iter().map(|(topic, _)| topic.clone()).collect::<Vec<_>>();
+    if names.is_empty() {
+        return false;
+    }
+    let asking = Kafka { topics: names, ..config.source.kafka.clone() };
+    let limits = read_limits(&asking, KAFKA_TIMEOUT).await.unwrap_or_default();
+    let warnings = limits.iter().filter_map(|(topic, limits)| {
+        let enough = |batch| smallest_limit(&Sizing { record_batch_bytes_max: batch, ..config.sizing() });
+        batch_warning(&asking, topic, limits.batch_bytes_max?, enough)
+    });
+    findings.warnings.extend(warnings);
+    limits.iter().any(|(_, limits)| limits.is_compacted)
 }
 
 /// The brokers' answer about the config's topics, or the problem.
@@ -150,6 +168,7 @@ fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
 async fn check_sink(
     clickhouse: &ClickHouse,
     sink: &Sink,
+    is_compacted: bool,
     findings: &mut Findings,
 ) -> Result<(), sink::Error> {
     findings.found.push(format!("ClickHouse {} at {}", sink.server_version().await?, sink.servers_named()));
@@ -162,7 +181,7 @@ async fn check_sink(
             findings.problems.extend(
                 obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
             );
-            findings.found.push(format!("delivery {}", promised(sink).await));
+            findings.promise(&promised(sink, is_compacted).await);
             findings.found.push(format!("durability {}", durability(sink).await));
             let report = sink.differences(&mut |_| ()).await?;
             let differences =
@@ -185,16 +204,21 @@ fn may_create(management: SchemaManagement) -> bool {
     matches!(management, SchemaManagement::CreateIfMissing | SchemaManagement::Evolve)
 }
 
-/// The delivery guarantee of the table under load.
-async fn promised(sink: &Sink) -> String {
+/// The delivery guarantee of the table under load, and why servers did not answer.
+struct Promised {
+    verdict: Verdict,
+    errors: Vec<String>,
+}
+
+async fn promised(sink: &Sink, is_compacted: bool) -> Promised {
     let answers = sink.deduplication().await;
     let errors: Vec<_> =
         answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
     let answers: Vec<_> = answers.into_iter().flatten().collect();
     let load = Load { blocks_per_second: BUSY_BLOCKS_PER_SECOND, insert_timeout: sink.insert_timeout() };
     let verdict = Verdict::of(&answers, sink.servers(), &load);
-    let text = format!("{verdict} (at {BUSY_BLOCKS_PER_SECOND} blocks a second)");
-    errors.iter().fold(text, |text, error| format!("{text}; {error}"))
+    let verdict = if is_compacted { verdict.and(Reason::TopicCompacted) } else { verdict };
+    Promised { verdict, errors }
 }
 
 /// The failures that acknowledged rows survive.
@@ -213,6 +237,13 @@ impl Findings {
     fn of(budget: &Budget) -> Self {
         let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
+    }
+
+    /// Adds the guarantee. A gateway works with `at_least_once`, so that is a warning and no problem.
+    fn promise(&mut self, Promised { verdict, errors }: &Promised) {
+        let text = format!("delivery {verdict} (at {BUSY_BLOCKS_PER_SECOND} blocks a second)");
+        let text = errors.iter().fold(text, |text, error| format!("{text}; {error}"));
+        if verdict.reasons.is_empty() { self.found.push(text) } else { self.warnings.push(text) }
     }
 }
 
@@ -241,7 +272,7 @@ impl fmt::Display for Findings {
 mod tests {
     use super::*;
     use crate::ground::metrics::reference;
-    use sluice_gateway_config::{ByteSize, Sizing};
+    use sluice_gateway_config::ByteSize;
 
     /// Budgets of limits that divide into whole KiB, and of one that does not.
     fn budgets() -> impl Iterator<Item = (u64, Budget)> {
@@ -269,6 +300,26 @@ mod tests {
             assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), limit, "{text}");
             let names: Vec<_> = parts.iter().map(|(part, _)| *part).collect();
             assert_eq!(names, budget.parts().map(|(part, _)| part));
+        }
+    }
+
+    #[test]
+    fn a_guarantee_that_does_not_hold_is_a_warning() {
+        let once = Verdict { reasons: [].into(), age_budget: Duration::from_mins(8), views: false };
+        let text = |verdict: Verdict, errors: Vec<String>| {
+            let mut findings = Findings::of(&budgets().next().unwrap().1);
+            findings.promise(&Promised { verdict, errors });
+            assert!(findings.problems.is_empty());
+            findings.to_string()
+        };
+        assert!(text(once.clone(), Vec::new()).contains("\nok       delivery exactly_once_effect: "));
+        for reason in [Reason::SettingsLost, Reason::TopicCompacted] {
+            let text = text(once.clone().and(reason), vec!["a server is away".into()]);
+            let line = format!(
+                "\nwarning  delivery at_least_once: {reason} (at 10 blocks a second); a server is away\n"
+            );
+            assert!(text.contains(&line), "{text}");
+            assert!(!text.contains("ok       delivery"), "{text}");
         }
     }
 

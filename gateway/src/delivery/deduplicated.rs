@@ -10,6 +10,7 @@
 use crate::{
     delivery::query_ids::QueryIds, ground::metrics::Metrics, guarantee::LOOK_INTERVAL, table::sink::Sink,
 };
+use sluice_clickhouse::probe_error::ProbeError;
 use std::sync::Arc;
 
 /// Asks the servers of every shard.
@@ -65,10 +66,11 @@ impl Watch {
                     rows += found.rows;
                 }
                 Err(error) => {
-                    let error = error.to_string();
-                    if error != self.said {
-                        tracing::info!(%error, "the gateway cannot count rows that ClickHouse drops as duplicates");
-                        self.said = error;
+                    let text = error.to_string();
+                    if text != self.said {
+                        let remedy = remedy(&error);
+                        tracing::info!(%error, "the gateway cannot count rows that ClickHouse drops as duplicates: {remedy}");
+                        self.said = text;
                     }
                 }
             }
@@ -81,5 +83,38 @@ impl Watch {
                  stored again; how to store them: gateway/DELIVERY.md, \"To store rows again\""
             );
         }
+    }
+}
+
+/// What lets the gateway count these rows. Not counting them loses and doubles nothing.
+fn remedy(error: &ProbeError) -> &'static str {
+    match error {
+        ProbeError::UnknownTable { .. } => "enable part_log in the server's configuration",
+        ProbeError::Refused { .. } => "GRANT SELECT ON system.part_log to the gateway's user",
+        ProbeError::Unreachable { .. } | ProbeError::Foreign { .. } | ProbeError::Tls { .. } => {
+            "it counts them when the server answers"
+        }
+        ProbeError::UnknownDatabase { .. } | ProbeError::Other { .. } => {
+            "the server cannot read system.part_log"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_the_log_is_told_to_enable_it() {
+        let (action, endpoint, reason) =
+            ("reading system.part_log".to_owned(), "http://c:8123".to_owned(), "none".to_owned());
+        let unknown = ProbeError::UnknownTable {
+            action: action.clone(),
+            endpoint: endpoint.clone(),
+            reason: reason.clone(),
+        };
+        assert!(remedy(&unknown).starts_with("enable part_log"));
+        let refused = ProbeError::Refused { action, endpoint, code: 497, reason };
+        assert!(remedy(&refused).starts_with("GRANT SELECT ON system.part_log"));
     }
 }

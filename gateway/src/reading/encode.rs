@@ -27,7 +27,7 @@ use crate::{
     },
     table::row_expiry::RowExpiry,
 };
-use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
+use sluice_clickhouse::{expiry::ExpiryRule, settings::BLOCK_ROWS_MAX};
 use sluice_kafka::{Headers as _, Message};
 use sluice_otlp::{walk, walk_in_order};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -63,8 +63,8 @@ pub struct Payload<'a> {
     pub timestamp_nanos: i64,
     /// When it is read, in ns since 1970; used only for freshness.
     pub now_nanos: u64,
-    /// Rows with an earlier `Timestamp`, in ns since 1970, are counted as expired.
-    pub expired_before_nanos: i64,
+    /// Rows that the table's TTL deletes are counted as expired.
+    pub expiry: ExpiryRule,
     /// Where it comes from, for tables that have columns for that.
     pub origin: Origin<'a>,
 }
@@ -82,7 +82,7 @@ impl<M: Message> MessageHeaders for M {
 }
 
 impl<'a> Payload<'a> {
-    /// The value of a message that is read now; `expiry` is the age at which the table deletes rows.
+    /// The value of a message that is read now; `expiry` says which rows the table deletes.
     pub fn of(message: &'a impl Message, expiry: &RowExpiry) -> Self {
         let now_nanos = now_nanos();
         let timestamp_millis = message.timestamp().to_millis();
@@ -90,7 +90,7 @@ impl<'a> Payload<'a> {
             bytes: message.payload().unwrap_or_default(),
             timestamp_nanos: message_nanos(timestamp_millis),
             now_nanos,
-            expired_before_nanos: expiry.before_nanos(now_nanos),
+            expiry: expiry.at(now_nanos),
             origin: Origin {
                 topic: message.topic(),
                 partition: message.partition(),
@@ -187,7 +187,7 @@ fn rows_of<'a>(
     SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit)
         .of_origin(&message.origin)
         .read_at(message.now_nanos)
-        .expired_before(message.expired_before_nanos)
+        .expiring(message.expiry)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {

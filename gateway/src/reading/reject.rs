@@ -11,7 +11,7 @@ use crate::{
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Format, Sizing, budget};
 use sluice_kafka::{
-    Message,
+    Message, QueueProblem,
     dead_letter::{Delivered, Refused},
 };
 use sluice_ranges::{Digest, OffsetRange, PartitionId};
@@ -120,6 +120,16 @@ pub enum BadBatch {
 }
 
 impl BadBatch {
+    /// For a problem of a partition's queue; `None` if it does not concern a batch.
+    pub fn of(problem: QueueProblem) -> Option<Self> {
+        match problem {
+            QueueProblem::Undecompressed { bytes: Some(bytes) } => Some(Self::TooLarge { bytes }),
+            QueueProblem::Undecompressed { bytes: None } => Some(Self::Broken),
+            QueueProblem::Unreadable => Some(Self::Foreign),
+            QueueProblem::ReadAgain | QueueProblem::OutOfRange | QueueProblem::Passing => None,
+        }
+    }
+
     /// The reason as a metric label.
     pub fn label(&self) -> &'static str {
         match self {
@@ -152,7 +162,7 @@ impl BadBatch {
     }
 
     /// The settings that would accept the batch, if they are known.
-    fn advice(&self, sizing: &Sizing) -> String {
+    pub fn advice(&self, sizing: &Sizing) -> String {
         let Self::TooLarge { bytes } = self else { return String::new() };
         let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
         if batch > budget::RECORD_BATCH_BYTES_MAX {

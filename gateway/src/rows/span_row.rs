@@ -48,6 +48,7 @@ use crate::rows::span_times::{Original, SpanTimes, TimeCounts};
 use crate::rows::utf8::mended;
 use sluice_clickhouse::{
     column::TableColumns,
+    expiry::ExpiryRule,
     frame::frame_bytes_max,
     groups, json_paths,
     optional::OptionalColumn,
@@ -181,8 +182,8 @@ pub struct SpanRows<'a, S> {
     raw: RawLimit,
     /// The time of reading. Freshness cannot be measured from spans that end later.
     now_nanos: u64,
-    /// Rows with an earlier `Timestamp` had been expired by the table's TTL before they were encoded.
-    expired_before_nanos: i64,
+    /// Which rows had been expired by the table's TTL before they were encoded.
+    expiry: ExpiryRule,
     end_nanos_max: u64,
     counts: TimeCounts,
     headers_cut: bool,
@@ -212,7 +213,7 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
             message_nanos,
             raw,
             now_nanos: u64::MAX,
-            expired_before_nanos: i64::MIN,
+            expiry: ExpiryRule::NEVER,
             end_nanos_max: 0,
             counts: TimeCounts::default(),
             headers_cut: false,
@@ -233,10 +234,10 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         self
     }
 
-    /// Counts rows with an earlier `Timestamp`: the table's TTL has expired them.
+    /// Counts rows that the table's TTL has expired.
     #[must_use]
-    pub fn expired_before(mut self, nanos: i64) -> Self {
-        self.expired_before_nanos = nanos;
+    pub fn expiring(mut self, expiry: ExpiryRule) -> Self {
+        self.expiry = expiry;
         self
     }
 
@@ -330,7 +331,7 @@ impl<S: FrameStore> SpanRows<'_, S> {
         let times = SpanTimes::of(span.start_time_unix_nano, span.end_time_unix_nano, self.message_nanos);
         let mut kept = [NO_ORIGINAL; 2];
         let originals = if times.are_replaced() { keep(&times, &mut kept, &mut self.counts) } else { &[] };
-        self.counts.expired += u64::from(times.start_nanos < self.expired_before_nanos);
+        self.counts.expired += u64::from(self.expiry.has_expired(times.start_nanos));
         room::make(row, FIXED_BYTES + plain_bytes(span) + shared.len(), limit)?;
         put_datetime64(row, times.start_nanos);
         ids::put(row, span);

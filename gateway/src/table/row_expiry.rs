@@ -1,9 +1,12 @@
-//! How old a row may be before the table's TTL deletes it.
+//! Which rows the table's TTL deletes: those that are too old, and those whose expiry does not fit the TTL's 32 bits.
 //!
 //! Owner: shared. The task that asks the servers about the guarantee sets it every half minute, since a TTL may be altered while the
 //! gateway runs; every worker reads it once a message.
 
-use sluice_clickhouse::ttl::RowTtl;
+use sluice_clickhouse::{
+    expiry::{ExpiryAges, ExpiryRule},
+    ttl::RowTtl,
+};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -12,39 +15,38 @@ use std::{
 /// The value for a table whose rows do not expire at an age.
 const NEVER: u64 = u64::MAX;
 
-/// The age at which rows expire; of several shards, the shortest.
+/// [`ExpiryAges`], shared.
 #[derive(Debug)]
 pub struct RowExpiry {
     seconds: AtomicU64,
+    seconds_in_32_bits: AtomicU64,
 }
 
 impl Default for RowExpiry {
     fn default() -> Self {
-        Self { seconds: AtomicU64::new(NEVER) }
+        Self { seconds: AtomicU64::new(NEVER), seconds_in_32_bits: AtomicU64::new(NEVER) }
     }
 }
 
 impl RowExpiry {
-    /// Sets it from the TTLs of the tables of all shards. A TTL that is not a plain age is ignored.
-    pub fn set<'a>(&self, ttls: impl IntoIterator<Item = &'a RowTtl>) {
-        let ages = ttls.into_iter().filter_map(RowTtl::age);
-        let seconds = ages.min().map_or(NEVER, |age| age.as_secs());
-        self.seconds.store(seconds, Ordering::Relaxed);
+    /// Sets it from the TTLs of the tables of all shards.
+    pub fn set<'a>(&self, ttls: impl IntoIterator<Item = &'a RowTtl> + Clone) {
+        let ExpiryAges { age, age_in_32_bits } = ExpiryAges::of(ttls);
+        let set = |at: &AtomicU64, age: Option<Duration>| {
+            at.store(age.map_or(NEVER, |age| age.as_secs()), Ordering::Relaxed);
+        };
+        set(&self.seconds, age);
+        set(&self.seconds_in_32_bits, age_in_32_bits);
     }
 
-    /// The `Timestamp` in ns since 1970 before which rows have expired; `i64::MIN` when they never do.
-    pub fn before_nanos(&self, now_nanos: u64) -> i64 {
-        match self.seconds.load(Ordering::Relaxed) {
-            NEVER => i64::MIN,
-            seconds => expired_before_nanos(now_nanos, Duration::from_secs(seconds)),
-        }
+    /// The rule at this time, in ns since 1970.
+    pub fn at(&self, now_nanos: u64) -> ExpiryRule {
+        let age = |at: &AtomicU64| {
+            let seconds = at.load(Ordering::Relaxed);
+            (seconds != NEVER).then(|| Duration::from_secs(seconds))
+        };
+        ExpiryAges { age: age(&self.seconds), age_in_32_bits: age(&self.seconds_in_32_bits) }.at(now_nanos)
     }
-}
-
-/// The `Timestamp` in ns since 1970 before which rows of a table that deletes them at an age have expired.
-pub fn expired_before_nanos(now_nanos: u64, age: Duration) -> i64 {
-    let age_nanos = i128::try_from(age.as_nanos()).unwrap_or(i128::MAX);
-    i64::try_from(i128::from(now_nanos).saturating_sub(age_nanos)).unwrap_or(i64::MIN)
 }
 
 #[cfg(test)]
@@ -54,17 +56,11 @@ mod tests {
     #[test]
     fn rows_expire_at_the_shortest_age_of_all_shards() {
         let expiry = RowExpiry::default();
-        assert_eq!(expiry.before_nanos(u64::MAX), i64::MIN);
+        assert_eq!(expiry.at(u64::MAX), ExpiryRule::NEVER);
         let (hour, day) = (RowTtl::Age(Duration::from_hours(1)), RowTtl::Age(Duration::from_hours(24)));
         expiry.set([&day, &RowTtl::None, &hour]);
-        assert_eq!(expiry.before_nanos(3_601_000_000_000), 1_000_000_000);
+        assert_eq!(expiry.at(3_601_000_000_000), ExpiryRule::before(1_000_000_000));
         expiry.set([&RowTtl::Other("toDate(Timestamp) + toIntervalHour(12)".into())]);
-        assert_eq!(expiry.before_nanos(3_601_000_000_000), i64::MIN);
-    }
-
-    #[test]
-    fn an_age_beyond_1970_expires_nothing_of_this_century() {
-        assert_eq!(expired_before_nanos(1_000, Duration::from_nanos(1_500)), -500);
-        assert_eq!(expired_before_nanos(0, Duration::MAX), i64::MIN);
+        assert_eq!(expiry.at(3_601_000_000_000), ExpiryRule::NEVER);
     }
 }

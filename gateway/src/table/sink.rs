@@ -1,113 +1,32 @@
 //! ClickHouse as the config describes it: endpoints, credentials, and whether the table fits.
 
+mod error;
+
+pub use error::Error;
+
 use crate::table::schema;
+use error::{ACCESS_DENIED, refused_setting};
 use sluice_clickhouse::{
-    bearer::{BearerError, BearerFile},
+    bearer::BearerFile,
     client::InsertClient,
     column::TableColumns,
     ddl::TableSpec,
     deduplicated::Deduplicated,
     deduplication::Deduplication,
     durability::Durability,
-    endpoint::{Credentials, Endpoint, EndpointError, UserError},
+    endpoint::{Credentials, Endpoint},
     fate::{Fate, Lost, Said},
-    insert::{InsertTarget, TargetError, TargetSpec},
+    insert::{InsertTarget, TargetSpec},
     lookup::{Lookup, LookupError},
     probe::{Probe, TableEngine},
     probe_error::ProbeError,
-    table::{self, Mismatch, TableFit},
-    tls::{Tls, TlsError, TlsFiles},
+    table::{self, TableFit},
+    tls::{Tls, TlsFiles},
 };
-use sluice_gateway_config::{ClickHouse, SecretFileError};
+use sluice_gateway_config::ClickHouse;
 use sluice_ranges::Destination;
 use std::{collections::BTreeMap, time::Duration};
 use twox_hash::XxHash3_64;
-
-/// Why the sink cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A credentials file cannot be read.
-    #[error(transparent)]
-    Credentials(SecretFileError),
-    /// The file with the token cannot be used.
-    #[error(transparent)]
-    Token(BearerError),
-    /// Certificates or keys cannot be used.
-    #[error(transparent)]
-    Tls(TlsError),
-    /// An endpoint of the config is not valid.
-    #[error(transparent)]
-    Endpoint(EndpointError),
-    /// The user name cannot be sent.
-    #[error(transparent)]
-    User(UserError),
-    /// The inserts cannot be prepared.
-    #[error(transparent)]
-    Target(TargetError),
-    /// A server did not answer a question.
-    #[error(transparent)]
-    Probe(ProbeError),
-    /// The table's columns do not fit.
-    #[error("the table {table} does not fit: {}", list(.mismatches))]
-    Table {
-        table: String,
-        /// Every column that is missing or of another type.
-        mismatches: Vec<Mismatch>,
-    },
-    /// The user may not insert.
-    #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
-    Grant { endpoint: String, table: String, user: String },
-    /// The table's engine accepts no rows, or does not store them.
-    #[error("the table {table} is a {engine}: {why}")]
-    Engine { table: String, engine: String, why: &'static str },
-    /// The tables of two shards differ, but rows are encoded once for all shards.
-    #[error(
-        "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
-    )]
-    ShardsDiffer {
-        table: String,
-        first_servers: String,
-        first_columns: String,
-        servers: String,
-        columns: String,
-    },
-}
-
-impl Error {
-    /// The error in one word, for the reasons of the condition `SchemaReady`. `None` if the config is wrong.
-    pub fn reason(&self) -> Option<&'static str> {
-        match self {
-            Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
-            Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
-            Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } => Some("AuthFailed"),
-            Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
-            Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
-            Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
-            Self::Probe(ProbeError::Other { .. })
-            | Self::Credentials(_)
-            | Self::Token(_)
-            | Self::Tls(_)
-            | Self::Endpoint(_)
-            | Self::Engine { .. }
-            | Self::User(_)
-            | Self::Target(_) => None,
-        }
-    }
-
-    /// Whether the table is not what rows need, as opposed to a missing answer.
-    pub fn is_about_the_table(&self) -> bool {
-        matches!(
-            self,
-            Self::Table { .. }
-                | Self::Engine { .. }
-                | Self::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
-        )
-    }
-}
-
-fn list(mismatches: &[Mismatch]) -> String {
-    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
 
 /// The servers of one shard, and their table.
 #[derive(Debug, Clone)]
@@ -242,11 +161,18 @@ impl Sink {
         Ok(Targets { of_endpoints, tls: self.tls.clone() })
     }
 
-    /// Prepares counting the rows of spans: one lookup for each endpoint.
-    pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
-        let lookup =
-            |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls);
+    /// Prepares counting the rows of spans: one lookup for each endpoint. `nests_seconds` is the answer of [`Self::nests_seconds`].
+    pub fn lookups(&self, nests_seconds: bool) -> Result<Vec<Lookup>, LookupError> {
+        let lookup = |endpoint| {
+            let lookup = Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls)?;
+            Ok(lookup.nesting_seconds(nests_seconds))
+        };
         self.endpoints.iter().map(lookup).collect()
+    }
+
+    /// Whether a key of the table applies a function to the seconds of `Timestamp`, from the first server that answers.
+    pub async fn nests_seconds(&self) -> Result<bool, Error> {
+        self.ask(|probe| async move { probe.nests_seconds(&self.table).await }).await
     }
 
     /// Asks the servers, one after another, for the table's columns and compares them. The first answer counts.
@@ -255,7 +181,7 @@ impl Sink {
             // A user that may insert into a table may also read its definition.
             Ok((probe.describe(&self.table).await?, probe.engine(&self.table).await?))
         });
-        let (described, engine) = described.await?;
+        let (described, engine) = described.await.map_err(|error| self.named_grant(error))?;
         let table = self.table_name();
         if let Some(why) = engine.unfit() {
             return Err(Error::Engine { table, engine: engine.name, why });
@@ -287,7 +213,7 @@ impl Sink {
         let mut obstacles = Vec::new();
         for probe in &self.probes {
             if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
-                obstacles.push(Error::Probe(error));
+                obstacles.push(refused_setting(error));
             }
             match probe.may_insert(&self.table, columns).await {
                 Ok(true) => {}
@@ -307,9 +233,20 @@ impl Sink {
         Error::Grant { endpoint: probe.endpoint().to_string(), table, user }
     }
 
+    /// The server names only the grant that a statement lacks, so a user without any grant would get one after another.
+    fn named_grant(&self, error: Error) -> Error {
+        match error {
+            Error::Probe(source @ ProbeError::Refused { code: ACCESS_DENIED, .. }) => {
+                Error::Columns { table: self.table_name(), user: self.credentials.user.clone(), source }
+            }
+            error => error,
+        }
+    }
+
     /// Compares the table with these columns, whatever new rows are encoded for.
     pub async fn check_encoded(&self, encoded: &TableColumns) -> Result<TableColumns, Error> {
-        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
+        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await;
+        let described = described.map_err(|error| self.named_grant(error))?;
         table::check_encoded(encoded, &described)
             .map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
     }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use sluice_clickhouse::{
     column::{Layout, TableColumns},
+    expiry::ExpiryRule,
     frame,
     json::JSON_PATHS_MAX,
     row_frames::RowFrames,
@@ -44,7 +45,7 @@ pub struct Case {
     reader: Reader,
     scratch: Scratch,
     block: OpenBlock,
-    expired_before_nanos: i64,
+    expiry: ExpiryRule,
     origin: Origin<'static>,
 }
 
@@ -63,7 +64,7 @@ impl Case {
             reader: Reader::OtlpProto,
             scratch: Scratch::new(columns),
             block,
-            expired_before_nanos: i64::MIN,
+            expiry: ExpiryRule::NEVER,
             origin: Origin::default(),
         }
     }
@@ -85,7 +86,7 @@ impl Case {
 
     /// The same, for a table whose TTL has expired rows that are older than this.
     pub fn expiring(self, before_nanos: u64) -> Self {
-        Self { expired_before_nanos: before_nanos.cast_signed(), ..self }
+        Self { expiry: ExpiryRule::before(before_nanos.cast_signed()), ..self }
     }
 
     /// The same, under rules for attributes.
@@ -104,7 +105,7 @@ impl Case {
             bytes: message,
             timestamp_nanos: Self::TIMESTAMP_NANOS,
             now_nanos: u64::MAX,
-            expired_before_nanos: self.expired_before_nanos,
+            expiry: self.expiry,
             origin: self.origin,
         };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);

@@ -78,7 +78,9 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
     let [limit] = &sink(&database, Duration::secs(30)).obstacles(&columns).await[..] else {
         panic!("the profile has a limit of 10 s, and an INSERT asks for more");
     };
-    assert!(limit.to_string().contains("max_execution_time"), "{limit}");
+    let text = limit.to_string();
+    assert!(text.contains("max_execution_time"), "{text}");
+    assert!(text.contains("set sink.clickhouse.insert.timeout: 10s"), "{text}");
     // As Sluice creates views: they read inserted rows with the rights of the user that inserts.
     let name = &database.name;
     database
@@ -98,6 +100,11 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
     database.drop().await;
     let others = Database::new("no_rights").await;
     others.with_table().await;
+    let refused = sink(&others, Duration::secs(5)).check_table().await.unwrap_err();
+    assert!(matches!(refused, Error::Columns { .. }), "{refused}");
+    let (text, grant) =
+        (refused.to_string(), format!("GRANT INSERT ON {}.otel_traces TO writer", others.name));
+    assert!(text.contains(&grant) && text.find("SHOW COLUMNS") < text.find("(INSERT)"), "{text}");
     let obstacles = sink(&others, Duration::secs(5)).obstacles(&columns).await;
     assert!(matches!(&obstacles[..], [Error::Grant { .. }]), "{obstacles:?}");
     let text = obstacles[0].to_string();

@@ -7,6 +7,7 @@ use sluice_clickhouse::{
     body::InsertBody,
     client::InsertClient,
     column::TableColumns,
+    expiry::ExpiryRule,
     insert::{InsertError, InsertId},
     row_frames::RowFrames,
 };
@@ -244,7 +245,7 @@ fn frames_with(scratch: &mut Scratch, message: &[u8], origin: Origin<'_>) -> Vec
         bytes: message,
         timestamp_nanos: 1_600_000_000_000_000_000,
         now_nanos: u64::MAX,
-        expired_before_nanos: i64::MIN,
+        expiry: ExpiryRule::NEVER,
         origin,
     };
     let encoded = encode(&pool, &mut Reader::OtlpProto, scratch, &mut block, payload);

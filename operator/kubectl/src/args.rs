@@ -40,8 +40,8 @@ Exit codes:
   64  an argument is wrong
   65  spans are missing or doubled
   66  spans have no row, but none is certainly lost; or there is no such pipeline, or it has no gateways yet
-  69  Kafka, ClickHouse or the cluster is away or refuses, the pod did not start or was ended or deleted, or its log
-      cannot be read or has no result
+  69  Kafka, ClickHouse or the cluster is away or refuses, a record batch cannot be read, the pod did not start or was
+      ended or deleted, or its log cannot be read or has no result
   130 stopped by Ctrl-C, SIGTERM or a closed terminal";
 
 const PLAN_AFTER_HELP: &str = "\

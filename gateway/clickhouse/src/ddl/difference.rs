@@ -351,12 +351,13 @@ fn of_order(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
 
 fn of_ttl(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     let wanted = spec.ttl?;
-    let age = RowTtl::in_engine(&table.engine_full).age();
-    if age.is_some_and(|age| age.as_secs() == wanted.as_secs()) {
+    let present = RowTtl::in_engine(&table.engine_full);
+    if present.age().is_some_and(|age| age.as_secs() == wanted.as_secs()) {
         return None;
     }
     let expression = ttl_expression(Duration::from_secs(wanted.as_secs()), "Timestamp");
-    let would = format!("{} MODIFY TTL {expression}, which drops what is older", spec.alter());
+    let wrapped = present.wrapped().map(|wrapped| format!("; {wrapped}")).unwrap_or_default();
+    let would = format!("{} MODIFY TTL {expression}, which drops what is older{wrapped}", spec.alter());
     let found = ttl::expression(&table.engine_full).unwrap_or("none").to_owned();
     Some(by_hand("TTL".into(), expression, found, would))
 }

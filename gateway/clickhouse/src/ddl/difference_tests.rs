@@ -330,6 +330,23 @@ fn what_would_drop_rewrite_or_copy_rows_is_named_and_never_made() {
 }
 
 #[test]
+fn a_ttl_of_32_bits_differs_and_is_told_with_what_it_deletes() {
+    let spec = TableSpec { ttl: Some(Duration::from_hours(12)), ..usual() };
+    let of = |ttl: &str| {
+        let mut table = made(Layout::Json);
+        table.engine_full = format!("MergeTree ORDER BY TraceId TTL {ttl} SETTINGS index_granularity = 8192");
+        found(&spec, table)
+    };
+    assert_eq!(of("toDateTime64(Timestamp, 0) + toIntervalHour(12)"), Vec::<String>::new());
+    let same_age = of("toDateTime(Timestamp) + toIntervalHour(12)");
+    assert_eq!(same_age.len(), 1, "{same_age:?}");
+    let text = "which drops what is older; the present TTL has 32 bits (toDateTime) and deletes rows at once whose Timestamp";
+    assert!(same_age[0].contains(text), "{same_age:?}");
+    let wrapped = of("toDateTime(Timestamp) + toIntervalDay(36500)");
+    assert!(wrapped[0].ends_with("(toDateTime) and deletes every new row at once"), "{wrapped:?}");
+}
+
+#[test]
 fn a_column_that_cannot_be_written_is_named_with_what_would_help() {
     let mut table = made(Layout::Json);
     table.columns.iter_mut().find(|column| column.name == "Duration").unwrap().type_name = "Int32".into();

@@ -32,7 +32,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode},
 };
-use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_gateway_config::{Kafka, SecretFileError, Sizing};
 use sluice_login::Renewal;
 use sluice_ranges::{Rule, Settings};
 use std::{
@@ -144,6 +144,8 @@ pub struct Limits {
     pub revoke_wait: Duration,
     /// How long to wait for all blocks when leaving the group. Blocks that are left then are given up; the next owner reads them again.
     pub leave_wait: Duration,
+    /// The parameters of the memory budget, for advice about larger record batches.
+    pub sizing: Sizing,
 }
 
 /// A Kafka consumer. It subscribes when it [runs](Consumer::run).
@@ -210,7 +212,7 @@ impl Consumer {
         let mut assignment = client.context().assignment();
         (assignment.committer, assignment.logs) = (Some(committer), logs.ok());
         drop(assignment);
-        let inspection = Inspection::start(kafka);
+        let inspection = Inspection::start(kafka, limits.sizing);
         let (topics, unreceived) = (kafka.topics.clone(), Unreceived::of(kafka));
         Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None, renewal })
     }

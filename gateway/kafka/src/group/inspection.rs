@@ -30,7 +30,7 @@ use crate::{
         topic_limits::LimitsReader,
     },
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, Sizing};
 use sluice_ranges::PartitionId;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,8 +87,8 @@ pub struct Inspection {
 
 impl Inspection {
     /// A fresh state. Starts to read the topics' limits.
-    pub fn start(kafka: &Kafka) -> Self {
-        let limits = LimitsReader::start(kafka.clone()).inspect_err(
+    pub fn start(kafka: &Kafka, sizing: Sizing) -> Self {
+        let limits = LimitsReader::start(kafka.clone(), sizing).inspect_err(
             |error| tracing::warn!(%error, "cannot start the thread that reads the topics' limits"),
         );
         let past = PastReader::start(kafka.clone()).inspect_err(

@@ -10,7 +10,10 @@ use crate::{
     questions::retention::TopicLimits,
 };
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
-use sluice_gateway_config::{ByteSize, Kafka};
+use sluice_gateway_config::{
+    ByteSize, Kafka, Sizing,
+    budget::{RECORD_BATCH_BYTES_MAX, smallest_limit},
+};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -25,8 +28,13 @@ const BATCH_OVERHEAD_BYTES: u64 = 12;
 const TELL_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The warning for a topic whose limit for record batches is above `recordBatchBytesMax`. The limit counts compressed bytes; it says
-/// nothing about the decompressed size.
-pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
+/// nothing about the decompressed size. `memory_limit` gives the smallest `memory.limit` for a `recordBatchBytesMax`.
+pub fn batch_warning(
+    kafka: &Kafka,
+    topic: &str,
+    bytes: u64,
+    memory_limit: impl Fn(ByteSize) -> ByteSize,
+) -> Option<String> {
     let expected = kafka.record_batch_bytes_max;
     if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
         return None;
@@ -37,9 +45,20 @@ pub fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
         "stops its partition"
     };
     let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
+    let remedy = if enough > RECORD_BATCH_BYTES_MAX {
+        format!(
+            "the largest value is {RECORD_BATCH_BYTES_MAX}: lower max.message.bytes of the topic to at most that"
+        )
+    } else {
+        let limit = memory_limit(enough);
+        format!(
+            "set {enough} instead of {expected}, for which memory.limit must be at least {limit}, or more if batches are larger when \
+             decompressed; or lower max.message.bytes of the topic"
+        )
+    };
     Some(format!(
         "source.kafka.recordBatchBytesMax: topic {topic} allows record batches of {bytes} bytes (max.message.bytes), and one \
-         of that size {consequence}; set {enough} instead of {expected}, or more if batches are larger when decompressed"
+         of that size {consequence}; {remedy}"
     ))
 }
 
@@ -52,12 +71,14 @@ impl Warned {
     pub fn due<'a>(
         &mut self,
         kafka: &Kafka,
+        sizing: &Sizing,
         learned: impl IntoIterator<Item = &'a (Arc<str>, TopicLimits)>,
     ) -> Vec<String> {
         let warning = |(topic, limits): &(Arc<str>, TopicLimits)| {
             let bytes = limits.batch_bytes_max?;
             let is_news = self.0.insert(topic.clone(), bytes) != Some(bytes);
-            is_news.then(|| batch_warning(kafka, topic, bytes))?
+            let limit = |batch| smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
+            is_news.then(|| batch_warning(kafka, topic, bytes, limit))?
         };
         learned.into_iter().filter_map(warning).collect()
     }
@@ -113,6 +134,7 @@ mod tests {
         mocking::MockCluster,
         producer::{BaseProducer, BaseRecord, Producer as _},
     };
+    use sluice_gateway_config::{Format, InsertFormat};
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -120,24 +142,47 @@ mod tests {
         Kafka { record_batch_bytes_max: ByteSize::mib(batch_mib), ..of_one_mib() }
     }
 
+    fn sizing() -> Sizing {
+        Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
+        }
+    }
+
+    fn limit(batch: ByteSize) -> ByteSize {
+        smallest_limit(&Sizing { record_batch_bytes_max: batch, ..sizing() })
+    }
+
     #[test]
     fn a_topic_of_larger_batches_than_are_expected_is_warned_of_with_the_value_that_would_do() {
         // The broker's own default fits the gateway's.
-        assert_eq!(batch_warning(&kafka(1), "t", 1_048_588), None);
-        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
+        assert_eq!(batch_warning(&kafka(1), "t", 1_048_588, limit), None);
+        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes, limit).unwrap();
         let stops = warning(1, 8 << 20);
         assert!(stops.contains("stops its partition; set 8MiB instead of 1MiB"), "{stops}");
         let breaks = warning(1, (16 << 20) + 12);
         assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
         assert!(breaks.contains("; set 16MiB instead of 1MiB"), "{breaks}");
-        assert_eq!(batch_warning(&kafka(16), "t", (16 << 20) + 12), None, "what would do does");
+        assert_eq!(batch_warning(&kafka(16), "t", (16 << 20) + 12, limit), None, "what would do does");
+        let needed = format!(
+            "8MiB instead of 1MiB, for which memory.limit must be at least {}",
+            limit(ByteSize::mib(8))
+        );
+        assert!(stops.contains(&needed), "{stops}");
+        let beyond = warning(1, (512 << 20) + 12);
+        assert!(beyond.contains("the largest value is 256MiB: lower max.message.bytes"), "{beyond}");
     }
 
     #[test]
     fn a_batch_up_to_what_is_received_does_not_break_a_connection() {
         let most = received_bytes_max(&kafka(1));
-        assert!(batch_warning(&kafka(1), "t", most).unwrap().contains("stops its partition"));
-        assert!(batch_warning(&kafka(1), "t", most + 1).unwrap().contains("breaks"));
+        assert!(batch_warning(&kafka(1), "t", most, limit).unwrap().contains("stops its partition"));
+        assert!(batch_warning(&kafka(1), "t", most + 1, limit).unwrap().contains("breaks"));
     }
 
     #[test]
@@ -147,11 +192,11 @@ mod tests {
             [("small".into(), TopicLimits::default()), ("large".into(), limits)]
         };
         let mut warned = Warned::default();
-        assert_eq!(warned.due(&kafka(1), &learned(None)).len(), 0);
-        let due = warned.due(&kafka(1), &learned(Some(8 << 20)));
+        assert_eq!(warned.due(&kafka(1), &sizing(), &learned(None)).len(), 0);
+        let due = warned.due(&kafka(1), &sizing(), &learned(Some(8 << 20)));
         assert!(due.len() == 1 && due[0].contains("topic large"), "{due:?}");
-        assert_eq!(warned.due(&kafka(1), &learned(Some(8 << 20))).len(), 0);
-        assert_eq!(warned.due(&kafka(1), &learned(Some(9 << 20))).len(), 1);
+        assert_eq!(warned.due(&kafka(1), &sizing(), &learned(Some(8 << 20))).len(), 0);
+        assert_eq!(warned.due(&kafka(1), &sizing(), &learned(Some(9 << 20))).len(), 1);
     }
 
     #[test]

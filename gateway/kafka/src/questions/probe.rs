@@ -1,5 +1,5 @@
-//! Questions to the brokers for `sluice-gateway check`: can they be reached, do they accept the credentials, do the topics exist, and how
-//! large are the topics' record batches?
+//! Questions to the brokers for `sluice-gateway check`: can they be reached, do they accept the credentials, and do the topics
+//! exist?
 //!
 //! librdkafka answers with "transport failure" whatever the cause, and retries until the time is over. The cause arrives separately, as
 //! an error of the client: [`Connections`] keeps the first one, which ends the question.
@@ -7,7 +7,7 @@
 use crate::ground::{login::renewal, security::ConnectionProblem, settings::probe_settings};
 use rdkafka::{
     ClientConfig, ClientContext,
-    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer as _, ConsumerContext},
@@ -22,9 +22,6 @@ use std::{
 /// How long librdkafka waits at a time before the client's errors are checked. Chosen: a person waits for the result, and a handshake
 /// takes milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The topic's limit for a record batch as sent, so compressed. If the topic sets none, brokers return their own limit.
-const BATCH_LIMIT: &str = "max.message.bytes";
 
 /// A topic and how many partitions it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,18 +161,6 @@ impl Question<'_> {
             said,
         }
     }
-}
-
-/// The largest record batch that a topic accepts, in bytes as sent. `None` if it is unknown: a reader of a topic need not have the right
-/// to describe its configuration.
-pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> Option<u64> {
-    let client: AdminClient<DefaultClientContext> = client_config(kafka).ok()?.create().ok()?;
-    let renewal = renewal(kafka);
-    renewal.wait(client.inner());
-    let options = AdminOptions::new().request_timeout(Some(timeout));
-    let described = client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await.ok()?;
-    let described = described.into_iter().next()?.ok()?;
-    described.get(BATCH_LIMIT)?.value.as_ref()?.parse().ok()
 }
 
 /// Whether the brokers would create a topic with so many partitions; none is created.

@@ -11,7 +11,7 @@ use crate::questions::{
     retention::{LimitsError, TopicLimits, read_limits},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, Sizing};
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
 /// How often configs are read again. Chosen: they are changed by hand, and an estimate of hours may be late by one.
@@ -36,12 +36,12 @@ pub struct LimitsReader {
 
 impl LimitsReader {
     /// Starts the thread.
-    pub fn start(kafka: Kafka) -> std::io::Result<Self> {
+    pub fn start(kafka: Kafka, sizing: Sizing) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let mut warned = Warned::default();
         let ask = move || {
             let learned = runtime.block_on(read_limits(&kafka, ASK_TIMEOUT))?;
-            warned.due(&kafka, &learned).into_iter().for_each(|warning| tracing::warn!("{warning}"));
+            warned.due(&kafka, &sizing, &learned).into_iter().for_each(|warning| tracing::warn!("{warning}"));
             Ok::<_, LimitsError>(learned)
         };
         Self::start_with(ask)

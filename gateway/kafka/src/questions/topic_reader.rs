@@ -73,7 +73,10 @@ pub enum ReadError {
     /// Kafka no longer has the next offset.
     #[error("reading {topic}/{partition}: Kafka no longer has offset {offset}")]
     Gone { topic: String, partition: i32, offset: i64 },
-    /// The next batch cannot be read: it would stop a gateway too, or the brokers refuse it.
+    /// The next record batch cannot be read; it stops a gateway, too.
+    #[error("reading {topic}/{partition}: cannot read the record batch at offset {offset}: {}", batch_reason(*problem))]
+    Batch { topic: String, partition: i32, offset: i64, problem: QueueProblem },
+    /// The brokers refuse to send it.
     #[error("reading {topic}/{partition}: cannot read on from offset {offset}: {source}")]
     Unreadable { topic: String, partition: i32, offset: i64, source: Box<KafkaError> },
 }
@@ -290,7 +293,10 @@ impl TopicReader {
             QueueProblem::ReadAgain => Ok(()),
             QueueProblem::OutOfRange => Err(ReadError::Gone { topic, partition, offset }),
             QueueProblem::Passing if !is_refusal(&source) => Ok(()),
-            QueueProblem::Passing | QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable => {
+            problem @ (QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable) => {
+                Err(ReadError::Batch { topic, partition, offset, problem })
+            }
+            QueueProblem::Passing => {
                 Err(ReadError::Unreadable { topic, partition, offset, source: Box::new(source) })
             }
         }
@@ -299,6 +305,21 @@ impl TopicReader {
 
 fn ask(action: &'static str, topic: &str, source: KafkaError) -> ReadError {
     ReadError::Ask { action, topic: topic.to_owned(), source: Box::new(source) }
+}
+
+/// Why a batch cannot be read, and what helps.
+fn batch_reason(problem: QueueProblem) -> String {
+    match problem {
+        QueueProblem::Undecompressed { bytes: Some(bytes) } => format!(
+            "it holds {bytes} bytes, more than source.kafka.recordBatchBytesMax: increase that limit in the config"
+        ),
+        QueueProblem::Undecompressed { bytes: None } => {
+            "it does not decompress within source.kafka.recordBatchBytesMax, or is broken: increase that limit in the config, or write \
+             the batch again"
+                .to_owned()
+        }
+        _ => "its checksum is wrong, or its kind is unknown: write the batch again".to_owned(),
+    }
 }
 
 fn is_unknown(code: Option<Code>) -> bool {

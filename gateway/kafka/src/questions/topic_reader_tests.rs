@@ -105,6 +105,45 @@ fn messages_are_fetched_by_their_offsets_one_after_another() {
 }
 
 #[test]
+fn a_batch_above_the_limit_is_named_with_its_size_and_the_limit() {
+    let topic = Topic::new();
+    topic.produce(1, "a");
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", topic.mock.bootstrap_servers());
+    config.set("compression.type", "none").set("message.max.bytes", "16777216");
+    let producer: BaseProducer = config.create().unwrap();
+    let value = "v".repeat(3 << 20);
+    let record: BaseRecord<'_, (), str> = BaseRecord::to("spans").partition(1).payload(&value);
+    producer.send(record).map_err(|(error, _)| error).unwrap();
+    producer.flush(TIMEOUT).unwrap();
+    topic.produce(0, "b");
+    let reader = topic.reader();
+    let mut count = 0;
+    let mut read = |partition, next| {
+        reader.read(("spans", partition), OffsetRange { first: 0, next }, |_| {
+            count += 1;
+            Ok::<_, ReadError>(ControlFlow::Continue(()))
+        })
+    };
+    let error = read(1, 2).unwrap_err();
+    let text = error.to_string();
+    let ReadError::Batch { offset: 1, problem: QueueProblem::Undecompressed { bytes: Some(bytes) }, .. } =
+        error
+    else {
+        panic!("{text}");
+    };
+    assert!(bytes > 3 << 20, "{bytes}");
+    assert!(
+        text.starts_with("reading spans/1: cannot read the record batch at offset 1: it holds"),
+        "{text}"
+    );
+    assert!(text.contains("source.kafka.recordBatchBytesMax"), "{text}");
+    // Up to the batch, and beside it, the reader goes on.
+    assert_eq!((read(1, 1).unwrap(), read(0, 1).unwrap()), (1, 1));
+    assert_eq!(count, 3);
+}
+
+#[test]
 fn brokers_that_are_away_end_the_reading() {
     let topic = Topic::new();
     topic.mock.broker_down(1).unwrap();

@@ -2,13 +2,14 @@
 //!
 //! | condition | the span is |
 //! | --- | --- |
-//! | the table's TTL had expired the row when the span was compared | expired |
+//! | the table's TTL had expired the row when the span was compared, because of its age or because the TTL's 32 bits wrap | expired |
 //! | the table has a TTL that the audit cannot evaluate, or a row policy hides rows from the user | unseen |
 //! | none of these | missing |
 
-use crate::table::row_expiry::expired_before_nanos;
-use sluice_clickhouse::ttl::RowTtl;
-use std::time::Duration;
+use sluice_clickhouse::{
+    expiry::{ExpiryAges, ExpiryRule},
+    ttl::RowTtl,
+};
 
 /// Why a span has no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,22 +25,23 @@ pub enum Absent {
 /// What is known about rows that the audit cannot see, from the tables of all shards.
 #[derive(Debug, Clone, Default)]
 pub struct Absence {
-    /// The age at which rows are deleted; for several shards, the shortest.
-    age: Option<Duration>,
+    /// The ages at which rows are deleted.
+    ages: ExpiryAges,
+    /// What the TTL deletes although it is not old.
+    wrapped: Option<&'static str>,
     reasons: Vec<String>,
 }
 
 /// The rule for one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsenceRule {
-    expired_before_nanos: i64,
+    expiry: ExpiryRule,
     has_reasons: bool,
 }
 
 impl Absence {
     /// From the TTLs of the table on all shards, and whether a row policy of a server hides rows from the user.
     pub fn new(ttls: &[RowTtl], hides_rows: bool) -> Self {
-        let age = ttls.iter().filter_map(RowTtl::age).min();
         let mut reasons = Vec::new();
         for ttl in ttls {
             if let RowTtl::Other(expression) = ttl {
@@ -52,7 +54,12 @@ impl Absence {
                 "a row policy hides rows from the user; audit with a user without row policies".to_owned(),
             );
         }
-        Self { age, reasons }
+        Self { ages: ExpiryAges::of(ttls), wrapped: ttls.iter().find_map(RowTtl::wrapped), reasons }
+    }
+
+    /// What the TTL deletes although it is not old, if it does.
+    pub fn wrapped(&self) -> Option<&'static str> {
+        self.wrapped
     }
 
     /// Why spans are unseen, in sentences.
@@ -62,15 +69,14 @@ impl Absence {
 
     /// The rule at this time, in ns since 1970.
     pub fn at(&self, now_nanos: u64) -> AbsenceRule {
-        let expired_before_nanos = self.age.map_or(i64::MIN, |age| expired_before_nanos(now_nanos, age));
-        AbsenceRule { expired_before_nanos, has_reasons: !self.reasons.is_empty() }
+        AbsenceRule { expiry: self.ages.at(now_nanos), has_reasons: !self.reasons.is_empty() }
     }
 }
 
 impl AbsenceRule {
     /// Why a span without a row is absent; `timestamp_nanos` is the `Timestamp` that its row would have, in ns since 1970.
     pub fn of(self, timestamp_nanos: i64) -> Absent {
-        if timestamp_nanos < self.expired_before_nanos {
+        if self.expiry.has_expired(timestamp_nanos) {
             Absent::Expired
         } else if self.has_reasons {
             Absent::Unseen
@@ -83,6 +89,7 @@ impl AbsenceRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     const NOW: u64 = 1_780_000_000_000_000_000;
     const NOW_NANOS: i64 = NOW.cast_signed();
@@ -95,6 +102,16 @@ mod tests {
         assert_eq!(rule.of(NOW_NANOS - hour - 1), Absent::Expired);
         assert_eq!(rule.of(NOW_NANOS - hour), Absent::Missing);
         assert_eq!(Absence::default().at(NOW).of(0), Absent::Missing);
+    }
+
+    #[test]
+    fn a_row_that_a_ttl_of_32_bits_deletes_at_once_has_expired() {
+        let absence = Absence::new(&[RowTtl::AgeIn32Bits(Duration::from_hours(24))], false);
+        // 2109-01-01 00:00:00 UTC.
+        assert_eq!(absence.at(NOW).of(4_386_441_600_000_000_000), Absent::Expired);
+        assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Missing);
+        assert!(absence.wrapped().is_some_and(|wrapped| wrapped.contains("32 bits")));
+        assert_eq!(Absence::default().wrapped(), None);
     }
 
     #[test]

@@ -129,6 +129,20 @@ impl Findings {
     }
 }
 
+/// The end of a partition's range that was not compared, because a record batch cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unread {
+    pub topic: String,
+    pub partition: i32,
+    /// The first offset that was not read.
+    pub first: i64,
+    /// One past the last.
+    pub next: i64,
+    /// Why, and what helps.
+    pub reason: String,
+}
+
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -147,6 +161,11 @@ pub struct Report {
     pub inexact_keys: u64,
     /// Why spans without a row are unseen, not missing.
     pub unseen_reasons: Vec<String>,
+    /// Which rows the table's TTL deletes although they are not old, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expired_reason: Option<&'static str>,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
 }
 
 impl Report {
@@ -205,36 +224,65 @@ impl fmt::Display for Report {
             let keys = self.inexact_keys;
             writeln!(
                 f,
-                "not exact: {keys} spans were only compared within their own range; audit a shorter time"
+                "not exact: {} only compared within their own range; audit a shorter time",
+                counted(keys, "span was", "spans were")
             )?;
         }
         fmt_absent(f, self)?;
-        let Totals { missing, doubled, waiting, spans, .. } = self.totals;
-        if self.is_clean() {
-            writeln!(f, "nothing is missing or doubled: {spans} spans, {waiting} of them not inserted yet")
-        } else {
-            writeln!(
-                f,
-                "{missing} missing and {doubled} doubled of {spans} spans, {waiting} of them not inserted yet"
-            )
-        }
+        self.unread.iter().try_for_each(|unread| fmt_unread(f, unread))?;
+        fmt_verdict(f, self)
     }
+}
+
+/// A number with its noun.
+fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// The last line. It says nothing of spans of which the audit does not know whether they are lost.
+fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let Totals { missing, doubled, waiting, unseen, .. } = report.totals;
+    let spans = counted(report.totals.spans, "span", "spans");
+    let part = if report.unread.is_empty() { "" } else { " in the part that was read" };
+    if !report.is_clean() {
+        return writeln!(
+            f,
+            "{missing} missing and {doubled} doubled of {spans}{part}, {waiting} of them not inserted yet"
+        );
+    }
+    match unseen {
+        0 => writeln!(f, "nothing is missing or doubled{part}: {spans}, {waiting} of them not inserted yet"),
+        _ => writeln!(
+            f,
+            "nothing is doubled{part}, and {unseen} of {spans} may be missing; {waiting} of them are not inserted yet"
+        ),
+    }
+}
+
+fn fmt_unread(f: &mut fmt::Formatter<'_>, unread: &Unread) -> fmt::Result {
+    let Unread { topic, partition, first, next, reason } = unread;
+    writeln!(
+        f,
+        "not read: {topic}/{partition} offsets {first}..{next}: {reason}; to audit the partition without them: --topic {topic} \
+         --partition {partition} --until {first}"
+    )
 }
 
 /// Spans without a row that are not missing.
 fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let Totals { expired, unseen, .. } = report.totals;
     if expired > 0 {
-        writeln!(
-            f,
-            "expired: {expired} spans have no row and are old enough for the table's TTL to have deleted it"
-        )?;
+        let spans = counted(expired, "span has", "spans have");
+        let reason = report.expired_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        writeln!(f, "expired: {spans} no row: the table's TTL deletes such rows{reason}")?;
     }
     if unseen > 0 {
         let reasons = report.unseen_reasons.join("; ");
+        let (spans, they) =
+            (counted(unseen, "span", "spans"), if unseen == 1 { "it is" } else { "they are" });
         writeln!(
             f,
-            "unseen: the audit sees no row of {unseen} spans and cannot tell whether they are lost: {reasons}"
+            "unseen: the audit sees no row of {spans} and cannot tell whether {they} lost: {reasons}"
         )?;
     }
     Ok(())

@@ -25,9 +25,9 @@ impl Worker {
                 tracing::warn!(partition = %reading.place.id, %error, "Kafka reports a problem with the partition");
                 return;
             }
-            QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
-            QueueProblem::Undecompressed { bytes: None } => BadBatch::Broken,
-            QueueProblem::Unreadable => BadBatch::Foreign,
+            problem @ (QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable) => {
+                BadBatch::of(problem).expect("the problem concerns a batch")
+            }
         };
         let (id, position) = (&reading.place.id, reading.cutter.position());
         if batch.may_be_read_again() && self.refetches.fetches(id, position) {

@@ -1,5 +1,5 @@
 use super::super::absence::Absence;
-use super::super::report::{RangeReport, Report, Totals};
+use super::super::report::{RangeReport, Report, Totals, Unread};
 use super::*;
 use proptest::prelude::*;
 use sluice_clickhouse::ttl::RowTtl;
@@ -157,11 +157,52 @@ fn more_findings_than_are_listed_are_counted() {
         findings,
         inexact_keys: 0,
         unseen_reasons: Vec::new(),
+        expired_reason: None,
+        unread: Vec::new(),
     };
     let text = report.to_string();
     assert_eq!(text.matches("missing  spans/0").count(), 2, "{text}");
     assert!(text.contains("and 3 more are missing"), "{text}");
     assert!(text.ends_with("5 missing and 0 doubled of 0 spans, 0 of them not inserted yet\n"), "{text}");
+}
+
+#[test]
+fn the_last_line_of_a_report_contradicts_no_other() {
+    let report = |totals: Totals, unread: Vec<Unread>| Report {
+        group: "g".into(),
+        table: "otel.otel_traces".into(),
+        partitions: Vec::new(),
+        totals,
+        findings: Findings::new(0),
+        inexact_keys: 0,
+        unseen_reasons: vec!["a row policy hides rows".into()],
+        expired_reason: None,
+        unread,
+    };
+    let text = report(Totals { spans: 5, ..Totals::default() }, Vec::new()).to_string();
+    assert!(
+        text.ends_with("\nnothing is missing or doubled: 5 spans, 0 of them not inserted yet\n"),
+        "{text}"
+    );
+    let text = report(Totals { spans: 5, unseen: 2, ..Totals::default() }, Vec::new()).to_string();
+    assert!(text.contains("no row of 2 spans and cannot tell whether they are lost: a row policy"), "{text}");
+    assert!(!text.contains("nothing is missing"), "{text}");
+    assert!(
+        text.ends_with(
+            "\nnothing is doubled, and 2 of 5 spans may be missing; 0 of them are not inserted yet\n"
+        ),
+        "{text}"
+    );
+    let text =
+        report(Totals { spans: 1, unseen: 1, expired: 1, ..Totals::default() }, Vec::new()).to_string();
+    assert!(text.contains("no row of 1 span and cannot tell whether it is lost"), "{text}");
+    assert!(text.contains("expired: 1 span has no row") && !text.contains("1 spans"), "{text}");
+    let unread =
+        Unread { topic: "spans".into(), partition: 0, first: 3, next: 9, reason: "too large".into() };
+    let text = report(Totals { spans: 5, ..Totals::default() }, vec![unread]).to_string();
+    assert!(text.contains("not read: spans/0 offsets 3..9: too large; to audit the partition"), "{text}");
+    assert!(text.contains("--topic spans --partition 0 --until 3\n"), "{text}");
+    assert!(text.contains("nothing is missing or doubled in the part that was read: 5 spans"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,180 @@
+//! Why the sink cannot be used, and what helps.
+
+use sluice_clickhouse::{
+    bearer::BearerError,
+    endpoint::{EndpointError, UserError},
+    insert::{INSERT_TIMEOUT_MIN, TargetError},
+    probe_error::ProbeError,
+    table::Mismatch,
+    tls::TlsError,
+};
+use sluice_gateway_config::SecretFileError;
+
+/// `ACCESS_DENIED`: a grant is missing.
+pub(super) const ACCESS_DENIED: u32 = 497;
+
+/// `READONLY`: the user may change no settings.
+const READONLY: u32 = 164;
+
+/// `SETTING_CONSTRAINT_VIOLATION`: the user's profile does not allow the value.
+const CONSTRAINT_VIOLATED: u32 = 452;
+
+/// The server's time limit of an INSERT, which follows from `sink.clickhouse.insert.timeout`.
+const MAX_EXECUTION_TIME: &str = "max_execution_time";
+
+/// Why the sink cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A credentials file cannot be read.
+    #[error(transparent)]
+    Credentials(SecretFileError),
+    /// The file with the token cannot be used.
+    #[error(transparent)]
+    Token(BearerError),
+    /// Certificates or keys cannot be used.
+    #[error(transparent)]
+    Tls(TlsError),
+    /// An endpoint of the config is not valid.
+    #[error(transparent)]
+    Endpoint(EndpointError),
+    /// The user name cannot be sent.
+    #[error(transparent)]
+    User(UserError),
+    /// The inserts cannot be prepared.
+    #[error(transparent)]
+    Target(TargetError),
+    /// A server did not answer a question.
+    #[error(transparent)]
+    Probe(ProbeError),
+    /// The table's columns do not fit.
+    #[error("the table {table} does not fit: {}", list(.mismatches))]
+    Table {
+        table: String,
+        /// Every column that is missing or of another type.
+        mismatches: Vec<Mismatch>,
+    },
+    /// The user may not insert.
+    #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
+    Grant { endpoint: String, table: String, user: String },
+    /// The user may not read the columns, which comes before every INSERT.
+    #[error(
+        "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
+         GRANT INSERT ON {table} TO {user}; {source}"
+    )]
+    Columns { table: String, user: String, source: ProbeError },
+    /// The user may not set what every INSERT sets.
+    #[error("{source}; {remedy}")]
+    Setting { source: ProbeError, remedy: String },
+    /// The table's engine accepts no rows, or does not store them.
+    #[error("the table {table} is a {engine}: {why}")]
+    Engine { table: String, engine: String, why: &'static str },
+    /// The tables of two shards differ, but rows are encoded once for all shards.
+    #[error(
+        "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
+    )]
+    ShardsDiffer {
+        table: String,
+        first_servers: String,
+        first_columns: String,
+        servers: String,
+        columns: String,
+    },
+}
+
+impl Error {
+    /// The error in one word, for the reasons of the condition `SchemaReady`. `None` if the config is wrong.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
+            Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
+            Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } | Self::Columns { .. } => {
+                Some("AuthFailed")
+            }
+            Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
+            Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
+            Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
+            Self::Probe(ProbeError::Other { .. })
+            | Self::Credentials(_)
+            | Self::Token(_)
+            | Self::Tls(_)
+            | Self::Endpoint(_)
+            | Self::Setting { .. }
+            | Self::Engine { .. }
+            | Self::User(_)
+            | Self::Target(_) => None,
+        }
+    }
+
+    /// Whether the table is not what rows need, as opposed to a missing answer.
+    pub fn is_about_the_table(&self) -> bool {
+        matches!(
+            self,
+            Self::Table { .. }
+                | Self::Engine { .. }
+                | Self::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
+        )
+    }
+}
+
+fn list(mismatches: &[Mismatch]) -> String {
+    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The error of a setting that the server does not accept from the user, with what helps.
+pub(super) fn refused_setting(source: ProbeError) -> Error {
+    let remedy = match &source {
+        ProbeError::Other { code: Some(CONSTRAINT_VIOLATED), reason, .. } => setting_remedy(reason),
+        ProbeError::Refused { code: READONLY, .. } => {
+            "every INSERT sends this setting: let the profile of the gateway's user change it (readonly = 0)"
+                .to_owned()
+        }
+        _ => return Error::Probe(source),
+    };
+    Error::Setting { source, remedy }
+}
+
+/// What helps if a profile limits a setting. The server's text is `Setting max_execution_time shouldn't be greater than 10`.
+fn setting_remedy(reason: &str) -> String {
+    if !reason.contains(MAX_EXECUTION_TIME) {
+        return "every INSERT sends this setting: remove the constraint from the profile of the gateway's user".to_owned();
+    }
+    let limit = reason.split_once("greater than ").map_or("", |(_, limit)| limit);
+    let digits = limit.find(|char: char| !char.is_ascii_digit()).map_or(limit, |end| &limit[..end]);
+    match digits.parse::<u64>() {
+        Ok(seconds) => format!(
+            "set sink.clickhouse.insert.timeout: {}s, or raise the limit in the profile of the gateway's user",
+            seconds.max(INSERT_TIMEOUT_MIN.as_secs())
+        ),
+        Err(_) => {
+            "change sink.clickhouse.insert.timeout, from which it follows, or the limit in the profile of the gateway's user".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn other(code: u32, reason: &str) -> ProbeError {
+        let (action, endpoint) = ("testing the settings of an INSERT".into(), "http://c:8123".into());
+        ProbeError::Other { action, endpoint, code: Some(code), reason: reason.into() }
+    }
+
+    #[test]
+    fn a_setting_that_a_profile_does_not_allow_is_named_with_what_helps() {
+        for (reason, remedy) in [
+            (
+                "Setting max_execution_time shouldn't be greater than 10",
+                "set sink.clickhouse.insert.timeout: 10s,",
+            ),
+            ("Setting max_execution_time shouldn't be greater than 10. (X)", "insert.timeout: 10s,"),
+            ("Setting max_execution_time shouldn't be greater than 1", "insert.timeout: 2s,"),
+            ("Setting max_execution_time shouldn't be less than 60", "change sink.clickhouse.insert.timeout"),
+            ("Setting insert_deduplication_token should not be changed", "remove the constraint"),
+        ] {
+            let text = refused_setting(other(CONSTRAINT_VIOLATED, reason)).to_string();
+            assert!(text.contains(reason) && text.contains(remedy), "{text}");
+        }
+        assert!(matches!(refused_setting(other(62, "Syntax error")), Error::Probe(_)));
+    }
+}
