@@ -55,8 +55,8 @@ pub struct ClientCredentials {
     pub secret_ref: ClientSecretRef,
 
     /// How id and secret are sent: Basic, in the header Authorization (the default), or Post, in the body of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<ClientAuthentication>,
+    #[serde(default)]
+    pub authentication: ClientAuthentication,
 
     /// The scope that is asked for. When it is not set, the server's default. Entra ID wants https://NAMESPACE.servicebus.windows.net/.default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,9 +96,10 @@ pub struct ClientSecretRef {
 }
 
 /// How a client's id and secret are sent.
-#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientAuthentication {
     /// In the header Authorization.
+    #[default]
     Basic,
     /// In the body of the request.
     Post,

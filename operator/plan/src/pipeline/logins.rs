@@ -61,7 +61,7 @@ fn client_credentials(credentials: &ClientCredentials) -> contract::ClientCreden
         client_id: credentials.client_id.clone(),
         client_id_file: credentials.client_id.is_none().then(|| file(CLIENT_ID_KEY)),
         client_secret_file: file(CLIENT_SECRET_KEY),
-        credentials_in_body: credentials.authentication == Some(ClientAuthentication::Post),
+        credentials_in_body: credentials.authentication == ClientAuthentication::Post,
         parameters: parameters.chain(scope).collect(),
         ca_file: credentials
             .ca_secret_ref

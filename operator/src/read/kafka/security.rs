@@ -197,7 +197,7 @@ fn of_client(
         endpoint: credentials.token_endpoint.clone(),
         client_id: login::Text::Value(client_id),
         client_secret: login::Text::Value(text(KeyUse::ClientSecret)?),
-        in_body: credentials.authentication == Some(ClientAuthentication::Post),
+        in_body: credentials.authentication == ClientAuthentication::Post,
         parameters: given.chain(scope).collect(),
         authorities: authorities.transpose()?.map(login::Text::Value),
     })
