@@ -22,8 +22,9 @@ const OF_MESSAGES: [&str; 2] = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITH
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
 
 /// Reasons with which a pipeline is not ready until a person acts; the condition's message says how.
-const FOR_A_PERSON: [&str; 7] = [
+const FOR_A_PERSON: [&str; 8] = [
     reason::REPLICAS_NOT_READY,
+    reason::JOB_NOT_STARTED,
     reason::APPLY_FAILED,
     reason::PODS_REFUSED,
     reason::CONSUMER_GROUP_TAKEN,
@@ -41,7 +42,8 @@ const OF_VOLUMES: [(&str, &str); 4] = [
 ];
 
 /// Parts of messages about a volume that needs a person, whatever the reason of the condition. `sluice-plan` writes these messages.
-const VOLUME_IS_KEPT: [&str; 2] = ["does not let their claims be deleted", "does not grow ("];
+const VOLUME_IS_KEPT: [&str; 3] =
+    ["does not let their claims be deleted", "does not grow (", "does not start: "];
 
 /// Shown if the status has no conditions.
 const UNSEEN: &str = "no operator has reconciled it yet: does one run, and does it watch this namespace?";
@@ -362,6 +364,12 @@ mod tests {
             ("VolumesResized", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
             ("Ready", "False", "ReplicasNotReady", "prod-gateway-0: ImagePullBackOff, no such image"),
             (
+                "Ready",
+                "False",
+                "JobNotStarted",
+                "the schema Job does not start: prod-schema-1-x: Unschedulable",
+            ),
+            (
                 "VolumesResized",
                 "False",
                 "Replacing",
@@ -369,6 +377,12 @@ mod tests {
             ),
             ("VolumesResized", "False", "Resizing", "queue-a-gateway-0 does not grow (NodeResizeInfeasible)"),
             ("VolumesDrained", "False", "DrainFailed", "queue-a-gateway-1 could not be drained"),
+            (
+                "VolumesDrained",
+                "False",
+                "Draining",
+                "the Job a-drain-1 does not start: a-drain-1-x: Unschedulable",
+            ),
             (
                 "VolumesDrained",
                 "True",

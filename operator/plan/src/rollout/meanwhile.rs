@@ -27,12 +27,7 @@ mod tests {
             update_revision: Some("a".into()),
             ..WorkloadSeen::default()
         };
-        let canary = WorkloadSeen {
-            updated: 1,
-            update_revision: Some("b".into()),
-            partition: 2,
-            ..even(3)
-        };
+        let canary = WorkloadSeen { updated: 1, update_revision: Some("b".into()), partition: 2, ..even(3) };
         let unseen = WorkloadSeen { is_observed: false, ..even(3) };
         for (workload, replicas, expected) in [
             (even(3), 2, 2),

@@ -7,7 +7,7 @@ use crate::{
     drain::lifecycle,
     facts::Observed,
     objects,
-    observed::{Hindrance, PodSeen, SchemaSeen, TopicSeen, UNREAD_SECONDS},
+    observed::{Hindrance, PodSeen, TopicSeen, UNREAD_SECONDS},
     pipeline::{Intent, gateway_config},
     planned::{Plan, Planned, Waiting},
     status::{
@@ -66,7 +66,7 @@ impl Progress {
             Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed, now),
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
             Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
-                .or_else(|| Self::of_schema(plan, &observed.schema))
+                .or_else(|| Self::of_schema(plan, observed))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_refused_pods(plan, observed))
@@ -224,9 +224,16 @@ impl Progress {
         })
     }
 
-    fn of_schema(plan: &Plan, seen: &SchemaSeen) -> Option<Self> {
-        match (plan.schema_step(), seen.failure()) {
+    fn of_schema(plan: &Plan, observed: &Observed) -> Option<Self> {
+        match (plan.schema_step(), observed.schema.failure()) {
             (step, _) if step.lets_gateways_start() => None,
+            // ClickHouse has nothing to do with it.
+            (_, Some(failure)) if failure.reason == reason::JOB_NOT_STARTED => {
+                let kept =
+                    "; until it has ended well, gateways keep the image and the config that they run with";
+                let kept = if observed.workload.is_some() { kept } else { "" };
+                Some(Self::waiting(reason::JOB_NOT_STARTED, format!("{}{kept}", failure.message)))
+            }
             // Also while it is run again: what it says is the same until it has ended.
             (_, Some(failure)) => Some(Self::waiting(
                 reason::SINK_UNAVAILABLE,

@@ -125,8 +125,8 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
             Some(failure) if failure.is_about_the_table() => {
                 Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
             }
-            Some(failure) if failure.reason == reason::JOB_FAILED => {
-                Verdict::unknown(reason::JOB_FAILED, &failure.message)
+            Some(failure) if [reason::JOB_FAILED, reason::JOB_NOT_STARTED].contains(&failure.reason) => {
+                Verdict::unknown(failure.reason, &failure.message)
             }
             Some(failure) => Verdict::no(failure.reason, &failure.message),
             None => not_yet(seen),
@@ -169,6 +169,9 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             Verdict::yes(reason::OK, "the table matches the spec")
         }
         seen => match seen.failure() {
+            Some(failure) if failure.reason == reason::JOB_NOT_STARTED => {
+                Verdict::unknown(failure.reason, &failure.message)
+            }
             Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
                 failure.reason,
                 format!("{}; the Job runs again, and rows are written to the other servers", failure.message),

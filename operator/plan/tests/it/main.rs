@@ -19,6 +19,7 @@ mod restarts;
 mod revisions;
 mod rollout;
 mod scale;
+mod schema_job;
 mod secrets;
 mod shards;
 mod source;
