@@ -40,8 +40,9 @@ pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
-    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity,
-    QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, StateError, TopicState,
+    DeliveryState, GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState,
+    OpenTransactionState, PartitionState, PodIdentity, QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH,
+    STATE_VERSION, StateError, TopicState,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

@@ -87,7 +87,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
         (report, not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now))
     });
-    let GatewayReport { told, messages, open_transactions, messages_lost, sink } = report;
+    let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
         workload.count_unready(Timestamp::now());
         workload.told_by(&reasons);
@@ -117,6 +117,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
         open_transactions,
         unread: None,
         sink,
+        insert_error,
         scaling: ScalingSeen::default(),
         volumes,
         rollout: None,

@@ -14,6 +14,7 @@ mod one_time_events;
 mod plans;
 mod pod_template;
 mod reasons;
+mod refusals;
 mod resize;
 mod restarts;
 mod revisions;
@@ -86,6 +87,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         open_transactions: None,
         unread: None,
         sink: SinkSeen::NotKnown,
+        insert_error: None,
         scaling: ScalingSeen::default(),
         rival: None,
         asks_for_group: false,
