@@ -402,4 +402,6 @@ pub mod reason {
     pub const JOB_RUNNING: &str = "JobRunning";
     /// The schema Job failed for a reason without a word of its own; the message has it.
     pub const JOB_FAILED: &str = "JobFailed";
+    /// The pod of the schema Job does not start: its image, a node, a quota. Also a reason of `Ready`.
+    pub const JOB_NOT_STARTED: &str = "JobNotStarted";
 }

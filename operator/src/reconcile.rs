@@ -45,7 +45,9 @@ use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
     Applied, Intent, Objects, Plan, Planned, build, contested,
     drain::lifecycle::{has_finalizer, needs_finalizer, there},
-    plan, told,
+    plan,
+    rollout::replicas_meanwhile,
+    told,
 };
 use std::{
     sync::Arc,
@@ -339,6 +341,10 @@ async fn roll(
     let applied = Box::pin(apply::apply(pipeline, desired, replicas, world)).await?;
     // A step that could not be applied was not taken, and the status does not tell of it.
     facts.observed.rollout = step.map(|step| step.next);
+    if let Some(workload) = facts.observed.workload.as_ref().filter(|_| plan.waits_for_schema()) {
+        let replicas = replicas_meanwhile(workload, replicas);
+        Box::pin(apply::scale_as_it_runs(pipeline, replicas, world)).await?;
+    }
     if let Some(next) = &facts.observed.rollout {
         Box::pin(rollout::replace(pipeline, next, facts, world)).await?;
     }

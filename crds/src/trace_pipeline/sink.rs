@@ -39,7 +39,18 @@ pub struct Sink {
                   endpoints (to change all of them, first give every shard a name)"),
     validation = Rule::new(
         "!has(oldSelf.endpoints) || !has(self.shards) || self.shards[0].endpoints.exists(e, e in oldSelf.endpoints)")
-        .message("the first of shards replaces endpoints: it keeps at least one of those endpoints")
+        .message("the first of shards replaces endpoints: it keeps at least one of those endpoints"),
+    // Shards that are added may take endpoints of others: that is how servers that are no replicas of each other become shards. Only shards
+    // that change are compared, for what one change may cost the API server.
+    validation = Rule::new(
+        "!has(oldSelf.shards) || !has(self.shards) || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
+         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(i, \
+         i >= size(oldSelf.shards) || i >= size(self.shards) || self.shards[i].endpoints == oldSelf.shards[i].endpoints \
+         || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
+         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(j, \
+         i == j || j >= size(oldSelf.shards) || !sets.intersects(self.shards[i].endpoints, oldSelf.shards[j].endpoints)))")
+        .message("an endpoint may not move to another shard: blocks on their way would go to another server under the same token. Remove it \
+                  in one edit and add it in a later one, with suspend: true in between")
 )]
 pub struct ClickHouseSink {
     /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
@@ -106,8 +117,9 @@ pub struct ClickHouseSink {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shard {
-    /// What it is known by, up to 63 characters: a-z, 0-9 and -. Either every shard has a name or none has. One with a name keeps it,
-    /// and its place in the list, and may have all of its endpoints changed; one without a name keeps at least one of them.
+    /// What it is known by, up to 63 characters: a-z, 0-9 and -. Either every shard has a name or none has. A shard with a name
+    /// keeps the name and its place in the list, and all of its endpoints may be changed. A shard without a name keeps at least one of its
+    /// endpoints. An endpoint does not move to another shard in one edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: Option<String>,

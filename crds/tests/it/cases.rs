@@ -61,6 +61,15 @@ const NAMED_OTHERWISE: &str = r#"{"shards": [{"name": "one", "endpoints": ["http
 const NAMED_ELSEWHERE: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://c:8123"]}, {"name": "two", "endpoints": ["http://d:8123"]}]}"#;
 const NAMED_ADDED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]},
     {"name": "three", "endpoints": ["http://c:8123"]}]}"#;
+/// Each shard keeps its name and its place, and has the server of the other.
+const NAMED_ENDPOINTS_SWAPPED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://b:8123"]}, {"name": "two", "endpoints": ["http://a:8123"]}]}"#;
+/// One shard has taken the server of the other, which has another one.
+const NAMED_ENDPOINT_TAKEN: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123", "http://b:8123"]}, {"name": "two", "endpoints": ["http://c:8123"]}]}"#;
+/// And without names: each shard keeps an endpoint, and one has moved.
+const REPLICA_MOVED: &str =
+    r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://c:8123"]}]}"#;
+/// A server that is no replica becomes a shard of its own.
+const SPLIT: &str = r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://d:8123"]}, {"endpoints": ["http://c:8123"]}]}"#;
 /// Names are given, and all addresses changed, in one step.
 const NAMED_AND_MOVED: &str = r#"{"shards": [{"name": "one", "endpoints": ["http://c:8123"]}, {"name": "two", "endpoints": ["http://b:8123"]}]}"#;
 /// As a merge patch says it: `endpoints` goes away.
@@ -74,6 +83,8 @@ const TO_NAMED_SHARDS: &str =
 
 /// What is said of a shard that is not what stood in its place.
 const KEEPS_PLACE: &str = "a shard keeps its place in the list";
+/// What is said of an endpoint that stood in another shard.
+const MOVES: &str = "an endpoint may not move to another shard";
 /// And of the first one.
 const FIRST_OF_SHARDS: &str = "the first of shards replaces endpoints";
 
@@ -106,6 +117,10 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/sink/clickhouse", NAMED, TWO_SHARDS, false, KEEPS_PLACE),
     ("/spec/sink/clickhouse", NAMED, NAMED_ELSEWHERE, true, ""),
     ("/spec/sink/clickhouse", NAMED, NAMED_ADDED, true, ""),
+    ("/spec/sink/clickhouse", NAMED, NAMED_ENDPOINTS_SWAPPED, false, MOVES),
+    ("/spec/sink/clickhouse", NAMED, NAMED_ENDPOINT_TAKEN, false, MOVES),
+    ("/spec/sink/clickhouse", WITH_REPLICAS, REPLICA_MOVED, false, MOVES),
+    ("/spec/sink/clickhouse", WITH_REPLICAS, SPLIT, true, ""),
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_A_B, true, ""),
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_B_A, false, FIRST_OF_SHARDS),
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_NAMED_SHARDS, true, ""),

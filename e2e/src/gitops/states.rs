@@ -1,8 +1,8 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of messages, of partitions without a reader and of a transaction that hangs was read off a cluster by an
-//! end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of messages, of partitions without a reader, of a transaction that hangs and of a schema Job that does not start
+//! was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,6 +73,7 @@ pub const ALL: [State; 62] = [
     ("scaling-contested", "Healthy", "Current"),
     ("schema-job-at-work", "Progressing", "InProgress"),
     ("schema-job-failed", "Progressing", "InProgress"),
+    ("schema-job-not-started", "Progressing", "InProgress"),
     ("secret-incomplete", "Progressing", "InProgress"),
     ("secret-missing", "Progressing", "InProgress"),
     ("servers-not-reached", "Healthy", "Current"),

@@ -14,6 +14,15 @@ use crate::probe_error::ProbeError;
 /// address, and a query takes about a millisecond.
 pub const PLACES_ASKED: usize = 3;
 
+/// What a server without an identity says: `serverUUID()` is the nil UUID if the server could not store one, and of `clickhouse-local`. Servers
+/// that say the same are not one server for that.
+const NO_IDENTITY: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The place that a server named; `None` if it named none, which is unknown.
+fn named(place: Option<String>) -> Option<String> {
+    place.filter(|place| !place.is_empty() && place != NO_IDENTITY)
+}
+
 impl Probe {
     /// Where the servers behind this address store the table's tokens; more than one place if they do not share them. Empty if it is
     /// unknown: the engine has no tokens, stores them where all servers share them, or a server does not answer.
@@ -42,6 +51,24 @@ impl Probe {
         } else {
             ("asking which server it is", client.query("SELECT toString(serverUUID())"))
         };
-        self.within(PROBE_TIMEOUT, action, question.fetch_optional::<String>()).await
+        self.within(PROBE_TIMEOUT, action, question.fetch_optional::<String>()).await.map(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_an_identity_names_no_place() {
+        for (place, expected) in [
+            (None, None),
+            (Some(""), None),
+            (Some(NO_IDENTITY), None),
+            (Some("61f0c404-5cb3-11e7-907b-a6006ad3dba0"), Some("61f0c404-5cb3-11e7-907b-a6006ad3dba0")),
+            (Some("/clickhouse/tables/01/otel_traces"), Some("/clickhouse/tables/01/otel_traces")),
+        ] {
+            assert_eq!(named(place.map(str::to_owned)).as_deref(), expected);
+        }
     }
 }

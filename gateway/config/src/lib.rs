@@ -42,9 +42,9 @@ pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{ClientCredentials, Credentials, OAuth, Sasl, SaslMechanism, SecretFileError, Tls};
 pub use state::{
-    DeliveryState, GatewaySample, GatewayState, OpenTransactionState, OtherServices, PartitionState,
-    PodIdentity, QueueState, Readiness, STATE_BYTES_MAX, STATE_PATH, STATE_VERSION, ServiceVolume,
-    ServiceVolumes, StateError, TopicState,
+    DeliveryState, GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState,
+    OpenTransactionState, OtherServices, PartitionState, PodIdentity, QueueState, Readiness, STATE_BYTES_MAX,
+    STATE_PATH, STATE_VERSION, ServiceVolume, ServiceVolumes, StateError, TopicState,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

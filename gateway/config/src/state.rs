@@ -31,6 +31,9 @@ pub const STATE_VERSION: u32 = 1;
 /// longest; and names of topics, reasons, and the rest. A usual one has 64 partitions and 6 KiB.
 pub const STATE_BYTES_MAX: usize = 4 << 20;
 
+/// Characters of the text of a failed insert. Chosen: ClickHouse names code and cause within 200; the message of a condition has room for it.
+pub const INSERT_ERROR_CHARS_MAX: usize = 200;
+
 /// Characters that an error keeps of each text that it got. Chosen: a place and a cause fit, in one line of a log.
 const ERROR_CHARS_MAX: usize = 200;
 
@@ -122,6 +125,9 @@ pub struct GatewaySample {
     pub insert_failures: u64,
     /// Tries that failed for the rows of the block, which is sent on in parts. Default 0.
     pub insert_failures_of_rows: u64,
+    /// The last failure among `insert_failures`, which may be over. Default: none, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insert_error: Option<InsertErrorState>,
     /// Whether sealed blocks have waited for ClickHouse for 2 s, in memory or on the queue volume. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sink_behind: Option<bool>,
@@ -193,6 +199,20 @@ pub struct OpenTransactionState {
     pub messages: u64,
     /// Seconds since the gateway last saw the last stable offset move.
     pub seconds: u64,
+}
+
+/// How an insert failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsertErrorState {
+    /// What the gateway does next, as a word (`retry`, `halt`): that of the label in `/metrics`.
+    pub class: String,
+    /// The exception code of ClickHouse. Default: there was no answer, or none of ClickHouse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u32>,
+    /// The text of the answer or of the connection, for people, at most [`INSERT_ERROR_CHARS_MAX`] characters. Texts that may quote rows are
+    /// left out. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// What waits on a queue volume.
@@ -339,6 +359,19 @@ mod tests {
         let answer = r#"{"version":1,"ofTheFuture":[{}],"readiness":{"since":1},"sample":{"messages":7,"x":{}},
                          "remaining":{"blocks":2,"damaged":false,"draining":true,"y":null}}"#;
         assert_eq!(GatewayState::read(answer.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn how_an_insert_failed_is_read_back_and_an_older_gateway_does_not_say_it() {
+        let said = InsertErrorState { class: "halt".into(), code: Some(516), message: Some("wrong".into()) };
+        let sample = GatewaySample { insert_error: Some(said.clone()), ..GatewaySample::default() };
+        let written = serde_json::to_value(&sample).unwrap();
+        let expected = serde_json::json!({"class": "halt", "code": 516, "message": "wrong"});
+        assert_eq!(written["insertError"], expected);
+        assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+        let least: InsertErrorState = serde_json::from_str(r#"{"class": "retry", "since": 1}"#).unwrap();
+        assert_eq!(least, InsertErrorState { class: "retry".into(), code: None, message: None });
+        assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().insert_error, None);
     }
 
     #[test]

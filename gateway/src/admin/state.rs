@@ -209,6 +209,7 @@ mod tests {
             blocks_inserted: Some(7),
             insert_failures: 3,
             insert_failures_of_rows: 12,
+            insert_error: None,
             sink_behind: Some(true),
             queue: Some(QueueState { blocks: 0, bytes: 0 }),
             delivery: Some(DeliveryState {

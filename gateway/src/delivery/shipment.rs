@@ -443,7 +443,9 @@ impl Shipment {
     }
 
     fn log_failure(&self, error: &InsertError) {
-        self.shard.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+        let metrics = &self.shard.delivery.metrics;
+        metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+        metrics.insert_error.note(error);
         // A refusal of one block says nothing about others.
         let said = match error.class {
             Class::Poison | Class::Split => &self.shard.refusing,

@@ -4,6 +4,7 @@
 
 mod attributes;
 mod guarantee;
+mod insert_error;
 mod maker;
 mod messages;
 mod open_transactions;
@@ -16,6 +17,7 @@ mod tokens;
 
 pub use attributes::{AttributeMetrics, RuleCounters};
 pub use guarantee::GuaranteeMetrics;
+pub use insert_error::LastInsertError;
 pub use maker::Family;
 pub use messages::{MessageMetrics, ROW_REFUSED};
 pub use open_transactions::OpenTransactionMetrics;
@@ -81,6 +83,8 @@ pub struct Metrics {
     pub insert_seconds: Histogram,
     /// Failed tries by class.
     pub insert_failures: IntCounterVec,
+    /// The last of them, which is no metric.
+    pub insert_error: LastInsertError,
     /// Seconds from the end of a block's latest span to its insert.
     pub freshness_seconds: Histogram,
     /// Partitions that have stopped before a batch that cannot be read, or before a message whose dead letter Kafka refuses.
@@ -249,6 +253,7 @@ impl Metrics {
                 &SECONDS_BUCKETS,
             ),
             insert_failures,
+            insert_error: LastInsertError::default(),
             freshness_seconds: make.seconds(
                 "freshness_seconds",
                 "Seconds from the end of a block's latest span to its insert.",

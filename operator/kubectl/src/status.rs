@@ -1,5 +1,6 @@
 //! `kubectl sluice status`: a summary of a pipeline, from its spec and status; with its services, if gateways were asked for them.
 
+mod guarantee;
 mod lines;
 mod services;
 
@@ -25,8 +26,9 @@ const OF_MESSAGES: [&str; 2] = [reason::MESSAGES_REJECTED, reason::MESSAGES_WITH
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
 
 /// Reasons with which a pipeline is not ready until a person acts; the condition's message says how.
-const FOR_A_PERSON: [&str; 7] = [
+const FOR_A_PERSON: [&str; 8] = [
     reason::REPLICAS_NOT_READY,
+    reason::JOB_NOT_STARTED,
     reason::APPLY_FAILED,
     reason::PODS_REFUSED,
     reason::CONSUMER_GROUP_TAKEN,
@@ -44,7 +46,8 @@ const OF_VOLUMES: [(&str, &str); 4] = [
 ];
 
 /// Parts of messages about a volume that needs a person, whatever the reason of the condition. `sluice-plan` writes these messages.
-const VOLUME_IS_KEPT: [&str; 2] = ["does not let their claims be deleted", "does not grow ("];
+const VOLUME_IS_KEPT: [&str; 3] =
+    ["does not let their claims be deleted", "does not grow (", "does not start: "];
 
 /// Shown if the status has no conditions.
 const UNSEEN: &str = "no operator has reconciled it yet: does one run, and does it watch this namespace?";
@@ -230,6 +233,7 @@ impl Seen<'_> {
         if let Some((reason, words)) = self.words(condition::SCALING_LIMITED, "True") {
             found.push(format!("scaling is limited ({reason}): {words}"));
         }
+        found.extend(guarantee::to_do(self.status.delivery.as_ref()));
         if let Some(words) = resize::words(&self.status.memory_resizes)
             && !found.iter().any(|line| line.ends_with(&words))
         {
@@ -240,272 +244,4 @@ impl Seen<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
-        json!({"type": kind, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": "2026-01-01T00:00:00Z"})
-    }
-
-    fn pipeline(status: &Value) -> TracePipeline {
-        let object = json!({
-            "apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
-            "metadata": {"name": "prod", "namespace": "tracing", "generation": 2},
-            "spec": {
-                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["otlp_spans"]}},
-                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
-                "gateway": {"resources": {"limits": {"memory": "256Mi"}}},
-            },
-            "status": status,
-        });
-        serde_json::from_value(object).unwrap()
-    }
-
-    /// A pipeline that is well, with other conditions in front.
-    fn well(conditions: &[Value]) -> Value {
-        let usual = [
-            condition("Ready", "True", "Running", "all 3 gateways are ready"),
-            condition("Reconciling", "False", "Ok", "nothing is on its way"),
-            condition("Stalled", "False", "Ok", "nothing keeps it"),
-            condition("SourceReachable", "True", "Ok", "12 partitions in 1 topics"),
-        ];
-        let named = |one: &&Value| !conditions.iter().any(|other| other["type"] == one["type"]);
-        let all: Vec<_> = conditions.iter().chain(usual.iter().filter(named)).cloned().collect();
-        json!({
-            "observedGeneration": 2, "conditions": all, "desiredReplicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
-            "topics": [{"name": "otlp_spans", "partitions": 12}], "consumerGroup": "tracing.prod",
-            "lag": {"messages": 1200}, "delivery": {"guarantee": "ExactlyOnceEffect"},
-            "queue": {"blocks": 3, "bytes": 24_000_000}, "image": "sluice-gateway:0.1.0",
-            "scaling": {"reason": "3 gateways: 12,000 messages/s arrive and one takes 5,000", "lagSeconds": 61},
-        })
-    }
-
-    #[test]
-    fn a_pipeline_that_is_well_is_told_in_ten_lines() {
-        let story = Story::of(&pipeline(&well(&[])));
-        assert_eq!(
-            story.to_string(),
-            "tracing/prod: ready\n\
-            \x20 runs      3 of 3 gateways ready; sluice-gateway:0.1.0, 256Mi each\n\
-            \x20 reads     otlp_spans (12 partitions) as tracing.prod from kafka:9092\n\
-            \x20 writes    otel.otel_traces at http://clickhouse:8123\n\
-            \x20 behind    1200 messages, 1 min 1 s of arrivals\n\
-            \x20 queue     3 blocks, 22 MiB on the queue volumes\n\
-            \x20 delivery  ExactlyOnceEffect: every row is in the table once\n\
-            \x20 size      Fixed: 3 gateways: 12,000 messages/s arrive and one takes 5,000\n\
-            \x20 now       nothing is on its way\n\
-            \x20 to do     nothing\n"
-        );
-        let json = serde_json::to_value(&story).unwrap();
-        assert_eq!(
-            (&json["ready"], &json["toDo"], &json["name"]),
-            (&json!(true), &json!([]), &json!("prod"))
-        );
-    }
-
-    #[test]
-    fn a_field_that_the_next_release_does_not_read_is_named_last() {
-        let mut object = pipeline(&well(&[]));
-        object.spec.gateway.resources =
-            serde_json::from_value(json!({"memory": "256Mi", "cpuRequest": "500m"})).unwrap();
-        let story = Story::of(&object);
-        assert_eq!(
-            (story.ready, story.to_do),
-            (
-                true,
-                vec![
-                    "spec.gateway.resources.memory is deprecated, and the next release does not read it: use \
-                     spec.gateway.resources.limits.memory"
-                        .to_owned()
-                ]
-            )
-        );
-    }
-
-    #[test]
-    fn what_a_person_must_do_is_said_once_each() {
-        let missing = "Kafka has no topic \"otlp_spans\"";
-        let story = Story::of(&pipeline(&well(&[
-            condition("Ready", "False", "SourceUnavailable", missing),
-            condition("SourceReachable", "False", "TopicMissing", missing),
-            condition("SchemaReady", "False", "JobRunning", "the schema Job is running"),
-            condition("Stalled", "True", "TopicMissing", missing),
-            condition("ScalingLimited", "True", "MaxReplicas", "16 are wanted, scaling.maxReplicas is 12"),
-            condition("Reconciling", "True", "Waiting", missing),
-        ])));
-        assert!(!story.ready);
-        assert_eq!(story.now, format!("Waiting: {missing}"));
-        assert_eq!(
-            story.to_do,
-            [
-                format!("SourceReachable is false (TopicMissing): {missing}"),
-                "scaling is limited (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
-            ]
-        );
-    }
-
-    #[test]
-    fn messages_that_gateways_reject_are_for_a_person_beside_a_pipeline_that_is_ready() {
-        let words = "gateways reject some of the messages (malformed)";
-        let rejected = condition("SourceReachable", "True", "MessagesRejected", words);
-        let story = Story::of(&pipeline(&well(&[rejected])));
-        assert_eq!((story.ready, story.to_do), (true, vec![words.to_owned()]));
-    }
-
-    #[test]
-    fn a_volume_that_no_node_reaches_is_for_a_person() {
-        let words = "prod-gateway-1: no node that reaches the volume pvc-7 takes it";
-        let kept = [condition("Ready", "False", "VolumeOutOfReach", words)];
-        assert_eq!(Story::of(&pipeline(&well(&kept))).to_do, [words]);
-    }
-
-    #[test]
-    fn whatever_waits_for_a_person_is_said_in_its_own_words() {
-        for (kind, status, reason, words) in [
-            ("Ready", "False", "ConsumerGroupTaken", "the pipeline a/b came first"),
-            ("Ready", "False", "PartitionsLost", "the topic \"spans\" has 2 partitions and had 8"),
-            ("Ready", "False", "ApplyFailed", "cannot apply the StatefulSet a: exceeded quota (status 403)"),
-            (
-                "Ready",
-                "False",
-                "PodsRefused",
-                "0 of 3 gateways exist; Kubernetes does not create the others: quota",
-            ),
-            ("Ready", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
-            ("VolumesResized", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
-            ("Ready", "False", "ReplicasNotReady", "prod-gateway-0: ImagePullBackOff, no such image"),
-            (
-                "VolumesResized",
-                "False",
-                "Replacing",
-                "the API server does not let their claims be deleted: forbidden",
-            ),
-            ("VolumesResized", "False", "Resizing", "queue-a-gateway-0 does not grow (NodeResizeInfeasible)"),
-            ("VolumesDrained", "False", "DrainFailed", "queue-a-gateway-1 could not be drained"),
-            (
-                "VolumesDrained",
-                "True",
-                "NotDeleted",
-                "the API server does not let their claims be deleted: forbidden",
-            ),
-        ] {
-            let story = Story::of(&pipeline(&well(&[condition(kind, status, reason, words)])));
-            assert_eq!(story.to_do, [words], "{kind} {reason}");
-        }
-        for (kind, status, reason) in
-            [("VolumesResized", "False", "Resizing"), ("Ready", "False", "Progressing")]
-        {
-            let story = Story::of(&pipeline(&well(&[condition(kind, status, reason, "1 of 3")])));
-            assert_eq!(story.to_do, Vec::<String>::new(), "{kind} {reason} passes");
-        }
-        // Said of the source and of the pipeline in the same words, it is said once.
-        let twice =
-            ["Ready", "SourceReachable"].map(|kind| condition(kind, "False", "PartitionsLost", "2 of 8"));
-        assert_eq!(
-            Story::of(&pipeline(&well(&twice))).to_do,
-            ["SourceReachable is false (PartitionsLost): 2 of 8"]
-        );
-    }
-
-    #[test]
-    fn what_rows_survive_is_said_behind_what_is_promised() {
-        for (durability, expected) in [
-            ("process", "; it survives the end of the ClickHouse process, not a power failure of its host"),
-            ("fsync", "; it survives a power failure of ClickHouse's host"),
-            ("quorum", "; it survives the loss of a ClickHouse host"),
-            ("unknown", "; what it survives is unknown"),
-        ] {
-            let mut durable = well(&[]);
-            durable["delivery"]["durability"] = json!(durability);
-            let told = Story::of(&pipeline(&durable)).delivery;
-            assert_eq!(told, format!("ExactlyOnceEffect: every row is in the table once{expected}"));
-        }
-    }
-
-    #[test]
-    fn messages_that_kafka_deleted_unread_are_said_beside_what_is_promised() {
-        let mut lost = well(&[]);
-        lost["loss"] = json!({"messages": 40_000, "lastTime": "2026-01-01T00:00:00Z"});
-        let story = Story::of(&pipeline(&lost));
-        assert_eq!(
-            story.delivery,
-            "ExactlyOnceEffect: every row is in the table once; but Kafka deleted 40000 messages before they were read, last noticed \
-             at 2026-01-01T00:00:00Z"
-        );
-        assert_eq!(serde_json::to_value(&story).unwrap()["lostMessages"], 40_000);
-    }
-
-    #[test]
-    fn a_pipeline_that_is_left_alone_is_not_said_to_want_nothing() {
-        let mut alone = pipeline(&well(&[]));
-        alone.spec.management_state = ManagementState::Unmanaged;
-        let story = Story::of(&alone);
-        assert!(story.to_string().starts_with("tracing/prod: ready, unmanaged\n"), "{story}");
-        assert!(story.to_do[0].starts_with("managementState is Unmanaged"), "{:?}", story.to_do);
-    }
-
-    #[test]
-    fn memory_that_was_given_in_place_is_to_be_kept_by_a_person() {
-        let mut given = well(&[]);
-        given["memoryResizes"] =
-            json!([{"pod": "prod-gateway-2", "uid": "u", "memory": "384Mi", "ends": 1, "state": "Done"}]);
-        assert_eq!(
-            Story::of(&pipeline(&given)).to_do,
-            [
-                "prod-gateway-2 was resized to 384Mi in place; set gateway.resources.limits.memory: 384Mi to keep it"
-            ]
-        );
-        let words = "gateways run out; prod-gateway-2 was resized to 384Mi in place; set gateway.resources.limits.memory: 384Mi to keep it";
-        given["conditions"].as_array_mut().unwrap().push(condition(
-            "ScalingLimited",
-            "True",
-            "Memory",
-            words,
-        ));
-        assert_eq!(Story::of(&pipeline(&given)).to_do.len(), 1, "it is said once");
-    }
-
-    #[test]
-    fn a_suspended_pipeline_says_so_before_all_else() {
-        let words = "the pipeline is suspended: no gateway runs";
-        let mut resting = well(&[
-            condition("Ready", "True", "Suspended", words),
-            condition("Suspended", "True", "Suspended", words),
-        ]);
-        resting["desiredReplicas"] = json!(0);
-        let story = Story::of(&pipeline(&resting));
-        assert!(story.to_string().starts_with("tracing/prod: suspended, nothing is read\n"), "{story}");
-        assert_eq!((story.ready, story.suspended, story.now.as_str()), (true, true, words));
-        assert_eq!(story.to_do, Vec::<String>::new());
-
-        let leaving = well(&[
-            condition("Ready", "False", "Suspended", "3 gateways leave"),
-            condition("Reconciling", "True", "Draining", "3 gateways leave"),
-            condition("Suspended", "False", "Draining", "3 gateways leave"),
-        ]);
-        let story = Story::of(&pipeline(&leaving));
-        assert!(story.to_string().starts_with("tracing/prod: not ready\n"), "{story}");
-        assert_eq!((story.suspended, story.now.as_str()), (false, "Draining: 3 gateways leave"));
-    }
-
-    #[test]
-    fn what_nobody_has_said_is_not_made_up() {
-        let story = Story::of(&pipeline(&json!({"observedGeneration": -1})));
-        assert_eq!((story.ready, story.now.as_str()), (false, UNSEEN));
-        assert_eq!((story.behind.as_str(), story.delivery.as_str()), ("unknown", "unknown"));
-        assert_eq!(
-            (story.runs.as_str(), story.size.as_str()),
-            ("no gateways yet", "Fixed: one gateway for 4 partitions")
-        );
-        // A spec that is newer than what was said of it is not ready, whatever was said.
-        let mut older = well(&[]);
-        older["observedGeneration"] = json!(1);
-        let story = Story::of(&pipeline(&older));
-        assert_eq!(
-            (story.ready, story.now.as_str()),
-            (false, "the operator has not reconciled the newest spec yet")
-        );
-    }
-}
+mod tests;

@@ -3,7 +3,8 @@
 use crate::{
     observed::{
         Hindrance, MessagesSeen, OpenTransaction, Partitions, SchemaSeen, Secrets, StorageClassSeen,
-        UnreadSeen, VolumesSeen, WorkloadSeen, inserts::SinkSeen,
+        UnreadSeen, VolumesSeen, WorkloadSeen,
+        inserts::{InsertError, SinkSeen},
     },
     scale::{Decision, Watched},
 };
@@ -47,6 +48,8 @@ pub struct Observed {
     pub unread: Option<UnreadSeen>,
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
+    /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.
+    pub insert_error: Option<InsertError>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::rival`]).

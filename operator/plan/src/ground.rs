@@ -5,3 +5,4 @@ pub mod moment;
 pub mod pods;
 pub mod quantity;
 pub mod selector;
+pub mod words;

@@ -145,6 +145,12 @@ impl Plan {
         self.schema_step.lets_gateways_start() && !self.holds_source
     }
 
+    /// Whether only the schema Job keeps gateways from what is planned: those that run can still be added to and removed.
+    pub fn waits_for_schema(&self) -> bool {
+        let others_hold = self.holds_source || self.growth().is_some_and(Growth::holds_workload);
+        !self.schema_step.lets_gateways_start() && !others_hold
+    }
+
     /// Whether the StatefulSet may be applied: gateways may be changed, and it is not about to be recreated.
     pub fn lets_workload_change(&self) -> bool {
         self.lets_gateways_change() && !self.growth().is_some_and(Growth::holds_workload)

@@ -17,6 +17,7 @@
 mod hold;
 mod judgement;
 mod known_spec;
+mod meanwhile;
 mod outdated;
 pub(crate) mod source_change;
 
@@ -25,6 +26,7 @@ mod stuck;
 pub use crate::pipeline::rollout_terms::{Terms, Unavailable};
 pub use judgement::{Counted, Counts, Looks, trouble_of};
 pub use known_spec::{spec_hash, spec_known_as};
+pub use meanwhile::replicas_meanwhile;
 pub use outdated::outdated;
 pub use stuck::stuck;
 

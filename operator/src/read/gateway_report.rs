@@ -13,7 +13,7 @@ use sluice_plan::{
     Moment,
     observed::{
         MessagesSeen, OpenTransaction, OpenTransactions,
-        inserts::{self, SinkSeen, Watched},
+        inserts::{self, InsertError, SinkSeen, Watched},
         message_window::{self, MessageWindow},
     },
 };
@@ -35,6 +35,8 @@ pub struct GatewayReport {
     pub open_transactions: Option<Vec<OpenTransaction>>,
     /// Whether what they insert comes through.
     pub sink: SinkSeen,
+    /// How the last insert failed of the first gateway whose inserts fail; `None` while all succeed, and when it does not say.
+    pub insert_error: Option<InsertError>,
 }
 
 /// The last report, by which gateways, and when.
@@ -100,10 +102,18 @@ pub fn hear(
     let answered = windows.iter().filter_map(|(ordinal, window)| Some((window, lately.remove(ordinal)?)));
     let messages = message_window::together(answered);
     let sink = inserts::together(inserts.values());
+    let said_before = memory.as_ref().and_then(|memory| memory.said.insert_error.as_ref());
+    let insert_error = insert_error(&inserts, reports(), said_before);
     let reports: Vec<&Report> = reports().map(|(_, report)| report).collect();
     let (open_transactions, open) = reported_transactions(memory.as_ref(), Moment(now), &reports);
-    let said =
-        GatewayReport { told: together(&told), messages_lost, messages, open_transactions: open, sink };
+    let said = GatewayReport {
+        told: together(&told),
+        messages_lost,
+        messages,
+        open_transactions: open,
+        sink,
+        insert_error,
+    };
     if !answers.is_empty() {
         let at = Moment(now);
         *memory =
@@ -123,6 +133,18 @@ fn watched(
         ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
     };
     ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
+}
+
+/// How the last insert failed of the first gateway whose inserts fail. As long as the cause is the same, so is the text.
+fn insert_error<'a>(
+    inserts: &BTreeMap<u32, Watched>,
+    reports: impl Iterator<Item = (u32, &'a Report)>,
+    before: Option<&InsertError>,
+) -> Option<InsertError> {
+    let is_failing = |ordinal: &u32| inserts.get(ordinal).is_some_and(Watched::is_failing);
+    let mut failing = reports.filter(|(ordinal, _)| is_failing(ordinal));
+    let now = failing.find_map(|(_, report)| report.insert_error.clone())?;
+    Some(before.filter(|before| before.is_same_cause(&now)).cloned().unwrap_or(now))
 }
 
 /// What is known of open transactions with these answers, and which are open now.

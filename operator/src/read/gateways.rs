@@ -30,7 +30,10 @@ use k8s_openapi::api::core::v1::Pod;
 use sample::report::Report;
 use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH, StateError};
 use sluice_plan::{
-    drain::{self, Answer, undrain::Says},
+    drain::{
+        self, Answer,
+        undrain::{Says, is_kept_out, kept_out_words},
+    },
     names::{ADMIN_PORT, GATEWAY_CONTAINER},
     pods,
 };
@@ -65,6 +68,8 @@ pub struct Gateway {
     pub ordinal: u32,
     /// Whether it is ready and is to stay.
     pub is_ready: bool,
+    /// Whether a person keeps it out of its consumer group.
+    is_kept_out: bool,
     address: SocketAddr,
     /// The namespace of its pod.
     namespace: String,
@@ -81,7 +86,7 @@ pub struct Gateway {
 pub enum Absence {
     /// It gives no answer.
     Silent,
-    /// It takes part, or was asked to leave.
+    /// It takes part, or the operator asked it to leave.
     None,
     /// This, in its own words.
     Because(String),
@@ -129,6 +134,7 @@ impl Gateway {
         let gateway = Self {
             ordinal: pods::ordinal(pod)?,
             is_ready: pods::is_ready(pod),
+            is_kept_out: is_kept_out(pod),
             address: SocketAddr::new(address, port),
             namespace: pod.metadata.namespace.clone().unwrap_or_default(),
             name: pod.metadata.name.clone()?,
@@ -156,8 +162,12 @@ impl Gateway {
         }
     }
 
-    /// Why it takes no part. One whose pod is ready does, and one that drains was asked to leave.
+    /// Why it takes no part. One whose pod is ready does. One that drains was asked to leave: by the operator, whose status has that, or by a
+    /// person, who may have forgotten it.
     fn absence(&self, readiness: &Readiness, says: Says) -> Absence {
+        if !self.is_ready && self.is_kept_out && says == Says::Drains {
+            return Absence::Because(kept_out_words(&self.name));
+        }
         if self.is_ready || readiness.ready || says == Says::Drains {
             return Absence::None;
         }
@@ -330,6 +340,7 @@ mod tests {
         Gateway {
             ordinal: 1,
             is_ready: false,
+            is_kept_out: false,
             address: "10.0.0.1:9090".parse().unwrap(),
             namespace: "tracing".into(),
             name: "prod-gateway-1".into(),
@@ -420,6 +431,21 @@ mod tests {
         ] {
             assert_eq!(gateway().absence(&said, says), expected, "{said:?}");
         }
+        let kept_out = Gateway { is_kept_out: true, ..gateway() };
+        let Absence::Because(words) = kept_out.absence(&readiness(false, &["it was drained"]), Says::Drains)
+        else {
+            panic!("a person may have forgotten it")
+        };
+        assert!(
+            words.ends_with("kubectl sluice drain prod-gateway-1 --resume lets it read again"),
+            "{words}"
+        );
+        let other = Absence::Because("a stands still".into());
+        assert_eq!(
+            kept_out.absence(&readiness(false, &["a stands still"]), Says::TakesPart),
+            other,
+            "it restarted"
+        );
         let ready = Gateway { is_ready: true, ..gateway() };
         assert_eq!(ready.absence(&readiness(false, &["it starts"]), Says::TakesPart), Absence::None);
         let Absence::Because(words) =

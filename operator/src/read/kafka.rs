@@ -12,6 +12,7 @@ pub mod clients;
 pub mod cluster;
 mod committed;
 mod refusal;
+mod remedy;
 pub mod sample;
 pub mod security;
 

@@ -87,7 +87,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
         (report, not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now))
     });
-    let GatewayReport { told, messages, open_transactions, messages_lost, sink } = report;
+    let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
         workload.count_unready(Timestamp::now());
         workload.told_by(&reasons);
@@ -100,7 +100,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
         rival: rival(pipeline, readable(&sharing)),
         asks_for_group: asks_first(pipeline, readable(&sharing)),
-        schema: schema(pipeline, job.as_deref(), &world.cache),
+        schema: schema(pipeline, job.as_deref(), world).await,
         schema_job: job,
         partitions,
         workload,
@@ -117,6 +117,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
         open_transactions,
         unread: None,
         sink,
+        insert_error,
         scaling: ScalingSeen::default(),
         volumes,
         rollout: None,
@@ -165,12 +166,13 @@ async fn secrets(
     sources.secrets.of(key, &pipeline.spec, &noted, (&world.shared.client, &world.cache)).await
 }
 
-fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {
+async fn schema(pipeline: &TracePipeline, job: Option<&str>, world: &World) -> SchemaSeen {
     if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
         return SchemaSeen::NotNeeded;
     }
     let Some(name) = job else { return SchemaSeen::NotStarted };
     let namespace = pipeline.namespace().unwrap_or_default();
+    let cache = &world.cache;
     let job = find(&cache.jobs, &namespace, name);
     let job_uid = job.as_deref().and_then(ResourceExt::uid).unwrap_or_default();
     let pods = match &job {
@@ -179,8 +181,11 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
     };
     let status = pipeline.status.as_ref();
     let before = status.and_then(|status| status.schema.as_ref());
-    let seen = SchemaSeen::of(job.as_deref(), &pods, Timestamp::now());
-    seen.remembering(name, before).succeeded_before(name, status)
+    let mut seen = SchemaSeen::of(job.as_deref(), &pods, Timestamp::now());
+    if let Some(job) = job.filter(|_| pods.is_empty() && seen == SchemaSeen::Running) {
+        seen = seen.without_pod(refused_pods::of_job(&job, world).await.as_deref());
+    }
+    seen.not_started_before(status).remembering(name, before).succeeded_before(name, status)
 }
 
 /// Other pipelines are looked at as far as they can be read.

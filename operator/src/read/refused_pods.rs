@@ -1,12 +1,12 @@
-//! Why Kubernetes does not create the pods of a StatefulSet. Only an event of the StatefulSet has the reason. The operator reads events only
-//! while pods are missing for longer than their creation takes. Reads only.
+//! Why Kubernetes does not create the pods of a StatefulSet, or of a Job. Only an event of that object has the reason. The operator reads events
+//! only while pods are missing for longer than their creation takes. Reads only.
 
 use crate::world::{World, events::shortened};
 use k8s_openapi::{
-    api::core::v1::Event,
+    api::{batch::v1::Job, core::v1::Event},
     jiff::{SignedDuration, Timestamp},
 };
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 use sluice_crds::{TracePipeline, status::condition};
 use sluice_plan::{Intent, Names, WorkloadSeen};
 use tracing::debug;
@@ -33,22 +33,38 @@ pub async fn look(
     if !is_missing || Intent::of(pipeline) != Intent::Run || !is_unready_for_long(pipeline, now) {
         return None;
     }
-    let events: Api<Event> = Api::namespaced(world.shared.client.clone(), names.namespace());
-    let name = names.gateway();
-    let selected = format!(
-        "involvedObject.kind=StatefulSet,involvedObject.name={name},reason={FAILED_CREATE},type=Warning"
-    );
+    latest(("StatefulSet", &names.gateway()), names.namespace(), now, world).await
+}
+
+/// The latest message of Kubernetes about the pod of a Job that has none; `None` if it has just been made or the events cannot be read.
+pub async fn of_job(job: &Job, world: &World) -> Option<String> {
+    let (now, made) = (Timestamp::now(), job.metadata.creation_timestamp.as_ref()?.0);
+    if now.duration_since(made) < SignedDuration::from_secs(MISSING_SECONDS) {
+        return None;
+    }
+    latest(("Job", &job.name_any()), &job.namespace()?, now, world).await
+}
+
+async fn latest(
+    (kind, name): (&str, &str),
+    namespace: &str,
+    now: Timestamp,
+    world: &World,
+) -> Option<String> {
+    let events: Api<Event> = Api::namespaced(world.shared.client.clone(), namespace);
+    let selected =
+        format!("involvedObject.kind={kind},involvedObject.name={name},reason={FAILED_CREATE},type=Warning");
     let found = match events.list(&ListParams::default().fields(&selected).limit(EVENTS_MAX)).await {
         Ok(found) => found,
         Err(error) => {
-            debug!(%error, workload = %name, "cannot read the events about missing pods");
+            debug!(%error, kind, name, "cannot read the events about missing pods");
             return None;
         }
     };
     let is_meant = |event: &Event| {
         let of = &event.involved_object;
         event.reason.as_deref() == Some(FAILED_CREATE)
-            && (of.kind.as_deref(), of.name.as_deref()) == (Some("StatefulSet"), Some(name.as_str()))
+            && (of.kind.as_deref(), of.name.as_deref()) == (Some(kind), Some(name))
     };
     let said =
         found.items.into_iter().filter(is_meant).filter_map(|event| Some((at(&event)?, event.message?)));

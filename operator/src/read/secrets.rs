@@ -3,6 +3,8 @@
 //!
 //! ```text
 //!  metadata is another --> read the Secret --> same content of the keys that are used --> the version that it had
+//!                                         |--> the content before that, which all
+//!                                         |    gateways still run with ----------------> the version that it had
 //!                                         `--> another content ------------------------> the version of the object
 //!  first look of this process ----------> the version that the StatefulSet notes for this very object, else that of the object
 //! ```
@@ -16,14 +18,15 @@ use crate::world::{
     error::Error,
     memory::Key,
 };
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt};
 use sluice_crds::{SecretUse, TracePipelineSpec, UsedKey};
-use sluice_plan::{KeptVersions, SecretSeen, Secrets};
+use sluice_plan::{KeptVersions, SecretSeen, Secrets, names::GATEWAY_CONTAINER};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// The Secrets of all pipelines.
@@ -58,6 +61,51 @@ type Uses = BTreeMap<SecretUse, Vec<UsedKey>>;
 struct Content {
     hash: u64,
     version: String,
+    /// What it was before, the latest last.
+    former: Vec<Former>,
+}
+
+/// A content that was replaced by another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Former {
+    hash: u64,
+    version: String,
+    /// When the operator read the next one.
+    left: Timestamp,
+}
+
+/// Contents of one use that are remembered: a person who corrects a wrong password goes back by one, or by two. Chosen.
+const FORMER_MAX: usize = 4;
+
+/// A gateway that began this long before the operator read another content has the former one. Chosen: the watch brings a change within
+/// seconds, and clocks of nodes differ by less.
+const READ_LATE_MAX: Duration = Duration::from_mins(5);
+
+impl Content {
+    /// The next content, in the object of this version.
+    fn replaced_by(self, hash: u64, object: String, now: Timestamp) -> Self {
+        let Self { hash: before, version, mut former } = self;
+        former.push(Former { hash: before, version, left: now });
+        former.drain(..former.len().saturating_sub(FORMER_MAX));
+        Self { hash, version: object, former }
+    }
+
+    /// Goes back to the version of a former content that is the same, if all gateways run with it: each began before the operator read another
+    /// one. `newest` is when the last of them began, `None` without gateways that run.
+    fn go_back(&mut self, newest: Option<Timestamp>) {
+        let Some(at) = self.former.iter().rposition(|former| former.hash == self.hash) else { return };
+        // Since the first of the contents that came after it, a gateway that began may have read that.
+        let left = self.former[at].left;
+        let is_read = |began: Timestamp| began.checked_add(READ_LATE_MAX).is_ok_and(|late| late < left);
+        if newest.is_none_or(is_read) {
+            self.version.clone_from(&self.former[at].version);
+            self.former.truncate(at);
+        } else {
+            // Decided once: gateways that begin later do not change it.
+            let hash = self.hash;
+            self.former.retain(|former| former.hash != hash);
+        }
+    }
 }
 
 impl KnownSecrets {
@@ -91,6 +139,10 @@ impl KnownSecrets {
             };
             now.read.insert(name.to_owned(), read);
         }
+        let newest = newest_start(cache, key);
+        for content in now.contents.values_mut() {
+            content.go_back(newest);
+        }
         let seen = now.seen(spec);
         if now.read.is_empty() && now.contents.is_empty() {
             self.forget(key);
@@ -119,12 +171,13 @@ impl KnownSecrets {
             let hash = self.hasher.hash_one(values);
             let name = (*of, secret.name_any());
             let noted = noted.of(*of).filter(|noted| noted.object == object);
-            let version = match (contents.get(&name), noted) {
-                (Some(before), _) if before.hash == hash => before.version.clone(),
-                (None, Some(noted)) => noted.version.clone(),
-                (Some(_) | None, _) => object,
+            let content = match (contents.remove(&name), noted) {
+                (Some(before), _) if before.hash == hash => before,
+                (Some(before), _) => before.replaced_by(hash, object, Timestamp::now()),
+                (None, Some(noted)) => Content { hash, version: noted.version.clone(), former: Vec::new() },
+                (None, None) => Content { hash, version: object, former: Vec::new() },
             };
-            contents.insert(name, Content { hash, version });
+            contents.insert(name, content);
         }
         let asked_with = uses.iter().filter(|(of, _)| of.is_of_source());
         let asked_with: BTreeSet<&str> =
@@ -166,6 +219,19 @@ fn by_name(spec: &TracePipelineSpec) -> BTreeMap<&str, Uses> {
         names.entry(named.name).or_default().insert(named.of, named.keys);
     }
     names
+}
+
+/// When the gateway of a pipeline began that began last; `None` without gateways that run.
+fn newest_start(cache: &Cache, key: &Key) -> Option<Timestamp> {
+    let pods = cache.pods_of(&key.namespace, &key.name);
+    let starts = pods.iter().filter_map(|pod| {
+        let containers = pod.status.as_ref()?.container_statuses.iter().flatten();
+        let gateway = containers.into_iter().find(|one| one.name == GATEWAY_CONTAINER)?;
+        let running = gateway.state.as_ref()?.running.as_ref()?;
+        // A server that does not say when: just now.
+        Some(running.started_at.as_ref().map_or_else(Timestamp::now, |time| time.0))
+    });
+    starts.max()
 }
 
 fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
@@ -224,6 +290,36 @@ mod tests {
         assert_eq!(take([(SecretUse::ClickHouseAuthorities, authorities)].into()), [] as [&str; 0]);
         let other = vec![UsedKey { of: KeyUse::Password, key: "other".into() }];
         assert_eq!(take([(SecretUse::KafkaUser, other)].into()), ["other"], "the key that the spec names");
+    }
+
+    #[test]
+    fn a_content_that_comes_back_has_its_version_again_unless_a_gateway_may_have_read_another_one() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let late = i64::try_from(READ_LATE_MAX.as_secs()).unwrap();
+        let first = Content { hash: 1, version: "1".into(), former: Vec::new() };
+        let back = |first: Content| {
+            let wrong = first.replaced_by(2, "2".into(), at(10_000));
+            wrong.replaced_by(3, "3".into(), at(20_000)).replaced_by(1, "4".into(), at(30_000))
+        };
+        for (newest, expected) in [
+            (None, "1"),
+            (Some(9_999 - late), "1"),
+            (Some(10_000 - late), "4"),
+            (Some(15_000), "4"),
+            (Some(40_000), "4"),
+        ] {
+            let mut content = back(first.clone());
+            content.go_back(newest.map(at));
+            assert_eq!(content.version, expected, "{newest:?}");
+            content.go_back(None);
+            assert_eq!(content.version, expected, "decided once");
+        }
+        let mut other = first.clone().replaced_by(2, "2".into(), at(10_000));
+        other.go_back(None);
+        assert_eq!(other.version, "2", "it was never there before");
+        let many =
+            (2..20).fold(first, |content, hash| content.replaced_by(hash, hash.to_string(), at(10_000)));
+        assert_eq!(many.former.len(), FORMER_MAX);
     }
 
     #[test]

@@ -121,6 +121,27 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     writer.scale(&now, replicas, Whose::Ours).await.map(drop)
 }
 
+/// Sets only the number of gateways of an existing StatefulSet, whose pod template has to wait. Another manager that has set the number keeps it.
+pub async fn scale_as_it_runs(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
+    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let writer = Writer::of(pipeline, world);
+    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) else {
+        return Ok(());
+    };
+    if !writer.may_change(&*now) {
+        return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
+    }
+    let there = now.spec.as_ref().and_then(|spec| spec.replicas);
+    let is_theirs = !writer.takes_over && !scaled_by_others(&now).is_empty();
+    if is_theirs || there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
+        return Ok(());
+    }
+    if is_scaled_by_us(&now) {
+        return Box::pin(writer.keep_scale(StatefulSet::clone(&now), replicas)).await.map(drop);
+    }
+    Box::pin(writer.scale(&now, replicas, Whose::Nobodys)).await.map(drop)
+}
+
 /// Makes the StatefulSet retain its claims, if an older operator had set it to delete them. Returns whether it wrote that.
 pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<bool, Error> {
     let fields = to_be_retained(pipeline, seen);

@@ -61,6 +61,29 @@ async fn argo_cd_is_told_to_leave_each_claim_alone_once() {
     assert_eq!((options(&bench, "queue-prod-gateway-3"), guards), (ours(), 1), "{managers:?}");
 }
 
+/// The scheduler and the provisioner write the version of a new claim that they have read, and fail if another one is there.
+#[tokio::test]
+async fn a_claim_is_written_when_it_is_bound_and_not_before() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    let claim = "persistentvolumeclaims/queue-prod-gateway-0";
+    put_claim(&bench, "queue-prod-gateway-0", "prod", &json!({}));
+    for (volume, phase, expected) in [
+        (Value::Null, "Pending", [None, None]),
+        // The volume is chosen, and the controller is about to confirm it.
+        ("v".into(), "Pending", [None, None]),
+        ("v".into(), "Bound", ours()),
+    ] {
+        bench.server.change(claim, |claim| {
+            claim["spec"]["volumeName"] = volume.clone();
+            claim["status"]["phase"] = phase.into();
+        });
+        bench.settle("prod").await;
+        assert_eq!(options(&bench, "queue-prod-gateway-0"), expected, "{volume} {phase}");
+    }
+}
+
 #[tokio::test]
 async fn claims_are_kept_from_argo_cd_whatever_the_spec_says_but_that_they_are_to_be_left_alone() {
     for (change, is_guarded) in [

@@ -303,7 +303,25 @@ async fn a_sink_that_takes_nothing_is_said_to_be_away_until_it_takes_something()
     assert_eq!(looked(&bench).await, "False InsertsFailing");
     assert_eq!(bench.server.take_writes(), []);
     assert_eq!(bench.condition("prod", "Ready"), "False SinkUnavailable");
-    inserts(&pods, 6, 4);
+    // A newer gateway says how. Times and sizes in the text are no news.
+    for (message, failed) in [("301 parts", 5), ("302 parts", 6)] {
+        let error = json!({"class": "back_pressure", "code": 252, "message": message});
+        pods.each(|gateway| gateway.insert_error = Some(error.clone()));
+        inserts(&pods, 5, failed);
+        looked(&bench).await;
+    }
+    inserts(&pods, 5, 7);
+    looked(&bench).await;
+    let message = bench.written("prod", "SinkReachable").unwrap()["message"].clone();
+    assert!(message.as_str().unwrap().ends_with("ClickHouse answered with code 252: 302 parts"), "{message}");
+    pods.each(|gateway| {
+        gateway.insert_error = Some(json!({"class": "back_pressure", "code": 252, "message": "303 parts"}));
+    });
+    inserts(&pods, 5, 8);
+    bench.server.take_writes();
+    looked(&bench).await;
+    assert_eq!(bench.server.take_writes(), [], "the cause is the same");
+    inserts(&pods, 6, 8);
     assert_eq!(looked(&bench).await, before);
     assert_eq!(bench.condition("prod", "Ready"), "True Running");
     bench.server.take_writes();

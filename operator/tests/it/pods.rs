@@ -63,6 +63,8 @@ pub struct Behaviour {
     pub strange: Option<String>,
     /// Paths that it was asked for, in their order.
     pub asked: Vec<String>,
+    /// How its last insert failed, as it says it at `/state`.
+    pub insert_error: Option<Value>,
     /// Why it takes no part; empty while it does.
     pub absence: String,
     /// Whether it takes requests and answers none.
@@ -101,13 +103,17 @@ impl Behaviour {
     fn state(&self, name: &str, uid: Option<&str>) -> Value {
         let reasons: Vec<&str> =
             Some(self.absence.as_str()).filter(|why| !why.is_empty()).into_iter().collect();
-        json!({
+        let mut state = json!({
             "version": STATE_VERSION,
             "pod": {"namespace": NAMESPACE, "name": name, "uid": uid},
             "readiness": {"ready": reasons.is_empty(), "reasons": reasons},
             "sample": without_state::read(&self.metrics()),
             "remaining": self.drainz(),
-        })
+        });
+        if let Some(error) = &self.insert_error {
+            state["sample"]["insertError"] = error.clone();
+        }
+        state
     }
 
     fn has_no_state(&self) -> bool {

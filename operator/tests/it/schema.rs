@@ -248,6 +248,93 @@ async fn another_table_is_another_job_and_the_old_one_goes() {
     assert_ne!(bench.server.get("statefulsets/prod-gateway"), workload);
 }
 
+/// A node without CPU keeps the Job's pod from starting until its deadline takes the pod away.
+#[tokio::test]
+async fn a_job_whose_pod_does_not_start_is_explained_by_the_pod_until_it_starts() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    let mut stuck = pod(&job, "");
+    stuck["status"] = json!({"phase": "Pending", "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu",
+    }]});
+    bench.server.put("pods/p", stuck);
+    bench.settle("prod").await;
+    let seen =
+        || ["Ready", "Reconciling", "SinkReachable", "SchemaReady"].map(|kind| bench.condition("prod", kind));
+    let expected = ["False JobNotStarted", "True Waiting", "Unknown JobNotStarted", "Unknown JobNotStarted"]
+        .map(String::from);
+    assert_eq!(seen(), expected);
+    assert!(message(&bench, "Ready").contains("p: Unschedulable, Insufficient cpu"));
+    bench.server.remove("pods/p");
+    ends(&bench, &job, "Failed", &ago(5));
+    bench.settle("prod").await;
+    assert_eq!(seen(), expected, "it is said that no pod started, not that the Job is late");
+    assert!(message(&bench, "Ready").contains("p: Unschedulable, Insufficient cpu"));
+    assert_eq!(status(&bench)["schema"]["failures"], 1);
+    ends(&bench, &job, "Failed", &ago(100));
+    bench.reconcile("prod").await.unwrap();
+    bench.settle("prod").await;
+    assert_eq!(seen(), expected, "it is run again");
+    ends(&bench, &job, "Complete", &ago(1));
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "SchemaReady"), "True Ok");
+}
+
+/// The image of a change cannot be had, say. Scaling depends on the template that runs.
+#[tokio::test]
+async fn gateways_are_added_and_removed_while_the_schema_job_of_a_change_runs_or_has_failed() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    ends(&bench, &job(&bench), "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let workload = || bench.server.get("statefulsets/prod-gateway").unwrap()["spec"].clone();
+    let template = workload()["template"].clone();
+    let edit = |table: &str, replicas: u32, generation: i64| {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["sink"]["clickhouse"]["table"] = table.into();
+            pipeline["spec"]["replicas"] = replicas.into();
+            pipeline["metadata"]["generation"] = generation.into();
+        });
+    };
+    for (replicas, generation, has_failed) in [(4, 2, false), (3, 3, false), (1, 4, true), (2, 5, true)] {
+        edit("other", replicas, generation);
+        if has_failed {
+            ends(&bench, &job(&bench), "Failed", &ago(5));
+        }
+        bench.settle("prod").await;
+        let found = workload();
+        assert_eq!(found["replicas"], replicas);
+        assert_eq!(found["template"], template, "the other table is not there yet");
+        bench.gateways_become_ready("prod");
+    }
+    ends(&bench, &job(&bench), "Complete", &ago(1));
+    bench.settle("prod").await;
+    assert_ne!(workload()["template"], template);
+}
+
+#[tokio::test]
+async fn a_number_that_another_client_has_set_stays_while_the_schema_job_of_a_change_runs() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    ends(&bench, &job(&bench), "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.server.scale_by("kubectl", "statefulsets/prod-gateway", 5);
+    bench.gateways_become_ready("prod");
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["sink"]["clickhouse"]["table"] = "other".into();
+        pipeline["spec"]["replicas"] = 3.into();
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    bench.settle("prod").await;
+    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 5);
+}
+
 #[tokio::test]
 async fn an_edit_of_the_schema_runs_one_job_and_a_difference_is_named_while_gateways_run() {
     let bench = Bench::start().await;

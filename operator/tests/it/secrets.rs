@@ -108,6 +108,46 @@ async fn a_key_that_is_used_replaces_gateways_also_after_changes_that_did_not() 
     assert_eq!(scene.kept(), ["clickhouse-ca"], "the authorities are those that they were");
 }
 
+/// A wrong password is corrected before any gateway got it: the schema Job refuses it.
+#[tokio::test]
+async fn a_content_that_comes_back_before_a_gateway_had_another_one_replaces_no_gateway() {
+    let old = "2026-01-01T00:00:00Z";
+    let just_now = "2999-01-01T00:00:00Z";
+    for (started, is_replaced) in [(None, false), (Some(old), false), (Some(just_now), true)] {
+        let scene = Scene::start().await;
+        let template = scene.template();
+        if let Some(started) = started {
+            scene.bench.server.put("pods/prod-gateway-0", gateway(started));
+            scene.settle().await;
+        }
+        scene.change(|secret| secret["data"]["tls.crt"] = "d3Jvbmc=".into()).await;
+        scene.change(|secret| secret["data"]["tls.crt"] = "Y2VydA==".into()).await;
+        scene.job_succeeds().await;
+        assert_eq!(scene.template() != template, is_replaced, "{started:?}");
+    }
+}
+
+/// The first gateway's pod, whose process began then.
+fn gateway(started: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "prod-gateway-0", "namespace": NAMESPACE, "uid": "of-the-pod",
+            "labels": {
+                "app.kubernetes.io/managed-by": "sluice-operator", "app.kubernetes.io/instance": "prod",
+                "app.kubernetes.io/component": "gateway",
+            },
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{
+                "name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {"startedAt": started}},
+            }],
+        },
+    })
+}
+
 #[tokio::test]
 async fn a_secret_that_is_made_again_with_the_same_content_replaces_no_gateway() {
     let scene = Scene::start().await;

@@ -49,12 +49,25 @@ async fn one_that_a_person_keeps_out_stays_out_until_the_mark_is_gone() {
     let scene = four().await;
     mark(&scene, 2, true);
     strays(&scene, 2);
+    scene.bench.gateways_are_ready("prod", 3);
     for _ in 0..3 {
         scene.bench.reconcile("prod").await.unwrap();
     }
     assert_eq!((scene.told(2), told_of(&scene.bench).len()), (vec![], 0));
+    // Whoever reads the status is told why, after the minute of any gateway that is not ready.
+    assert_eq!(scene.bench.condition("prod", "Ready"), "False Progressing");
+    for _ in 0..5 {
+        scene.poll().await;
+    }
+    assert_eq!(scene.bench.condition("prod", "Ready"), "False ReplicasNotReady");
+    let message = scene.bench.written("prod", "Ready").unwrap()["message"].clone();
+    let remedy = "kubectl sluice drain prod-gateway-2 --resume";
+    assert!(
+        message.as_str().unwrap().contains(remedy) && message.as_str().unwrap().contains(KEPT_OUT),
+        "{message}"
+    );
     mark(&scene, 2, false);
-    scene.bench.reconcile("prod").await.unwrap();
+    scene.poll().await;
     assert_eq!(scene.told(2), ["/resume"]);
 }
 

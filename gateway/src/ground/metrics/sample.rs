@@ -20,6 +20,7 @@ impl Metrics {
             rows_inserted: self.rows_inserted.get(),
             rows_refused: self.dead_letters.with_label_values(&[ROW_REFUSED]).get(),
             blocks_inserted: Some(self.blocks_inserted.get()),
+            insert_error: self.insert_error.state(),
             sink_behind: Some(self.sink_behind.get() > 0),
             delivery: self.guarantee.state(),
             services: Some(services::state(&self.services)),

@@ -73,7 +73,15 @@ pub fn words(taken_back: &[u32]) -> String {
     )
 }
 
-fn is_kept_out(pod: &Pod) -> bool {
+/// What a person reads of a gateway that another person keeps out, behind the name of its pod.
+pub fn kept_out_words(pod: &str) -> String {
+    format!(
+        "a person drained it and keeps it out ({KEPT_OUT}); kubectl sluice drain {pod} --resume lets it read again"
+    )
+}
+
+/// Whether a person keeps the gateway of this pod out of its consumer group.
+pub fn is_kept_out(pod: &Pod) -> bool {
     pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(KEPT_OUT))
 }
 

@@ -69,7 +69,7 @@ impl GatewaySeen {
             ends: container.map_or(0, ends),
             exit_code: container.and_then(last_end).map(|end| end.exit_code),
             waiting: container.and_then(waiting),
-            trouble: if is_ready { None } else { trouble(&status) },
+            trouble: if is_ready { None } else { trouble(&status, GATEWAY_CONTAINER) },
             says: None,
             memory: MemorySeen::of(pod),
         })

@@ -25,6 +25,33 @@ pub struct Inserts {
     pub waiting: bool,
 }
 
+/// How an insert of a gateway failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InsertError {
+    /// What the gateway does next, as a word.
+    pub class: String,
+    /// The exception code of ClickHouse; `None` without an answer of it.
+    pub code: Option<u32>,
+    /// The text of the answer or of the connection; empty if it is not told.
+    pub message: String,
+}
+
+impl InsertError {
+    /// The same cause, whatever the text says of times and sizes: a condition keeps the first text of a cause.
+    pub fn is_same_cause(&self, other: &Self) -> bool {
+        (&self.class, self.code) == (&other.class, other.code)
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let who = match self.code {
+            Some(code) => format!("ClickHouse answered with code {code}"),
+            None => "no answer of ClickHouse".to_owned(),
+        };
+        if self.message.is_empty() { who } else { format!("{who}: {}", self.message) }
+    }
+}
+
 /// What is known of the inserts of one gateway.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Watched {
@@ -49,6 +76,11 @@ pub enum SinkSeen {
 }
 
 impl Watched {
+    /// Whether its inserts fail.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing == Some(true)
+    }
+
     /// After another look.
     #[must_use]
     pub fn look(self, now: Inserts) -> Self {
@@ -105,6 +137,20 @@ mod tests {
         ] {
             assert_eq!(after(looks), expected, "{looks:?}");
         }
+    }
+
+    #[test]
+    fn how_an_insert_failed_is_said_with_what_is_known_of_it() {
+        let of = |code, message: &str| InsertError { class: "Halt".into(), code, message: message.into() };
+        for (error, expected) in [
+            (of(Some(516), "wrong password"), "ClickHouse answered with code 516: wrong password"),
+            (of(Some(53), ""), "ClickHouse answered with code 53"),
+            (of(None, "connection refused"), "no answer of ClickHouse: connection refused"),
+        ] {
+            assert_eq!(error.words(), expected);
+        }
+        assert!(of(Some(252), "301 parts").is_same_cause(&of(Some(252), "302 parts")));
+        assert!(!of(Some(252), "").is_same_cause(&of(None, "")));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Kubernetes goes by whole pods. An injected container (a service mesh, a log shipper) may never end, which keeps the Job from
 //! completing until its deadline fails it, or may fail itself. What the Job was made for is done when its own container has ended.
 
-use crate::observed::Termination;
+use crate::observed::{
+    Termination,
+    workload::{last_end, trouble},
+};
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobCondition},
@@ -44,6 +47,20 @@ impl ContainerEnd {
     pub(super) fn is_success(&self) -> bool {
         self.said.exit_code == 0
     }
+}
+
+/// What keeps the container of this name from its start in the newest pod of a Job that is to stay, with the pod's name: no node takes it, or
+/// its image cannot be had. `None` for one that starts as any, that runs, or that has ended.
+pub(super) fn not_started(pods: &[Pod], container: &str) -> Option<String> {
+    let stays = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let newest = stays.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))?;
+    let status = newest.status.as_ref()?;
+    let found = status.container_statuses.iter().flatten().find(|one| one.name == container);
+    if found.is_some_and(|found| last_end(found).is_some()) {
+        return None;
+    }
+    let why = trouble(status, container)?;
+    Some(format!("{}: {why}", newest.metadata.name.as_deref().unwrap_or_default()))
 }
 
 /// The condition of this type, if it holds: `Complete` or `Failed`.

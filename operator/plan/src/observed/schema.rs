@@ -2,14 +2,17 @@
 
 use crate::{
     names::SCHEMA_CONTAINER,
-    observed::job::{ContainerEnd, ended},
+    observed::job::{ContainerEnd, ended, not_started},
 };
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
 };
-use sluice_crds::{SchemaStatus, TracePipelineStatus, status::reason};
+use sluice_crds::{
+    SchemaStatus, TracePipelineStatus,
+    status::{condition, reason},
+};
 use std::time::Duration;
 
 /// How far the schema Job of the current plan is.
@@ -28,7 +31,8 @@ pub enum SchemaSeen {
     /// container in its pod.
     Remembered,
     Failed(SchemaFailed),
-    /// It failed for this reason, and is about to be run again, or at work again.
+    /// It failed for this reason, and is about to be run again, or at work again; or its pod does not start
+    /// ([`reason::JOB_NOT_STARTED`]).
     Again(SchemaFailure),
 }
 
@@ -95,9 +99,10 @@ impl SchemaSeen {
         if end.as_ref().is_some_and(ContainerEnd::is_success) {
             return if failed.is_some() { Self::Remembered } else { Self::Succeeded };
         }
+        let stuck = not_started(pods, SCHEMA_CONTAINER).filter(|_| end.is_none());
         // What else runs in the pod keeps the Job from failing until its deadline.
         if failed.is_none() && !end.as_ref().is_some_and(|end| end.pod_runs) {
-            return Self::Running;
+            return stuck.map_or(Self::Running, |why| Self::Again(SchemaFailure::not_started(&why)));
         }
         // A server that does not say since when: since the Job is there, which is the same at each look.
         let made = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -108,7 +113,10 @@ impl SchemaSeen {
         let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
         let said_by = end.as_ref().map_or(SaidBy::Kubernetes(made), |end| SaidBy::Container(end.at));
         let of_kubernetes = failed.and_then(|failed| failed.message.as_deref());
-        let failure = SchemaFailure::of(end, of_kubernetes);
+        let failure = match stuck {
+            Some(why) => SchemaFailure::not_started(&why),
+            None => SchemaFailure::of(end, of_kubernetes),
+        };
         Self::Failed(SchemaFailed { failure, times: 1, at, ago, said_by })
     }
 
@@ -133,13 +141,42 @@ impl SchemaSeen {
             before.schema_job.as_deref() == Some(job) && !has_failed
         });
         match self {
-            Self::Running if is_so => Self::Succeeded,
+            Self::Running | Self::Again(_) if is_so => Self::Succeeded,
             Self::NotStarted | Self::Failed(_) if is_so => Self::Remembered,
             other => other,
         }
     }
 
-    /// Why it failed last, until it has ended well.
+    /// The same where Kubernetes does not make the Job's pod, and says this of it.
+    #[must_use]
+    pub fn without_pod(self, why: Option<&str>) -> Self {
+        match (self, why) {
+            (Self::Running, Some(why)) => {
+                let words = format!("Kubernetes does not create its pod: {why}");
+                Self::Again(SchemaFailure::not_started(&words))
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// The same where the status says that the Job's pod did not start. At its deadline, Kubernetes takes that pod away and says of the Job
+    /// only that it is late.
+    #[must_use]
+    pub fn not_started_before(self, before: Option<&TracePipelineStatus>) -> Self {
+        let mut conditions = before.into_iter().flat_map(|before| &before.conditions);
+        let said = conditions
+            .find(|one| one.type_ == condition::SCHEMA_READY && one.reason == reason::JOB_NOT_STARTED);
+        match (self, said) {
+            (Self::Failed(failed), Some(said)) if failed.is_of_kubernetes() => {
+                let failure =
+                    SchemaFailure { reason: reason::JOB_NOT_STARTED, message: said.message.clone() };
+                Self::Failed(SchemaFailed { failure, ..failed })
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// Why it failed last, until it has ended well; or why it does not start.
     pub fn failure(&self) -> Option<&SchemaFailure> {
         match self {
             Self::Failed(failed) => Some(&failed.failure),
@@ -186,6 +223,11 @@ impl SchemaSeen {
 }
 
 impl SchemaFailed {
+    /// Whether nothing is known of it but what Kubernetes says of the Job.
+    fn is_of_kubernetes(&self) -> bool {
+        matches!(self.said_by, SaidBy::Kubernetes(_)) && self.failure.reason == reason::JOB_FAILED
+    }
+
     /// The same where the status remembers a failure of this Job, which may be this one.
     fn remembering(self, before: &SchemaStatus) -> Self {
         let last = before.last_failure_time.0;
@@ -216,7 +258,16 @@ impl SchemaFailure {
     }
 
     fn remembered(before: &SchemaStatus) -> Self {
-        Self { reason: named(Some(&before.reason)), message: before.message.clone() }
+        let reason = match before.reason.as_str() {
+            reason::JOB_NOT_STARTED => reason::JOB_NOT_STARTED,
+            other => named(Some(other)),
+        };
+        Self { reason, message: before.message.clone() }
+    }
+
+    /// Nothing was asked of ClickHouse.
+    fn not_started(why: &str) -> Self {
+        Self { reason: reason::JOB_NOT_STARTED, message: format!("the schema Job does not start: {why}") }
     }
 
     /// Whether ClickHouse was reached with these credentials: it then said what is wrong with the table.

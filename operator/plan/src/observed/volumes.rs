@@ -7,7 +7,7 @@ use crate::{
     observed::{
         HolderSeen,
         field_managers::scaled_last,
-        job::{ContainerEnd, ended},
+        job::{ContainerEnd, ended, not_started},
     },
 };
 use k8s_openapi::{
@@ -120,6 +120,8 @@ pub struct DrainJobSeen {
     pub workload_version: String,
     /// How far it is.
     pub state: DrainJobState,
+    /// Why its pod does not start, for people; `None` where it does, and once the Job has ended.
+    pub not_started: Option<String>,
     /// For how long it has been on its way out; `None` when it is to stay.
     pub going_for: Option<Duration>,
 }
@@ -245,6 +247,7 @@ impl DrainJobSeen {
             // made in that second proves nothing.
             workload_version: annotation(WORKLOAD_VERSION)
                 .map(|version| if is_made_after(job, &version) { version } else { String::new() })?,
+            not_started: not_started(pods, DRAIN_CONTAINER).filter(|_| state == DrainJobState::Running),
             state,
             going_for: metadata.deletion_timestamp.as_ref().map(|at| since(at.0)),
         })
@@ -425,6 +428,12 @@ mod tests {
             json!({"conditions": [{"type": how, "status": "True", "message": "late",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
         };
+        let unschedulable: Pod = serde_json::from_value(json!({"metadata": {"name": "a-drain-3-x"}, "status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}]}}))
+        .unwrap();
+        let stuck = of(json!({}), std::slice::from_ref(&unschedulable));
+        assert_eq!(stuck.not_started.as_deref(), Some("a-drain-3-x: Unschedulable, Insufficient cpu"));
+        assert_eq!(of(ended("Failed"), &[unschedulable]).not_started, None);
         let done = of(ended("Complete"), &[]);
         assert_eq!((done.ordinal, done.state.clone()), (3, DrainJobState::Succeeded));
         assert_eq!((done.claim_uid.as_str(), done.workload_version.as_str()), ("u", "w.2"));

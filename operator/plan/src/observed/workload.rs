@@ -222,7 +222,7 @@ impl PodSeen {
             unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
         // A pod that is being deleted ends as intended, and another takes its place.
         let going = GoingSeen::of(pod);
-        let trouble = trouble(&status).filter(|_| going.is_none());
+        let trouble = trouble(&status, GATEWAY_CONTAINER).filter(|_| going.is_none());
         let stays = is_ready && going.is_none();
         (!stays).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going, says: None })
     }
@@ -249,11 +249,11 @@ pub(super) fn last_end(container: &ContainerStatus) -> Option<Termination> {
 }
 
 /// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends.
-pub(super) fn trouble(status: &PodStatus) -> Option<String> {
+pub(super) fn trouble(status: &PodStatus, container: &str) -> Option<String> {
     if let Some(condition) = unschedulable(status) {
         return Some(joined(condition.reason.as_deref(), condition.message.as_deref()));
     }
-    let container = status.container_statuses.iter().flatten().find(|c| c.name == GATEWAY_CONTAINER)?;
+    let container = status.container_statuses.iter().flatten().find(|c| c.name == container)?;
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
     match (last_end(container), reason) {

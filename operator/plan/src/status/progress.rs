@@ -7,7 +7,7 @@ use crate::{
     drain::lifecycle,
     facts::Observed,
     objects,
-    observed::{Hindrance, PodSeen, SchemaSeen, TopicSeen, UNREAD_SECONDS},
+    observed::{Hindrance, PodSeen, TopicSeen, UNREAD_SECONDS},
     pipeline::{Intent, gateway_config},
     planned::{Plan, Planned, Waiting},
     status::{
@@ -65,8 +65,8 @@ impl Progress {
             Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
             Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed, now),
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
-            Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
-                .or_else(|| Self::of_schema(plan, &observed.schema))
+            Ok(Planned::Ready(plan)) => Self::of_source(pipeline, plan, observed)
+                .or_else(|| Self::of_schema(pipeline, plan, observed))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_refused_pods(plan, observed))
@@ -213,9 +213,10 @@ impl Progress {
     }
 
     /// Kafka is away and the plan is made from what the status remembers.
-    fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
+    fn of_source(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
-            Some(TopicSeen::Unavailable { message, .. }) => {
+            Some(TopicSeen::Unavailable { failure, message }) => {
+                let message = verdict::of_source(pipeline, observed, *failure, message);
                 let held = "; until Kafka answers, gateways keep their present brokers, and a pod that restarts reads the current Secrets";
                 let held = if plan.holds_source() { held } else { "" };
                 Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
@@ -224,13 +225,20 @@ impl Progress {
         })
     }
 
-    fn of_schema(plan: &Plan, seen: &SchemaSeen) -> Option<Self> {
-        match (plan.schema_step(), seen.failure()) {
+    fn of_schema(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
+        match (plan.schema_step(), observed.schema.failure()) {
             (step, _) if step.lets_gateways_start() => None,
+            // ClickHouse has nothing to do with it.
+            (_, Some(failure)) if failure.reason == reason::JOB_NOT_STARTED => {
+                let kept =
+                    "; until it has ended well, gateways keep the image and the config that they run with";
+                let kept = if observed.workload.is_some() { kept } else { "" };
+                Some(Self::waiting(reason::JOB_NOT_STARTED, format!("{}{kept}", failure.message)))
+            }
             // Also while it is run again: what it says is the same until it has ended.
             (_, Some(failure)) => Some(Self::waiting(
                 reason::SINK_UNAVAILABLE,
-                format!("{}: {}", failure.reason, failure.message),
+                format!("{}: {}", failure.reason, verdict::of_schema(pipeline, observed, failure)),
             )),
             (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is running")),
         }

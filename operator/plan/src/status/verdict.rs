@@ -3,14 +3,14 @@
 use crate::{
     facts::Observed,
     identity::secrets::mounted,
-    observed::{SchemaSeen, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
+    observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
     pipeline::Intent,
     scale::{Hold, Limit},
     status::{messages, scaling::joined, transactions},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
-    ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, TracePipelineSpec,
+    ScalingMode, ScalingStatus, SchemaManagement, SecretUse, TracePipeline, TracePipelineSpec,
     status::{condition, reason},
 };
 
@@ -81,7 +81,7 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
     for topic in topics {
         match seen.get(topic) {
             Some(TopicSeen::Unavailable { failure, message }) => {
-                return Verdict::no(failure.reason(), message);
+                return Verdict::no(failure.reason(), of_source(pipeline, observed, *failure, message));
             }
             Some(TopicSeen::Known(count @ 1..)) => partitions = partitions.saturating_add(*count),
             Some(TopicSeen::Missing | TopicSeen::Known(0)) => missing.push(format!("{topic:?}")),
@@ -125,13 +125,47 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
             Some(failure) if failure.is_about_the_table() => {
                 Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
             }
-            Some(failure) if failure.reason == reason::JOB_FAILED => {
-                Verdict::unknown(reason::JOB_FAILED, &failure.message)
+            Some(failure) if [reason::JOB_FAILED, reason::JOB_NOT_STARTED].contains(&failure.reason) => {
+                Verdict::unknown(failure.reason, &failure.message)
             }
-            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
             None => not_yet(seen),
         },
     }
+}
+
+/// What Kafka's client said, with the Secret of a user that it refuses.
+pub(super) fn of_source(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    failure: SourceFailure,
+    message: &str,
+) -> String {
+    match failure {
+        SourceFailure::AuthFailed => with_secret(pipeline, observed, SecretUse::KafkaUser, message),
+        SourceFailure::Unreachable | SourceFailure::Timeout | SourceFailure::TlsFailed => message.to_owned(),
+    }
+}
+
+/// What the schema Job said, with the Secret of a user that ClickHouse refuses.
+pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: &SchemaFailure) -> String {
+    if failure.reason == reason::AUTH_FAILED {
+        return with_secret(pipeline, observed, SecretUse::ClickHouseUser, &failure.message);
+    }
+    failure.message.clone()
+}
+
+/// Where the credentials are that were refused, and who has them.
+fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, message: &str) -> String {
+    let mounted = mounted(&pipeline.spec, &observed.secrets, of.is_of_source()).unwrap_or_default();
+    let Some(found) = mounted.iter().find(|one| one.of == of) else { return message.to_owned() };
+    let runs = observed.workload.as_ref().is_some_and(|workload| workload.replicas > 0);
+    let kept = if runs {
+        "; gateways that run go on with the credentials that they read at their start"
+    } else {
+        ""
+    };
+    format!("{message}; the credentials are those of the Secret {:?}{kept}", found.secret)
 }
 
 /// `None` while inserts succeed. An operator that has just started has nothing to compare yet, and keeps the former condition, as long as
@@ -151,12 +185,11 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
             return Some(Verdict::no(reason::INSERTS_FAILING, &said.message));
         }
     };
-    Some(Verdict::no(
-        reason::INSERTS_FAILING,
-        format!(
-            "the inserts of {whose} fail, and none succeeds; see ClickHouse's answer in the gateways' logs"
-        ),
-    ))
+    let how = match &observed.insert_error {
+        Some(error) => format!(". {}", error.words()),
+        None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
+    };
+    Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
 }
 
 /// Whether the table is as it must be.
@@ -169,6 +202,9 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             Verdict::yes(reason::OK, "the table matches the spec")
         }
         seen => match seen.failure() {
+            Some(failure) if failure.reason == reason::JOB_NOT_STARTED => {
+                Verdict::unknown(failure.reason, &failure.message)
+            }
             Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
                 failure.reason,
                 format!("{}; the Job runs again, and rows are written to the other servers", failure.message),
@@ -180,7 +216,7 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
                     failure.message
                 ),
             ),
-            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
             None => not_yet(seen),
         },
     }

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     drain::lifecycle,
     facts::Observed,
+    ground::words::plural,
     observed::{ClaimSeen, DrainJobSeen, DrainJobState, PodSeen, StorageClassSeen},
     pipeline::Intent,
     planned::Plan,
@@ -106,7 +107,14 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
                 "{claim} could not be drained (one of {count} queue volumes without a gateway); the operator tries again: {message}"
             ),
         ),
-        None => Verdict::no(reason::DRAINING, format!("Jobs drain {count} queue volumes without a gateway")),
+        None => {
+            let stuck =
+                observed.volumes.jobs.iter().find_map(|job| Some((&job.name, job.not_started.as_ref()?)));
+            let stuck =
+                stuck.map_or_else(String::new, |(job, why)| format!("; the Job {job} does not start: {why}"));
+            let volumes = plural(count, "queue volume");
+            Verdict::no(reason::DRAINING, format!("Jobs drain {volumes} without a gateway{stuck}"))
+        }
     }
 }
 

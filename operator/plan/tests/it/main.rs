@@ -14,11 +14,13 @@ mod one_time_events;
 mod plans;
 mod pod_template;
 mod reasons;
+mod refusals;
 mod resize;
 mod restarts;
 mod revisions;
 mod rollout;
 mod scale;
+mod schema_job;
 mod secrets;
 mod shards;
 mod source;
@@ -91,6 +93,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         open_transactions: None,
         unread: None,
         sink: SinkSeen::NotKnown,
+        insert_error: None,
         scaling: ScalingSeen::default(),
         rival: None,
         asks_for_group: false,

@@ -22,7 +22,7 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 61] = [
+const REASONS: [&str; 62] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -39,6 +39,7 @@ const REASONS: [&str; 61] = [
     "Idle",
     "InsertsFailing",
     "JobFailed",
+    "JobNotStarted",
     "JobRunning",
     "Malformed",
     "Managed",

@@ -12,6 +12,7 @@ use super::{
     self as kafka, Position,
     clients::{CLIENTS_MAX_DEFAULT, Clients, Connected, Connection, IDLE_SECONDS_MAX},
     cluster::Cluster,
+    remedy,
     security::Unreadable,
 };
 use crate::world::metrics::KafkaClientMetrics;
@@ -94,7 +95,7 @@ pub struct Error {
 }
 
 impl Error {
-    fn of(error: &kafka::Error) -> Self {
+    fn of(error: &kafka::Error, source: &Source) -> Self {
         let failure = match error.code() {
             Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut) => {
                 SourceFailure::Timeout
@@ -109,7 +110,7 @@ impl Error {
             Some(RDKafkaErrorCode::SSL) => SourceFailure::TlsFailed,
             _ => SourceFailure::Unreachable,
         };
-        Self { failure, message: error.to_string() }
+        Self { failure, message: remedy::words(error, failure, source.cluster.bootstrap_servers()) }
     }
 
     /// Whether no broker answered. A refusal is an answer.
@@ -278,7 +279,7 @@ async fn answer(connected: Connected, source: &Source) -> Result<Sample, Error> 
         answer.map(|asked| asked.sample)
     };
     match tokio::task::spawn_blocking(question).await {
-        Ok(answer) => answer.map_err(|error| Error::of(&error)),
+        Ok(answer) => answer.map_err(|error| Error::of(&error, source)),
         Err(broken) => Err(Error::broken_off(&broken)),
     }
 }

@@ -141,6 +141,7 @@ impl Cluster {
                     claim_uid: drain.claim_uid.clone(),
                     workload_version: drain.workload_version.clone(),
                     state: DrainJobState::Running,
+                    not_started: None,
                     going_for: None,
                 },
             );
@@ -199,6 +200,7 @@ fn a_gateway_waits_for_the_job_that_has_its_volume_but_not_for_ever() {
         claim_uid: format!("u{ordinal}"),
         workload_version: "w.1".into(),
         state: DrainJobState::Running,
+        not_started: None,
         going_for,
     };
     let seen = |jobs| VolumesSeen {
@@ -262,6 +264,7 @@ fn a_drained_claim_that_may_not_be_deleted_is_neither_asked_for_again_nor_draine
         claim_uid: refused.uid.clone(),
         workload_version: template("1Gi").version,
         state: DrainJobState::Succeeded,
+        not_started: None,
         going_for: None,
     };
     let mut seen = VolumesSeen {

@@ -2,8 +2,8 @@
 //! needed for a decision, so a gateway that does not say it is not asked in vain.
 
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
-use sluice_gateway_config::{DeliveryState, GatewaySample};
-use sluice_plan::observed::inserts::Inserts;
+use sluice_gateway_config::{DeliveryState, GatewaySample, INSERT_ERROR_CHARS_MAX};
+use sluice_plan::observed::inserts::{InsertError, Inserts};
 
 /// What rows survive, the least first. A word that is not among them is less than all.
 const DURABILITIES: [&str; 4] = ["Unknown", "Process", "Fsync", "Quorum"];
@@ -47,6 +47,16 @@ pub fn inserts(sample: &GatewaySample) -> Option<Inserts> {
         failed: sample.insert_failures,
         waiting: is_queued || sample.sink_behind == Some(true),
     })
+}
+
+/// How its last insert failed; `None` when none did, or it does not say. It may be over.
+pub fn insert_error(sample: &GatewaySample) -> Option<InsertError> {
+    let said = sample.insert_error.as_ref()?;
+    let message = said.message.as_deref().unwrap_or_default();
+    // It goes into a condition, on one line.
+    let message: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let message: String = message.chars().take(INSERT_ERROR_CHARS_MAX).collect();
+    Some(InsertError { class: word(&said.class)?, code: said.code, message })
 }
 
 /// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
@@ -99,7 +109,7 @@ pub(crate) fn least(one: Option<String>, other: Option<String>) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::{super::report::tests::exported, *};
-    use sluice_gateway_config::QueueState;
+    use sluice_gateway_config::{InsertErrorState, QueueState};
 
     fn delivering(guarantee: &str, reason: Option<&str>, durability: Option<&str>) -> Told {
         read(&GatewaySample {
@@ -135,6 +145,24 @@ mod tests {
         assert_eq!(inserts(&GatewaySample { blocks_inserted: None, ..sample.clone() }), None);
         assert_eq!(messages_lost(&sample), Some(0));
         assert_eq!(messages_lost(&GatewaySample { messages_lost: Some(17), ..sample }), Some(17));
+    }
+
+    #[test]
+    fn how_an_insert_failed_is_read_on_one_line_and_bounded() {
+        let of = |class: &str, message: Option<&str>| {
+            let said = InsertErrorState {
+                class: class.into(),
+                code: Some(516),
+                message: message.map(str::to_owned),
+            };
+            insert_error(&GatewaySample { insert_error: Some(said), ..GatewaySample::default() })
+        };
+        let expected = InsertError { class: "Halt".into(), code: Some(516), message: "no such user".into() };
+        assert_eq!(of("halt", Some("no such\n  user\n")), Some(expected));
+        assert_eq!(of("halt", None).unwrap().message, "");
+        assert_eq!(of("no word!", None), None);
+        assert_eq!(of("halt", Some(&"x".repeat(9_000))).unwrap().message.len(), INSERT_ERROR_CHARS_MAX);
+        assert_eq!(insert_error(&exported()), None, "an older gateway");
     }
 
     #[test]

@@ -8,7 +8,10 @@ use super::{
 };
 use sluice_gateway_config::GatewaySample;
 use sluice_plan::{
-    observed::{MessagesSeen, OpenTransaction, inserts::Inserts},
+    observed::{
+        MessagesSeen, OpenTransaction,
+        inserts::{InsertError, Inserts},
+    },
     rollout::Counted,
 };
 
@@ -23,6 +26,8 @@ pub struct Report {
     pub messages_lost: Option<i64>,
     /// What it has counted of its inserts.
     pub inserts: Option<Inserts>,
+    /// How its last insert failed, if one did.
+    pub insert_error: Option<InsertError>,
     /// What it has counted of messages.
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep it from reading partitions.
@@ -39,6 +44,7 @@ impl Report {
             told: delivery::read(sample),
             messages_lost: delivery::messages_lost(sample),
             inserts: delivery::inserts(sample),
+            insert_error: delivery::insert_error(sample),
             messages: messages::read(sample),
             open_transactions: transactions::read(sample),
             counted: counted::read(sample),

@@ -133,6 +133,7 @@ impl Cluster {
                 claim_uid: drain.claim_uid.clone(),
                 workload_version: drain.workload_version.clone(),
                 state: DrainJobState::Running,
+                not_started: None,
                 going_for: None,
             };
             may().then(|| self.jobs.insert(drain.ordinal, job))?;

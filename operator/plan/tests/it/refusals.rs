@@ -1,0 +1,88 @@
+//! What a person reads of credentials and inserts that are refused: whose they are, and who goes on with them.
+
+use crate::{
+    statuses::{condition, running, said},
+    with, with_credentials,
+};
+use serde_json::json;
+use sluice_crds::{SecretUse, TracePipeline};
+use sluice_plan::{
+    Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
+    observed::inserts::{InsertError, SinkSeen},
+};
+
+fn secret() -> SecretSeen {
+    SecretSeen::Present { version: "1".into(), object: "1".into() }
+}
+
+/// With gateways that run, and without.
+fn both(of: SecretUse) -> [Observed; 2] {
+    let (_, mut runs) = running(&json!({}), &[]);
+    runs.secrets.insert(of, secret());
+    let starts = Observed { workload: None, ..runs.clone() };
+    [runs, starts]
+}
+
+const KEPT: &str = "gateways that run go on with the credentials that they read at their start";
+
+#[test]
+fn a_user_that_kafka_refuses_is_said_with_its_secret() {
+    let sasl = json!({"mechanism": "ScramSha512", "secretRef": {"name": "kafka-user"}});
+    let pipeline: TracePipeline = with("/spec/source/kafka/sasl", sasl);
+    for (facts, is_kept) in both(SecretUse::KafkaUser).into_iter().zip([true, false]) {
+        let with = |failure| {
+            let mut facts = facts.clone();
+            for topic in &pipeline.spec.source.kafka.topics {
+                let seen = TopicSeen::Unavailable { failure, message: "refused; check the user".into() };
+                facts.partitions.insert(topic.clone(), seen);
+            }
+            condition(&said(&pipeline, &facts), "SourceReachable").message.clone()
+        };
+        let refused = with(SourceFailure::AuthFailed);
+        assert!(
+            refused
+                .contains("refused; check the user; the credentials are those of the Secret \"kafka-user\"")
+        );
+        assert_eq!(refused.contains(KEPT), is_kept, "{refused}");
+        assert_eq!(
+            with(SourceFailure::Unreachable),
+            "refused; check the user",
+            "the Secret has nothing to do with it"
+        );
+    }
+}
+
+#[test]
+fn a_user_that_clickhouse_refuses_is_said_with_its_secret() {
+    for (facts, is_kept) in both(SecretUse::ClickHouseUser).into_iter().zip([true, false]) {
+        let failed = |reason| {
+            let failure = SchemaFailure { reason, message: "wrong password".into() };
+            let schema = SchemaSeen::Failed(SchemaFailed { failure, ..SchemaFailed::default() });
+            let status = said(&with_credentials(), &Observed { schema, ..facts.clone() });
+            ["Ready", "SinkReachable", "SchemaReady"].map(|kind| condition(&status, kind).message.clone())
+        };
+        for message in failed("AuthFailed") {
+            assert!(message.contains("those of the Secret \"writer\""), "{message}");
+            assert_eq!(message.contains(KEPT), is_kept, "{message}");
+        }
+        for message in failed("Unreachable") {
+            assert!(!message.contains("Secret"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
+    let (pipeline, well) = running(&json!({}), &[]);
+    let error =
+        InsertError { class: "Halt".into(), code: Some(497), message: "not enough privileges".into() };
+    for (insert_error, words) in [
+        (Some(error), "and none succeeds. ClickHouse answered with code 497: not enough privileges"),
+        (None, "and none succeeds; see ClickHouse's answer in the gateways' logs"),
+    ] {
+        let sink = SinkSeen::Failing { all: true };
+        let status = said(&pipeline, &Observed { sink, insert_error, ..well.clone() });
+        let message = &condition(&status, "SinkReachable").message;
+        assert!(message.ends_with(words), "{message}");
+    }
+}
