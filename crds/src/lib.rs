@@ -27,7 +27,7 @@ pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_pipeline::{
     AnnotationValue, DisruptionBudget, DnsPolicy, LabelValue, NetworkRules, PodTemplate, UserAndGroup,
 };
-pub use trace_pipeline::{AttributeAction, AttributeRule, AttributesOf, UnreadableLetters};
+pub use trace_pipeline::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use trace_pipeline::{Canary, MaxUnavailable, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Durability,

@@ -47,11 +47,11 @@ pub struct AttributeRule {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub keys: Vec<String>,
 
-    /// Whose attributes: Resource, Scope, Span, Event, Link. When it is not set, all.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "in")]
-    #[schemars(with = "Vec<AttributesOf>", length(min = 1, max = 5))]
+    /// Whose attributes: Resource, Scope, Span, Event, Link. When it is empty, all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "in")]
+    #[schemars(length(max = 5))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
-    pub sets: Option<Vec<AttributesOf>>,
+    pub sets: Vec<AttributesOf>,
 }
 
 /// What a rule does with an attribute.

@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 62] = [
+pub const ALL: [State; 63] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),

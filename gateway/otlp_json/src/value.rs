@@ -134,7 +134,7 @@ impl Output<'_> {
                 Some(())
             }
             Kind::Count | Kind::Flags => {
-                let number = number.unsigned().and_then(|number| u32::try_from(number).ok());
+                let number = number.signed().and_then(|number| u32::try_from(number).ok());
                 match (number, kind) {
                     (Some(number), Kind::Flags) => self.wire.fixed32(key, number),
                     (Some(number), _) => self.wire.varint(key, number.into()),

@@ -103,7 +103,7 @@ fn attributes(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Att
             AttributeAction::Hash => contract::AttributeAction::Hash,
         },
         keys: rule.keys.clone(),
-        sets: sets(rule.sets.as_deref()),
+        sets: sets(&rule.sets),
     });
     contract::Attributes {
         value_bytes_max,
@@ -115,20 +115,17 @@ fn attributes(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Att
     }
 }
 
-/// Whose attributes a rule is for, each once and in one order: another order in the spec must not restart gateways.
-fn sets(sets: Option<&[AttributesOf]>) -> Vec<contract::AttributesOf> {
-    let named = |set: contract::AttributesOf| {
-        sets.is_none_or(|sets| {
-            sets.contains(&match set {
-                contract::AttributesOf::Resource => AttributesOf::Resource,
-                contract::AttributesOf::Scope => AttributesOf::Scope,
-                contract::AttributesOf::Span => AttributesOf::Span,
-                contract::AttributesOf::Event => AttributesOf::Event,
-                contract::AttributesOf::Link => AttributesOf::Link,
-            })
-        })
+/// Whose attributes a rule is for, all if the spec names none; each once and in one order: another order must not restart gateways.
+fn sets(sets: &[AttributesOf]) -> Vec<contract::AttributesOf> {
+    let of_spec = |set: contract::AttributesOf| match set {
+        contract::AttributesOf::Resource => AttributesOf::Resource,
+        contract::AttributesOf::Scope => AttributesOf::Scope,
+        contract::AttributesOf::Span => AttributesOf::Span,
+        contract::AttributesOf::Event => AttributesOf::Event,
+        contract::AttributesOf::Link => AttributesOf::Link,
     };
-    contract::AttributesOf::ALL.into_iter().filter(|set| named(*set)).collect()
+    let named = |set: &contract::AttributesOf| sets.is_empty() || sets.contains(&of_spec(*set));
+    contract::AttributesOf::ALL.into_iter().filter(named).collect()
 }
 
 /// The queue. Without a volume there is nothing to bound.

@@ -100,22 +100,18 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
             format!("{count} queue volumes without a gateway are drained when the pipeline resumes");
         return Verdict::no(reason::DRAINING, message);
     }
-    match failed {
-        Some((claim, message)) => Verdict::no(
+    if let Some((claim, message)) = failed {
+        return Verdict::no(
             reason::DRAIN_FAILED,
             format!(
                 "{claim} could not be drained (one of {count} queue volumes without a gateway); the operator tries again: {message}"
             ),
-        ),
-        None => {
-            let stuck =
-                observed.volumes.jobs.iter().find_map(|job| Some((&job.name, job.not_started.as_ref()?)));
-            let stuck =
-                stuck.map_or_else(String::new, |(job, why)| format!("; the Job {job} does not start: {why}"));
-            let volumes = plural(count, "queue volume");
-            Verdict::no(reason::DRAINING, format!("Jobs drain {volumes} without a gateway{stuck}"))
-        }
+        );
     }
+    let stuck = observed.volumes.jobs.iter().find_map(|job| Some((&job.name, job.not_started.as_ref()?)));
+    let stuck = stuck.map_or_else(String::new, |(job, why)| format!("; the Job {job} does not start: {why}"));
+    let volumes = plural(count, "queue volume");
+    Verdict::no(reason::DRAINING, format!("Jobs drain {volumes} without a gateway{stuck}"))
 }
 
 /// The message about claims in use that another client deleted. Kubernetes keeps each until its pod has ended; on a lost node that never
