@@ -136,8 +136,6 @@ fn the_table_of_clickstack_differs_from_one_of_maps_in_these_lines() {
     INDEX idx_rum_session_id `__hdx_materialized_rum.sessionId` TYPE bloom_filter(0.001) GRANULARITY 1,
     INDEX idx_res_attr_items ResourceAttributeItems TYPE text(tokenizer = 'array'),
     INDEX idx_span_attr_items SpanAttributeItems TYPE text(tokenizer = 'array'),
-    INDEX idx_duration Duration TYPE minmax GRANULARITY 1,
-    INDEX idx_lower_span_name lower(SpanName) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 8
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"
     );
     let gone: Vec<_> = maps.lines().filter(|line| !preset.lines().any(|kept| kept == *line)).collect();
@@ -146,7 +144,6 @@ ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"
         [
             "    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
             "    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
-            "    INDEX idx_duration Duration TYPE minmax GRANULARITY 1",
             "ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)",
         ]
     );

@@ -173,7 +173,7 @@ fn put_json(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance: 
         }
     }
     if chance.below(16) == 0 {
-        for number in 0..200 {
+        for number in 0..150 {
             if object.path(format!("many.{number}").as_bytes()) {
                 object.int(number);
             }

@@ -237,7 +237,7 @@ impl Sink {
     fn named_grant(&self, error: Error) -> Error {
         match error {
             Error::Probe(source @ ProbeError::Refused { code: ACCESS_DENIED, .. }) => {
-                Error::Columns { table: self.table_name(), user: self.credentials.user.clone(), source }
+                Error::Columns { table: self.table_name(), user: self.credentials.user.clone(), source: Box::new(source) }
             }
             error => error,
         }

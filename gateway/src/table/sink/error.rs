@@ -61,7 +61,7 @@ pub enum Error {
         "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
          GRANT INSERT ON {table} TO {user}; {source}"
     )]
-    Columns { table: String, user: String, source: ProbeError },
+    Columns { table: String, user: String, source: Box<ProbeError> },
     /// The user may not set what every INSERT sets.
     #[error("{source}; {remedy}")]
     Setting { source: ProbeError, remedy: String },
