@@ -3,13 +3,13 @@
 use std::fmt::Display;
 
 /// A count with its noun: `1 gateway`, `0 gateways`, `2 gateways`. `one` is the singular of a noun whose plural ends in `s`.
-pub fn plural<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
+pub fn plural<N: Copy + Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
     format!("{count} {one}{ending}")
 }
 
 /// The form of a word that goes with a count: `reads` for 1, `read` for all others.
-pub fn form<'a, N: PartialEq + From<u8>>(count: N, one: &'a str, more: &'a str) -> &'a str {
+pub fn form<'a, N: Copy + PartialEq + From<u8>>(count: N, one: &'a str, more: &'a str) -> &'a str {
     if count == N::from(1) { one } else { more }
 }
 
