@@ -292,7 +292,7 @@ pub mod reason {
     pub const PARTITIONS_UNREAD: &str = "PartitionsUnread";
 
     // Ready, SourceReachable
-    /// Another pipeline that came first has the same consumer group.
+    /// Another pipeline has the same consumer group and keeps it: its gateways read with it, or it is older.
     pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";
     /// A topic has fewer partitions than it had.
     pub const PARTITIONS_LOST: &str = "PartitionsLost";

@@ -8,6 +8,7 @@ use crate::{
     terminal::Terminal,
 };
 use sluice_gateway_config::Remaining;
+use sluice_plan::words::plural;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -48,10 +49,10 @@ fn in_words(held: &Remaining) -> String {
         return format!("holds nothing{damaged}");
     }
     format!(
-        "holds {} blocks ({}) and {} uncommitted messages",
-        held.blocks,
+        "holds {} ({}) and {}",
+        plural(held.blocks, "block"),
         size(held.bytes),
-        held.uncommitted
+        plural(held.uncommitted, "uncommitted message")
     )
 }
 

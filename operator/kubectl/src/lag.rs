@@ -7,6 +7,7 @@ use crate::{
 use serde::Serialize;
 use sluice_crds::TopicStatus;
 use sluice_gateway_config::exposition::lines;
+use sluice_plan::words::plural;
 use std::{collections::BTreeMap, fmt};
 
 const LAG: &str = "sluice_gateway_lag_messages";
@@ -118,7 +119,7 @@ impl OfPartition {
     /// Messages behind an open transaction, and for how long they wait.
     fn open_transaction(&self) -> Option<String> {
         let (messages, seconds) = self.open_transaction_messages.zip(self.open_transaction_seconds)?;
-        Some(format!("{messages} messages, {}", time(seconds)))
+        Some(format!("{}, {}", plural(messages, "message"), time(seconds)))
     }
 }
 
@@ -159,13 +160,15 @@ impl fmt::Display for PipelineLag {
         let rows: Vec<_> = rows.collect();
         let lag = self.partitions.iter().filter_map(|one| one.lag_messages).fold(0_u64, u64::saturating_add);
         f.write_str(&table(&header, &rows))?;
-        let in_flight =
-            self.rows_in_flight.map_or_else(String::new, |rows| format!(", {rows} rows in flight"));
+        let in_flight = self
+            .rows_in_flight
+            .map_or_else(String::new, |rows| format!(", {} in flight", plural(rows, "row")));
         let unknown = match self.partitions.iter().filter(|one| one.lag_messages.is_none()).count() {
             0 => String::new(),
             unknown => format!(" ({unknown} of them unknown)"),
         };
-        writeln!(f, "{lag} messages behind in {} partitions{unknown}{in_flight}", rows.len())?;
+        let (messages, partitions) = (plural(lag, "message"), plural(rows.len(), "partition"));
+        writeln!(f, "{messages} behind in {partitions}{unknown}{in_flight}")?;
         for (gateway, why) in &self.silent {
             writeln!(f, "{gateway} does not answer: {why}")?;
         }

@@ -9,10 +9,10 @@ use lines::{behind, delivery, deprecated, left_alone, queue, reads, runs, size_o
 use serde::Serialize;
 use services::Services;
 use sluice_crds::{
-    ManagementState, TracePipeline, TracePipelineStatus,
+    ManagementState, RolloutState, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::size::resize;
+use sluice_plan::{size::resize, words::plural};
 use std::fmt;
 
 /// Conditions that are `False` for a cause that only a person, or a system outside of the cluster, can remove.
@@ -180,13 +180,24 @@ impl Seen<'_> {
         }
         let drain = self.status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
         let leaving = drain.map(|drain| {
-            format!("{:?} from {} to {} gateways: {}", drain.state, drain.from, drain.target, drain.reason)
+            let gateways = plural(drain.target, "gateway");
+            format!("{:?} from {} to {gateways}: {}", drain.state, drain.from, drain.reason)
         });
-        let going_on =
-            self.words(condition::RECONCILING, "True").map(|(reason, words)| format!("{reason}: {words}"));
+        let going_on = self.words(condition::RECONCILING, "True").map(|(reason, words)| {
+            // The same reason covers gateways that are not ready for another cause.
+            let is_rollout = reason != reason::ROLLING_OUT || self.rolls_out();
+            if is_rollout { format!("{reason}: {words}") } else { words.to_owned() }
+        });
         let rests = self.words(condition::SUSPENDED, "True").map(|(_, words)| words.to_owned());
         let all: Vec<_> = going_on.into_iter().chain(leaving).chain(rests).collect();
         if all.is_empty() { "nothing is on its way".into() } else { all.join("; ") }
+    }
+
+    /// Whether gateways are on their way to another revision, or back.
+    fn rolls_out(&self) -> bool {
+        let is_under_way =
+            self.status.rollout.as_ref().is_none_or(|rollout| rollout.state != RolloutState::Complete);
+        is_under_way || self.status.current_revision != self.status.update_revision
     }
 
     /// Messages of the conditions of queue volumes that need a person.

@@ -19,7 +19,7 @@ pub mod undrain;
 
 pub use crate::pipeline::drain_terms::Terms;
 
-use crate::ground::moment::Moment;
+use crate::ground::{moment::Moment, words::plural};
 use sluice_crds::{DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -126,7 +126,7 @@ fn begin(now: Moment, seen: &Seen) -> Step {
         target: seen.wanted,
         from: seen.current,
         since: now.time(),
-        reason: format!("the drain of {} gateways is about to begin", leaving.len()),
+        reason: format!("the drain of {} is about to begin", plural(leaving.len(), "gateway")),
     };
     Step { replicas: seen.current, next: Some(drain) }
 }
@@ -229,7 +229,8 @@ fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: On
     }
     let unknown = leaving.filter(|ordinal| seen.answers.get(ordinal) == Some(&Answer::Unknown)).count();
     if unknown > 0 {
-        format!("{unknown} are of a version that cannot drain, and insert what they hold when their pods end")
+        let unknown = plural(unknown, "gateway");
+        format!("{unknown} of an older version cannot drain: what is held is inserted when the pods end")
     } else {
         "all are empty".to_owned()
     }
@@ -239,7 +240,7 @@ fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: On
 pub(crate) fn in_words(blocks: u64) -> String {
     let unit = 10_u64.pow(blocks.checked_ilog10().unwrap_or(0));
     let least = blocks / unit * unit;
-    if unit == 1 { format!("{blocks} blocks") } else { format!("{least} blocks or more") }
+    if unit == 1 { plural(blocks, "block") } else { format!("{least} blocks or more") }
 }
 
 /// Gateways that a reason names; it counts the others.
@@ -266,9 +267,13 @@ mod tests {
 
     #[test]
     fn blocks_are_told_by_their_first_digit() {
-        for (blocks, expected) in
-            [(0, "0 blocks"), (9, "9 blocks"), (10, "10 blocks or more"), (1_999, "1000 blocks or more")]
-        {
+        for (blocks, expected) in [
+            (0, "0 blocks"),
+            (1, "1 block"),
+            (9, "9 blocks"),
+            (10, "10 blocks or more"),
+            (1_999, "1000 blocks or more"),
+        ] {
             assert_eq!(in_words(blocks), expected);
         }
     }
@@ -316,7 +321,7 @@ mod tests {
     fn an_older_gateway_is_taken_away_and_that_is_said() {
         let begun = drain(DrainState::Draining, 1, 2);
         let done = step(Moment(0), TERMS, Some(&begun), &seen(2, 1, &[(1, Answer::Unknown)]));
-        assert!(done.next.unwrap().reason.starts_with("1 are of a version that cannot drain"));
+        assert!(done.next.unwrap().reason.starts_with("1 gateway of an older version cannot drain"));
     }
 
     #[test]

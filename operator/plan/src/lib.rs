@@ -43,7 +43,7 @@ mod status;
 pub mod volumes;
 
 pub use facts::{Observed, ScalingSeen};
-pub use ground::{moment::Moment, pods, quantity, selector::Selector, words::plural};
+pub use ground::{moment::Moment, pods, quantity, selector::Selector, words};
 pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};

@@ -132,8 +132,8 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     if let Some(rival) = &observed.rival {
         let message = format!(
-            "the pipeline {rival} came first and has the same consumer group at the same brokers: they would take each other's \
-             partitions. Set another source.kafka.consumerGroup in one of them"
+            "the pipeline {rival} has the same consumer group at the same brokers and keeps it; this pipeline waits, because they would take \
+             each other's partitions. Set another source.kafka.consumerGroup in one of them"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });
     }

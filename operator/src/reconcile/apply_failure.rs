@@ -61,6 +61,11 @@ pub fn of(
 
 /// As [`of`], for a failure that is already counted in `failures`.
 fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
+    if error.is_namespace_going() {
+        let message =
+            "the namespace is being deleted, and the pipeline with it; the operator creates nothing any more";
+        return Some(Hindrance { reason: reason::DELETING, message: message.to_owned(), stays: false });
+    }
     let stays = stays(lasts(error.class()), failures, said)?;
     Some(as_told(error, stays))
 }

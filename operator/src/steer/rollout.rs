@@ -159,8 +159,8 @@ async fn at_the_server(names: &Names, world: &World) -> Result<Option<WorkloadSe
 /// Deletes the very pod that was looked at, and says whether it was still the same.
 async fn delete(pod: &GatewaySeen, names: &Names, world: &World) -> Result<bool, Error> {
     info!(
-        namespace = %names.namespace(), pipeline = %names.pipeline(), pod = %pod.name, revision = ?pod.revision,
-        trouble = ?pod.trouble, "a pod of an older revision is deleted"
+        namespace = %names.namespace(), pipeline = %names.pipeline(), pod = %pod.name, revision = pod.revision.as_deref(),
+        trouble = pod.trouble.as_deref(), "a pod of an older revision is deleted"
     );
     world.shared.metrics.wrote("Pod");
     let api: Api<Pod> = Api::namespaced(world.shared.client.clone(), names.namespace());

@@ -5,6 +5,9 @@ use std::{collections::BTreeSet, error::Error, fmt};
 /// The API server's reason for a field that another field manager owns.
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 
+/// The API server's reason to create nothing in a namespace that is being deleted.
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
 /// An error of the client library with the server's own text. The library's text repeats everything twice.
 #[derive(Debug)]
 pub struct ApiError(Box<kube::Error>);
@@ -18,6 +21,13 @@ impl ApiError {
     /// Whether the object or its kind does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(&*self.0, kube::Error::Api(status) if status.code == 404)
+    }
+
+    /// Whether nothing can be created because the namespace is being deleted.
+    pub fn is_namespace_going(&self) -> bool {
+        let kube::Error::Api(status) = &*self.0 else { return false };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == NAMESPACE_TERMINATING)
     }
 
     /// The field managers that own a field of the apply, sorted; empty if the server names none. The server names them only inside a text:

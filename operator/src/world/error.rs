@@ -55,6 +55,11 @@ impl Error {
         matches!(self.class(), ErrorClass::Forbidden | ErrorClass::Refused)
     }
 
+    /// Whether the namespace is being deleted, and the pipeline with it.
+    pub fn is_namespace_going(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if source.is_namespace_going())
+    }
+
     /// Who else sets the number of gateways, in words, if that is what failed.
     pub fn replica_conflict(&self) -> Option<&str> {
         match self {

@@ -231,6 +231,11 @@ impl Memory {
         })
     }
 
+    /// Records that the lag was not written after all.
+    pub fn lag_not_written(&self, key: &Key) {
+        self.with(key, |memory| memory.lag_written = None);
+    }
+
     /// Whether to ask now if claims may be deleted. If so, records that it was asked.
     pub fn may_ask_for_deletion(&self, key: &Key, now: Instant) -> bool {
         self.with(key, |memory| is_due(&mut memory.deletion_asked, DELETION_SECONDS, now))
@@ -408,6 +413,10 @@ mod tests {
         let day =
             (0..5_760).filter(|look| memory.may_write_lag(&key("b"), begin + Duration::from_secs(look * 15)));
         assert!((286..=292).contains(&day.count()));
+        // A write that failed is due again at once.
+        assert!(memory.may_write_lag(&key("c"), begin) && !memory.may_write_lag(&key("c"), begin));
+        memory.lag_not_written(&key("c"));
+        assert!(memory.may_write_lag(&key("c"), begin));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sluice_crds::{
     DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{News, drain::lifecycle::LetGo, news, scale::Limit};
+use sluice_plan::{News, drain::lifecycle::LetGo, news, scale::Limit, words};
 use tracing::{debug, info};
 
 /// Publishes the events that follow from a change of the status: about readiness, the number of gateways, delivery and volumes.
@@ -121,8 +121,12 @@ fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> 
     let queue = match (waits(before), waits(after)) {
         (false, true) => {
             let QueueStatus { blocks, bytes } = after.queue.unwrap_or_default();
-            let note =
-                format!("{blocks} blocks ({} MiB) wait on the queue volumes for ClickHouse", bytes >> 20);
+            let note = format!(
+                "{} ({} MiB) {} on the queue volumes for ClickHouse",
+                words::plural(blocks, "block"),
+                bytes >> 20,
+                words::form(blocks, "waits", "wait")
+            );
             Some(happened("Queued", EventType::Normal, &note, "Deliver"))
         }
         (true, false) => Some(happened(

@@ -46,7 +46,8 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
     let how = PatchParams { field_manager: Some(FINALIZERS.to_owned()), ..PatchParams::default() };
     match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, &left))).await {
         Ok(_) => {
-            info!(namespace = ?pipeline.namespace(), pipeline = name, "removed the finalizer: the pipeline can go");
+            let namespace = pipeline.namespace().unwrap_or_default();
+            info!(%namespace, pipeline = name, "removed the finalizer: the pipeline can go");
             Ok(())
         }
         // Gone already.

@@ -47,7 +47,11 @@ pub async fn report(
         }
         // The pipeline was deleted meanwhile, and maybe created again; or another writer was faster, and the next look writes.
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
-        Err(source) => return Err(Error::Status { source: source.into() }),
+        Err(source) => {
+            // What may be written once a minute was not: the next look tries again, instead of finding nothing to write.
+            world.shared.memory.lag_not_written(key);
+            return Err(Error::Status { source: source.into() });
+        }
     }
     status_changed(pipeline, &before, &status, world).await;
     Ok(())

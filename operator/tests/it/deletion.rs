@@ -29,6 +29,24 @@ async fn gateways_that_are_to_stay_by_the_way_of_deletion_read_on() {
     }
 }
 
+/// Kubernetes has deleted its objects before the pipeline itself, and lets nothing be made.
+#[tokio::test]
+async fn a_pipeline_whose_namespace_is_deleted_says_so_at_once() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    let refusal = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "statefulsets.apps is forbidden: unable to create new content in namespace tracing because it is being terminated",
+        "details": {"causes": [{
+            "reason": "NamespaceTerminating", "message": "namespace tracing is being terminated", "field": "metadata.namespace",
+        }]},
+    });
+    bench.server.refuse_saying("statefulsets/prod-gateway PATCH", 403, refusal);
+    bench.fail("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "False Deleting");
+    assert_eq!(bench.condition("prod", "Stalled"), "False Ok");
+}
+
 #[tokio::test]
 async fn a_policy_that_is_changed_while_nothing_can_be_planned_counts() {
     let bench = Bench::start().await;

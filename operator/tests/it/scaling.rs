@@ -393,7 +393,10 @@ async fn the_number_of_the_scale_subresource_is_taken_and_gateways_leave_in_ever
         scene.bench.settle("prod").await;
         assert_eq!(scene.replicas(), 5, "{mode}");
         let reason = scene.said()["drain"]["reason"].clone();
-        assert!(reason.as_str().unwrap().starts_with("1 are of a version that cannot drain"), "{reason}");
+        assert!(
+            reason.as_str().unwrap().starts_with("1 gateway of an older version cannot drain"),
+            "{reason}"
+        );
         scene.control().await;
         scene.bench.settle("prod").await;
         assert!(scene.said()["drain"].is_null());

@@ -2,6 +2,7 @@
 
 use crate::table::{size, time};
 use sluice_crds::{EXACTLY_ONCE, ManagementState, ScalingMode, TracePipeline, TracePipelineStatus};
+use sluice_plan::words::plural;
 
 pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
@@ -15,8 +16,9 @@ pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> St
         updated => format!(", {updated} on the newest revision"),
     };
     format!(
-        "{} of {wanted} gateways ready{updated}; {image}{other}, {} each",
+        "{} of {} ready{updated}; {image}{other}, {} each",
         of(status.ready_replicas),
+        plural(wanted, "gateway"),
         pipeline.spec.gateway.resources.memory().text
     )
 }
@@ -25,7 +27,10 @@ pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> S
     let kafka = &pipeline.spec.source.kafka;
     let topics = kafka.topics.iter().map(|name| {
         let known = status.topics.iter().find(|topic| topic.name == *name);
-        known.map_or_else(|| name.clone(), |topic| format!("{name} ({} partitions)", topic.partitions))
+        known.map_or_else(
+            || name.clone(),
+            |topic| format!("{name} ({})", plural(topic.partitions, "partition")),
+        )
     });
     let topics = topics.collect::<Vec<_>>().join(", ");
     let asked = kafka.consumer_group.as_deref();
@@ -54,7 +59,7 @@ pub(super) fn behind(status: &TracePipelineStatus) -> String {
     let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
     let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
-    format!("{} messages{as_time}", lag.messages)
+    format!("{}{as_time}", plural(lag.messages, "message"))
 }
 
 pub(super) fn queue(status: &TracePipelineStatus) -> String {
@@ -62,7 +67,8 @@ pub(super) fn queue(status: &TracePipelineStatus) -> String {
     if queue.blocks == 0 {
         return "nothing waits on the queue volumes".into();
     }
-    format!("{} blocks, {} on the queue volumes", queue.blocks, size(u64::try_from(queue.bytes).unwrap_or(0)))
+    let bytes = size(u64::try_from(queue.bytes).unwrap_or(0));
+    format!("{}, {bytes} on the queue volumes", plural(queue.blocks, "block"))
 }
 
 pub(super) fn delivery(status: &TracePipelineStatus) -> String {
@@ -82,8 +88,9 @@ pub(super) fn delivery(status: &TracePipelineStatus) -> String {
     // The guarantee covers messages that were read; these were never read.
     let lost = status.loss.as_ref().map(|loss| {
         format!(
-            "; but Kafka deleted {} messages before they were read, last noticed at {}",
-            loss.messages, loss.last_time.0
+            "; but Kafka deleted {} before they were read, last noticed at {}",
+            plural(loss.messages, "message"),
+            loss.last_time.0
         )
     });
     promised + &survives.unwrap_or_default() + &lost.unwrap_or_default()
@@ -111,7 +118,7 @@ pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) ->
         }
         (mode, None) => match spec.replicas {
             Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
-            None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),
+            None => format!("{mode:?}: one gateway for {}", plural(spec.partitions_per_replica, "partition")),
         },
     }
 }

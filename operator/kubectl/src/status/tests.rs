@@ -111,6 +111,23 @@ fn messages_that_gateways_reject_are_for_a_person_beside_a_pipeline_that_is_read
 }
 
 #[test]
+fn a_gateway_that_is_not_ready_is_no_rollout() {
+    let words = "2 of 3 gateways are ready; not ready: prod-gateway-1";
+    let unready = [
+        condition("Ready", "False", "Progressing", words),
+        condition("Reconciling", "True", "RollingOut", words),
+    ];
+    let rollout = |state: &str| {
+        let mut status = well(&unready);
+        status["rollout"] =
+            json!({"state": state, "revision": "b", "since": "2026-01-01T00:00:00Z", "message": ""});
+        Story::of(&pipeline(&status)).now
+    };
+    assert_eq!(rollout("Complete"), words);
+    assert_eq!(rollout("Rolling"), format!("RollingOut: {words}"));
+}
+
+#[test]
 fn a_volume_that_no_node_reaches_is_for_a_person() {
     let words = "prod-gateway-1: no node that reaches the volume pvc-7 takes it";
     let kept = [condition("Ready", "False", "VolumeOutOfReach", words)];
@@ -120,7 +137,7 @@ fn a_volume_that_no_node_reaches_is_for_a_person() {
 #[test]
 fn whatever_waits_for_a_person_is_said_in_its_own_words() {
     for (kind, status, reason, words) in [
-        ("Ready", "False", "ConsumerGroupTaken", "the pipeline a/b came first"),
+        ("Ready", "False", "ConsumerGroupTaken", "the pipeline a/b has the same consumer group"),
         ("Ready", "False", "PartitionsLost", "the topic \"spans\" has 2 partitions and had 8"),
         ("Ready", "False", "ApplyFailed", "cannot apply the StatefulSet a: exceeded quota (status 403)"),
         (

@@ -8,6 +8,11 @@ pub fn plural<N: Copy + Display + PartialEq + From<u8>>(count: N, one: &str) -> 
     format!("{count} {one}{ending}")
 }
 
+/// The form of a word that goes with a count: `reads` for 1, `read` for all others.
+pub fn form<'a, N: Copy + PartialEq + From<u8>>(count: N, one: &'a str, more: &'a str) -> &'a str {
+    if count == N::from(1) { one } else { more }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -22,5 +27,6 @@ mod tests {
             (plural(1_i64, "message"), plural(1_usize, "topic")),
             ("1 message".into(), "1 topic".into())
         );
+        assert_eq!([0_u32, 1, 2].map(|count| form(count, "is", "are")), ["are", "is", "are"]);
     }
 }

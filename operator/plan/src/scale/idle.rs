@@ -14,7 +14,10 @@
 
 use super::{Decision, Situation, gate, numbers, steps};
 use crate::{
-    ground::moment::Moment,
+    ground::{
+        moment::Moment,
+        words::{form, plural},
+    },
     pipeline::policy::{InitialOffset, Policy, Rests},
     scale::{
         gate::Hold,
@@ -105,7 +108,8 @@ fn resting(at: &Situation<'_>, terms: Rests, offsets: Option<&Offsets>, next: &m
     let is_due = at.now.seconds_since(rest.since) >= f64::from(terms.refresh_seconds);
     let (replicas, reason) = if offsets.lag > 0 {
         let wanted = wanted(at, offsets, next);
-        (wanted, format!("{}: {} messages wait", number(wanted), offsets.lag))
+        let (messages, wait) = (plural(offsets.lag, "message"), form(offsets.lag, "waits", "wait"));
+        (wanted, format!("{}: {messages} {wait}", number(wanted)))
     } else if !offsets.is_certain {
         (
             at.bounds.min,

@@ -1,6 +1,7 @@
 //! Events that follow from two statuses: messages were lost, messages or rows become dead letters, a topic has more partitions, another
 //! client sets the number of gateways. Each is reported once, when it happens.
 
+use crate::ground::words::{form, plural};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_crds::{
     TopicStatus, TracePipelineStatus,
@@ -65,8 +66,9 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
     let words = format!(
-        "Kafka deleted {more} messages before they were read{so_far}: Kafka cannot return them. Increase retention.ms and \
-         retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)"
+        "Kafka deleted {} before they were read{so_far}: Kafka cannot return them. Increase retention.ms and \
+         retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)",
+        plural(more, "message")
     );
     (more > 0).then_some(News { reason: "DataLoss", is_bad: true, action: "Read", words })
 }
@@ -75,12 +77,16 @@ fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineS
     let was = before.topics.iter().find(|topic| topic.name == now.name)?;
     let gateways = match (before.desired_replicas, after.desired_replicas) {
         (Some(was), Some(now)) if was != now => format!("; the number of gateways goes from {was} to {now}"),
-        (_, Some(now)) => format!("; {now} gateways read them, as before"),
+        (_, Some(now)) => {
+            format!("; {} {} them, as before", plural(now, "gateway"), form(now, "reads", "read"))
+        }
         (_, None) => String::new(),
     };
     let words = format!(
-        "the topic {:?} has {} partitions now, {} before{gateways}",
-        now.name, now.partitions, was.partitions
+        "the topic {:?} has {} now, {} before{gateways}",
+        now.name,
+        plural(now.partitions, "partition"),
+        was.partitions
     );
     let is_more = now.partitions > was.partitions;
     is_more.then_some(News { reason: "PartitionsAdded", is_bad: false, action: "Read", words })

@@ -6,6 +6,7 @@
 use crate::{
     drain::lifecycle,
     facts::Observed,
+    ground::words::{form, plural},
     objects,
     observed::{Hindrance, PodSeen, TopicSeen, UNREAD_SECONDS},
     pipeline::{Intent, gateway_config},
@@ -116,7 +117,9 @@ impl Progress {
         if *stays {
             return Self::Refused { reason, message: message.clone() };
         }
-        Self::Held { ready: reason, reconciling: reason, message: message.clone() }
+        // A deletion is on its way in the words of any other one.
+        let reconciling = if *reason == reason::DELETING { reason::DRAINING } else { reason };
+        Self::Held { ready: reason, reconciling, message: message.clone() }
     }
 
     fn words(&self) -> &str {
@@ -190,7 +193,10 @@ impl Progress {
             let state = drain.map_or("the drain is about to begin", |drain| &drain.reason);
             let limit = &pipeline.spec.scaling.drain.timeout;
             let message = format!(
-                "{there} gateways drain, for at most {limit}, before the operator removes them: {state}"
+                "{} {}, for at most {limit}, before the operator removes {}: {state}",
+                plural(there, "gateway"),
+                form(there, "drains", "drain"),
+                form(there, "it", "them")
             );
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
@@ -204,7 +210,7 @@ impl Progress {
     /// What runs is counted, and compared with nothing.
     fn left_alone(observed: &Observed, now: &Time) -> Self {
         let seen = observed.workload.clone().unwrap_or_default();
-        let counts = format!("{} of {} gateways are ready", seen.ready, seen.wanted);
+        let counts = share(seen.ready, seen.wanted, ("is ready", "are ready"));
         let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
         let message =
@@ -251,9 +257,11 @@ impl Progress {
         let unread = observed.unread.filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
         let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
         let message = format!(
-            "{} of {} partitions have no reader: no gateway owns them. If this stays, another member of the consumer group has them: \
+            "{} of {} {} no reader: no gateway owns them. If this stays, another member of the consumer group has them: \
              kafka-consumer-groups.sh --describe --members --group {group}",
-            unread.partitions, unread.of
+            unread.partitions,
+            plural(unread.of, "partition"),
+            form(unread.of, "has", "have")
         );
         Some(Self::waiting(reason::PARTITIONS_UNREAD, message))
     }
@@ -278,7 +286,11 @@ impl Progress {
         (there > plan.replicas()).then(|| {
             moving(
                 reason::SCALING,
-                format!("scaling in from {there} to {} gateways: {}", plan.replicas(), drain.reason),
+                format!(
+                    "scaling in from {there} to {}: {}",
+                    plural(plan.replicas(), "gateway"),
+                    drain.reason
+                ),
             )
         })
     }
@@ -286,11 +298,8 @@ impl Progress {
     /// Pods that the StatefulSet asks for and does not get.
     fn of_refused_pods(plan: &Plan, observed: &Observed) -> Option<Self> {
         let (why, seen) = (observed.pods_refused.as_ref()?, observed.workload.as_ref()?);
-        let message = format!(
-            "{} of {} gateways exist; Kubernetes does not create the others: {why}",
-            seen.replicas,
-            wanted(plan, observed)
-        );
+        let exist = share(seen.replicas, wanted(plan, observed), ("exists", "exist"));
+        let message = format!("{exist}; Kubernetes does not create the others: {why}");
         Some(Self::Held { ready: reason::PODS_REFUSED, reconciling: reason::SCALING, message })
     }
 
@@ -343,17 +352,16 @@ impl Progress {
             });
         }
         if seen.wanted != wanted || seen.replicas != wanted {
-            return Some(moving(reason::SCALING, format!("{} of {wanted} gateways exist", seen.replicas)));
+            return Some(moving(reason::SCALING, existing(seen.replicas, wanted)));
         }
-        if seen.updated < wanted {
-            let replaced = format!("{} of {wanted} gateways are replaced", seen.updated);
+        // Without another revision none is replaced: pods that are deleted, as with their namespace, come back as they were.
+        if seen.updated < wanted && seen.current_revision != seen.update_revision {
+            let replaced = share(seen.updated, wanted, ("is replaced", "are replaced"));
             return Some(moving(reason::ROLLING_OUT, replaced));
         }
-        (seen.ready < wanted).then(|| {
-            moving(
-                reason::ROLLING_OUT,
-                format!("{} of {wanted} gateways are ready{}", seen.ready, those_not(&seen.pods)),
-            )
+        (seen.ready.min(seen.updated) < wanted).then(|| {
+            let ready = share(seen.ready, wanted, ("is ready", "are ready"));
+            moving(reason::ROLLING_OUT, format!("{ready}{}", those_not(&seen.pods)))
         })
     }
 }
@@ -384,7 +392,26 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
         }
         _ => String::new(),
     };
-    format!("{replicas} gateways read {partitions} partitions{limited}")
+    format!(
+        "{} {} {}{limited}",
+        plural(replicas, "gateway"),
+        form(replicas, "reads", "read"),
+        plural(partitions, "partition")
+    )
+}
+
+/// So many of all gateways, with what they are.
+fn share(count: u32, all: u32, (one, more): (&str, &str)) -> String {
+    format!("{count} of {} {}", plural(all, "gateway"), form(all, one, more))
+}
+
+/// Gateways that exist beside those wanted, which may be fewer.
+fn existing(there: u32, wanted: u32) -> String {
+    if there <= wanted {
+        return share(there, wanted, ("exists", "exist"));
+    }
+    let exist = form(there, "exists", "exist");
+    format!("{} {exist}, and {wanted} {} wanted", plural(there, "gateway"), form(wanted, "is", "are"))
 }
 
 fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
@@ -394,7 +421,11 @@ fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
 
 /// The pods that are not ready, behind the count of ready ones. Once a gateway gives a reason of its own, the message has that instead.
 fn those_not(pods: &[PodSeen]) -> String {
-    let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
+    let in_words = |pod: &PodSeen| {
+        let going = if pod.going.is_some() { " (is being deleted)" } else { "" };
+        format!("{}{going}", pod.name)
+    };
+    let names = named(pods.iter().map(in_words).collect());
     names.map(|names| format!("; not ready: {names}")).unwrap_or_default()
 }
 

@@ -2,7 +2,10 @@
 //! differs noticeably. So a steady pipeline causes no writes.
 
 use super::coarse;
-use crate::{facts::ScalingSeen, scale::Decision};
+use crate::{
+    facts::ScalingSeen,
+    scale::{Cause, Decision},
+};
 use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus, TracePipelineStatus};
 
 /// The scaling status; `None` where nothing is decided and no gateway drains. `resized` describes memory that gateways got in place.
@@ -53,7 +56,7 @@ fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) ->
     let rescaled = decision.next.rescales.last().map(|at| at.time());
     ScalingStatus {
         recommended_replicas: Some(decision.recommended),
-        cause: Some(decision.cause.word().to_owned()),
+        cause: cause(decision).map(str::to_owned),
         held: decision.hold.map(|hold| hold.word().to_owned()),
         limited: decision.limited.map(|limit| limit.word().to_owned()),
         reason: coarse::reason(&before.reason, joined(&decision.reason, resized)),
@@ -71,6 +74,12 @@ fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) ->
     }
 }
 
+/// What limits; `None` where that is only supposed: the gateways' work limits once it is known how much one gateway can do.
+fn cause(decision: &Decision) -> Option<&'static str> {
+    let is_measured = decision.figures.as_ref().is_none_or(|figures| figures.capacity.is_some());
+    (is_measured || decision.cause != Cause::ComputeLimited).then(|| decision.cause.word())
+}
+
 /// A sentence with what was done about memory behind it.
 pub(super) fn joined(words: &str, resized: Option<&str>) -> String {
     resized.map_or_else(|| words.to_owned(), |resized| format!("{words}; {resized}"))
@@ -81,7 +90,7 @@ mod tests {
     use super::*;
     use crate::{
         ground::moment::Moment,
-        scale::{Cause, Figures, State, Watched},
+        scale::{Figures, State, Watched},
     };
     use proptest::prelude::*;
 
@@ -119,6 +128,21 @@ mod tests {
         let given =
             scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was resized to 1Mi")), &later).unwrap();
         assert_eq!(given.reason, "so it is; a-0 was resized to 1Mi");
+    }
+
+    #[test]
+    fn a_cause_is_said_when_it_is_known_what_a_gateway_can_do() {
+        let of = |cause, capacity| {
+            let figures = Some(Figures { capacity, ..Figures::default() });
+            let seen = ScalingSeen {
+                decision: Some(Decision { cause, figures, ..decision() }),
+                ..ScalingSeen::default()
+            };
+            scaling(ScalingMode::Auto, (None, None), &seen).unwrap().cause
+        };
+        assert_eq!(of(Cause::ComputeLimited, None), None);
+        assert_eq!(of(Cause::ComputeLimited, Some(900.0)).as_deref(), Some("ComputeLimited"));
+        assert_eq!(of(Cause::SinkLimited, None).as_deref(), Some("SinkLimited"));
     }
 
     /// A decision for so many messages a second, with a reason as `scale` words it.

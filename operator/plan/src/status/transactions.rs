@@ -6,6 +6,7 @@
 use super::{coarse::rounded, messages::said_before, verdict::Verdict};
 use crate::{
     facts::Observed,
+    ground::words::plural,
     observed::{OPEN_SECONDS_MAX, OpenTransaction},
 };
 use sluice_crds::{
@@ -57,5 +58,8 @@ fn in_words(open: &OpenTransaction) -> String {
     let OpenTransaction { topic, partition, first_offset, messages, seconds } = open;
     let age = AGES.iter().rev().find(|(age, _)| age <= seconds).map_or("", |(_, words)| words);
     let messages = rounded(i64::try_from(*messages).unwrap_or(i64::MAX));
-    format!("{topic}/{partition} from offset {first_offset} on, {messages} messages, for more than {age}")
+    format!(
+        "{topic}/{partition} from offset {first_offset} on, {}, for more than {age}",
+        plural(messages, "message")
+    )
 }

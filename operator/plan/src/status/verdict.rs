@@ -2,6 +2,7 @@
 
 use crate::{
     facts::Observed,
+    ground::words::plural,
     identity::secrets::mounted,
     observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
     pipeline::Intent,
@@ -97,7 +98,8 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
         transactions::hanging(pipeline, observed)
             .or_else(|| messages::unreadable(pipeline, observed, now))
             .unwrap_or_else(|| {
-                Verdict::yes(reason::OK, format!("{partitions} partitions in {} topics", topics.len()))
+                let (partitions, topics) = (plural(partitions, "partition"), plural(topics.len(), "topic"));
+                Verdict::yes(reason::OK, format!("{partitions} in {topics}"))
             })
     } else {
         Verdict::no(reason::TOPIC_MISSING, format!("Kafka has no topic {}", missing.join(", ")))
@@ -229,10 +231,10 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
     match mode {
         ScalingMode::Fixed => {
             let why = match spec.replicas {
-                Some(replicas) => format!("replicas asks for {replicas} gateways"),
+                Some(replicas) => format!("replicas asks for {}", plural(replicas, "gateway")),
                 None => format!(
-                    "replicas is not set, and there is one gateway for {} partitions (partitionsPerReplica)",
-                    spec.partitions_per_replica
+                    "replicas is not set, and there is one gateway for {} (partitionsPerReplica)",
+                    plural(spec.partitions_per_replica, "partition")
                 ),
             };
             return Verdict::no(reason::DISABLED, format!("scaling.mode is Fixed: {why}"));

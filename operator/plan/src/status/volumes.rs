@@ -7,7 +7,7 @@ use super::{
 use crate::{
     drain::lifecycle,
     facts::Observed,
-    ground::words::plural,
+    ground::words::{form, plural},
     observed::{ClaimSeen, DrainJobSeen, DrainJobState, PodSeen, StorageClassSeen},
     pipeline::Intent,
     planned::Plan,
@@ -64,15 +64,11 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
         return Verdict::no(reason::REPLACING, message);
     }
     if counted.pending == 0 {
-        return Verdict::yes(
-            reason::UP_TO_DATE,
-            format!("{} queue volumes have {size} or more", counted.resized),
-        );
+        return Verdict::yes(reason::UP_TO_DATE, have(counted.resized, &format!("{size} or more")));
     }
     let mut small = observed.volumes.claims.iter().filter(|claim| !claim.is_going && is_small(claim, size));
     if small.all(|claim| claim.waits_for_file_system) {
-        let message =
-            format!("{} queue volumes have grown, their file systems have not yet", counted.pending);
+        let message = format!("{}, and its file system not yet", have(counted.pending, "grown"));
         return Verdict::no(reason::FILE_SYSTEM_RESIZE_PENDING, message);
     }
     Verdict::no(reason::RESIZING, grown(&counted, observed))
@@ -96,15 +92,18 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
     });
     let count = left.len();
     if Intent::of(pipeline) == Intent::Suspend {
-        let message =
-            format!("{count} queue volumes without a gateway are drained when the pipeline resumes");
+        let message = format!(
+            "Jobs drain {} without a gateway when the pipeline resumes",
+            plural(count, "queue volume")
+        );
         return Verdict::no(reason::DRAINING, message);
     }
     if let Some((claim, message)) = failed {
         return Verdict::no(
             reason::DRAIN_FAILED,
             format!(
-                "{claim} could not be drained (one of {count} queue volumes without a gateway); the operator tries again: {message}"
+                "{claim} could not be drained (one of {} without a gateway); the operator tries again: {message}",
+                plural(count, "queue volume")
             ),
         );
     }
@@ -157,10 +156,11 @@ fn not_deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> 
     let kept: Vec<&ClaimSeen> = observed.volumes.claims.iter().filter(stays).filter(|_| is_meant).collect();
     let refusal = kept.first()?.not_deleted.as_ref()?;
     Some(format!(
-        "every queue volume that may hold blocks has a gateway; {} empty volumes stay, because the API server refuses to delete their \
+        "every queue volume that may hold blocks has a gateway; {} {}, because the API server refuses to delete their \
          claims: {refusal}; grant delete of persistentvolumeclaims (chart value volumes.delete), delete them by hand, or set \
          queue.retentionPolicy.whenScaled to Retain",
-        kept.len()
+        plural(kept.len(), "empty volume"),
+        form(kept.len(), "stays", "stay")
     ))
 }
 
@@ -276,8 +276,11 @@ fn replaced(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let wanted = format!("{}{class}", queue.size);
     match &observed.volumes.replacing {
         Some(now) => Some(format!(
-            "gateway {} is drained and gets a new volume of {wanted}; {left} volumes are left to replace ({:?}): {}",
-            now.gateway, now.state, now.reason
+            "gateway {} is drained and gets a new volume of {wanted}; {} left to replace ({:?}): {}",
+            now.gateway,
+            plural(left, "volume"),
+            now.state,
+            now.reason
         )),
         None if left == 0 => None,
         None => Some(match &observed.volumes.not_replaced {
@@ -337,7 +340,8 @@ fn failure(job: &DrainJobSeen) -> Option<&str> {
 
 fn grown(counted: &VolumesStatus, observed: &Observed) -> String {
     let all = counted.resized.saturating_add(counted.pending);
-    let words = format!("{} of {all} queue volumes have {} or more", counted.resized, counted.desired);
+    let (of, have) = (plural(all, "queue volume"), form(all, "has", "have"));
+    let words = format!("{} of {of} {have} {} or more", counted.resized, counted.desired);
     let mut small =
         observed.volumes.claims.iter().filter(|claim| !claim.is_going && is_small(claim, &counted.desired));
     let kept = small.find_map(|claim| Some((&claim.name, claim.not_grown.as_ref()?)));
@@ -347,6 +351,11 @@ fn grown(counted: &VolumesStatus, observed: &Observed) -> String {
         ),
         None => words,
     }
+}
+
+/// So many queue volumes that have this.
+fn have(count: u32, what: &str) -> String {
+    format!("{} {} {what}", plural(count, "queue volume"), form(count, "has", "have"))
 }
 
 fn number(count: usize) -> u32 {

@@ -57,7 +57,7 @@ fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it
         [format!("False/{}", reason::CONSUMER_GROUP_TAKEN), "True/Waiting".into()]
     );
     let words = &condition(&status, "Ready").message;
-    assert!(words.contains("tracing/old came first"), "{words}");
+    assert!(words.contains("tracing/old has the same consumer group"), "{words}");
 }
 
 /// Its gateways have been started with this group at these brokers.

@@ -28,6 +28,7 @@ mod statuses;
 mod statuses_of_messages;
 mod stored;
 mod volumes;
+mod wording;
 
 use serde_json::{Value, json};
 use sluice_crds::{KeyUse, TracePipeline, UsedKey};

@@ -115,7 +115,7 @@ fn each_step_of_a_rollout_has_its_words() {
             "True/Scaling",
             "2 of 3 gateways exist",
         ),
-        (json!({"replicas": 4}), "True/Scaling", "4 of 3 gateways exist"),
+        (json!({"replicas": 4}), "True/Scaling", "4 gateways exist, and 3 are wanted"),
         (
             json!({"updatedReplicas": 1, "updateRevision": "b"}),
             "True/RollingOut",

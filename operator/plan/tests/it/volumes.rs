@@ -200,9 +200,9 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
     let facts = Observed { volumes: resting(&facts.volumes), workload: Some(workload), ..facts };
     for (suspend, came_back, orphaned, words) in [
         (true, 4, 0, "every queue volume that may hold blocks has a gateway"),
-        (true, 3, 1, "1 queue volumes without a gateway are drained when the pipeline resumes"),
+        (true, 3, 1, "Jobs drain 1 queue volume without a gateway when the pipeline resumes"),
         // Three of them come back at once, and use their volumes again.
-        (false, 4, 1, "Jobs drain 1 queue volumes without a gateway"),
+        (false, 4, 1, "Jobs drain 1 queue volume without a gateway"),
     ] {
         pipeline.spec.suspend = suspend;
         let suspension = Some(SuspensionStatus { replicas: came_back, ..SuspensionStatus::default() });

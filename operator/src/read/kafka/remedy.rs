@@ -17,7 +17,7 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
             "source.kafka.tls, the key ca.crt of its Secret, and the port of the listener"
         }
         (Error::Refused { .. }, SourceFailure::AuthFailed) => {
-            "user and password, and source.kafka.sasl.mechanism"
+            "the credentials and source.kafka.sasl.mechanism"
         }
         (_, SourceFailure::AuthFailed) => "the ACLs: the user needs Describe on topics and group",
         (_, SourceFailure::Timeout) => "the brokers, and whether a firewall drops the operator's packets",
@@ -50,8 +50,7 @@ mod tests {
         };
         assert_eq!(
             words(&refused, SourceFailure::AuthFailed, "a:9092"),
-            "cannot connect to Kafka at a:9092: sasl://a:9092/1: wrong password; check user and password, and \
-             source.kafka.sasl.mechanism"
+            "cannot connect to Kafka at a:9092: sasl://a:9092/1: wrong password; check the credentials and source.kafka.sasl.mechanism"
         );
         let code = RDKafkaErrorCode::TopicAuthorizationFailed;
         let hidden =

@@ -68,7 +68,7 @@ fn a_message_brings_a_gateway_back_at_the_next_poll() {
         sample.partitions[1].as_mut().unwrap().end += 1;
     });
     assert_eq!(decision.replicas, 1);
-    assert!(decision.reason.contains("1 messages wait"), "{}", decision.reason);
+    assert!(decision.reason.contains("1 message waits"), "{}", decision.reason);
 }
 
 #[test]
