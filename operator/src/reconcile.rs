@@ -119,9 +119,6 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
         world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
     }
-    if let Some(action) = handover::before(&pipeline, &key, &reconciler).await {
-        return Ok(action);
-    }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
     world.shared.metrics.set_pipelines(world.shared.memory.len());

@@ -21,7 +21,7 @@ pub struct Attributes {
 
     /// Rules by key, at most 16. The first rule with the key of an attribute decides what becomes of it; an attribute without a rule is
     /// kept. Rules are applied before rows are made, and to the dead letters of rows and messages that can be read. A member of a key-value
-    /// list that has no rule itself is decided by its dotted path, such as user.email.
+    /// list that has no rule itself is decided by its dotted path, such as account.email.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -29,9 +29,8 @@ pub struct Attributes {
 
     /// What a dead letter keeps of a message that cannot be read: rules cannot be applied to it. Original (the default): the message.
     /// WithoutValue: its coordinates, key and headers; Kafka has the message until the topic's retention deletes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "UnreadableLetters")]
-    pub unreadable_letters: Option<UnreadableLetters>,
+    #[serde(default)]
+    pub unreadable_letters: UnreadableLetters,
 }
 
 /// A rule by key.

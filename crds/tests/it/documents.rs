@@ -43,6 +43,7 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
     let paths = code.map(|code| code.split([':', ' ', '=']).next().unwrap_or_default());
     paths.filter(|path| {
         path.contains('.')
+            && path.rsplit('.').next() != Some("yaml")
             && path.starts_with(|c: char| c.is_ascii_lowercase())
             && path.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
     })

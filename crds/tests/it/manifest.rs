@@ -73,6 +73,7 @@ fn a_choice_without_a_default_says_what_it_is_when_it_is_not_set() {
             assert!(
                 says || path.ends_with("/items")
                     || path.ends_with("/mechanism")
+                    || path.ends_with("/rules/items/properties/action")
                     || path.contains("podTemplate")
                     || path.contains("networkPolicy"),
                 "{path}: {description}"

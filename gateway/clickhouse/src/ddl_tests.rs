@@ -142,8 +142,11 @@ ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"
     assert_eq!(
         gone,
         [
+            "    `ResourceAttributeItems` Array(String) ALIAS arrayMap((key, value) -> concat(key, '=', value), mapKeys(ResourceAttributes), mapValues(ResourceAttributes)),",
+            "    `SpanAttributeItems` Array(String) ALIAS arrayMap((key, value) -> concat(key, '=', value), mapKeys(SpanAttributes), mapValues(SpanAttributes)),",
             "    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
             "    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,",
+            "PRIMARY KEY (ServiceName, SpanName, toDateTime(Timestamp))",
             "ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)",
         ]
     );

@@ -236,9 +236,11 @@ impl Sink {
     /// The server names only the grant that a statement lacks, so a user without any grant would get one after another.
     fn named_grant(&self, error: Error) -> Error {
         match error {
-            Error::Probe(source @ ProbeError::Refused { code: ACCESS_DENIED, .. }) => {
-                Error::Columns { table: self.table_name(), user: self.credentials.user.clone(), source: Box::new(source) }
-            }
+            Error::Probe(source @ ProbeError::Refused { code: ACCESS_DENIED, .. }) => Error::Columns {
+                table: self.table_name(),
+                user: self.credentials.user.clone(),
+                source: Box::new(source),
+            },
             error => error,
         }
     }

@@ -2,7 +2,7 @@
 //! parsed, or a reconcile that panics, does not affect other pipelines.
 
 use super::{
-    Failed, RECONCILE_SECONDS_MAX, Reconciler, apply_failure,
+    Failed, RECONCILE_SECONDS_MAX, Reconciler, apply_failure, handover,
     next::{Next, REFUSED_SECONDS},
     story,
 };
@@ -51,6 +51,9 @@ async fn look(
     key: &Key,
     reconciler: &Reconciler,
 ) -> Result<(ReconcileResult, Action), Error> {
+    if let Some(action) = handover::before(pipeline, key, reconciler).await {
+        return Ok((ReconcileResult::Left, action));
+    }
     let world = &*reconciler.world;
     match &pipeline.0 {
         Ok(pipeline) => {

@@ -54,10 +54,13 @@ pub enum ReconcileResult {
     Failed,
     /// Skipped: the watches have not listed yet.
     Unlisted,
+    /// Another operator looks after the pipeline, or the operator has only written whether it does.
+    Left,
 }
 
 impl ReconcileResult {
-    const ALL: [Self; 5] = [Self::Done, Self::Waiting, Self::Refused, Self::Failed, Self::Unlisted];
+    const ALL: [Self; 6] =
+        [Self::Done, Self::Waiting, Self::Refused, Self::Failed, Self::Unlisted, Self::Left];
 
     fn label(self) -> &'static str {
         match self {
@@ -66,6 +69,7 @@ impl ReconcileResult {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Unlisted => "unlisted",
+            Self::Left => "left",
         }
     }
 }

@@ -108,7 +108,7 @@ fn attributes(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Att
     contract::Attributes {
         value_bytes_max,
         rules: rules.collect(),
-        unreadable_letters: match attributes.unreadable_letters.unwrap_or_default() {
+        unreadable_letters: match attributes.unreadable_letters {
             UnreadableLetters::Original => contract::UnreadableLetters::Original,
             UnreadableLetters::WithoutValue => contract::UnreadableLetters::WithoutValue,
         },

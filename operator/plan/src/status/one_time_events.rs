@@ -66,7 +66,7 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
     let words = format!(
-        "Kafka deleted {} before they were read{so_far}: Kafka cannot return them. Increase retention.ms and \
+        "Kafka deleted {} that no gateway had read{so_far}: Kafka cannot return them. Increase retention.ms and \
          retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)",
         plural(more, "message")
     );

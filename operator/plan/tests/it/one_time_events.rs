@@ -85,12 +85,12 @@ fn lost_messages_are_told_when_there_are_any_and_when_there_are_more() {
     let mut before = said(&pipeline, &facts);
     for (counts, expected) in [
         ([0, 0], None),
-        ([40, 0], Some("Kafka deleted 40 messages before they were read: Kafka cannot return them")),
+        ([40, 0], Some("Kafka deleted 40 messages that no gateway had read: Kafka cannot return them")),
         ([40, 0], None),
-        ([40, 2], Some("Kafka deleted 2 messages before they were read, 42 so far: Kafka cannot")),
+        ([40, 2], Some("Kafka deleted 2 messages that no gateway had read, 42 so far: Kafka cannot")),
         // A gateway that was started again.
         ([0, 2], None),
-        ([1, 2], Some("Kafka deleted 1 messages before they were read, 43 so far: Kafka cannot")),
+        ([1, 2], Some("Kafka deleted 1 message that no gateway had read, 43 so far: Kafka cannot")),
     ] {
         pipeline.status = Some(before.clone());
         let facts = Observed { messages_lost: (0..).zip(counts).collect(), ..facts.clone() };

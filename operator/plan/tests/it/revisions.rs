@@ -5,7 +5,7 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Observed, Planned, WorkloadSeen, build, objects, plan, rollout::spec_hash};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 11] = [
+const LATER: [&str; 13] = [
     "/spec/gateway/upgradeStrategy",
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
@@ -17,6 +17,8 @@ const LATER: [&str; 11] = [
     "/spec/observability",
     "/spec/sink/clickhouse/insert/format",
     "/spec/sink/clickhouse/schema/durability",
+    "/spec/sink/clickhouse/schema/optionalColumns",
+    "/spec/attributes",
 ];
 
 /// Those of them that have a default by now.

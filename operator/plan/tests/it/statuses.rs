@@ -200,7 +200,7 @@ fn a_gateway_that_was_to_end_and_whose_node_says_nothing_is_named_with_its_node(
         )) && message.ends_with("kubectl delete node node-b)");
         assert_eq!(names, is_overdue, "{message}");
         assert_eq!(
-            message == "2 of 3 gateways are ready; not ready: demo-gateway-1",
+            message == "2 of 3 gateways are ready; not ready: demo-gateway-1 (is being deleted)",
             !is_overdue,
             "{message}"
         );

@@ -115,7 +115,7 @@ fn a_transaction_that_hangs_is_said_with_what_ends_it() {
     assert_eq!((hangs.as_str(), summary_of(&status).as_str()), ("False/TransactionHanging", "True/Running"));
     for words in [
         &format!("{topic}/3 from offset 120 on, 1200 messages, for more than 16 min; {topic}/7"),
-        "1 messages, for more than 1 h. Lag does not count them.",
+        "1 message, for more than 1 h. Lag does not count them.",
         &format!(":9092 find-hanging --topic {topic} --partition 3 names its producer"),
         &format!("abort --topic {topic} --partition 3 --start-offset 120"),
     ] {

@@ -26,12 +26,40 @@ const OBJECTS: [(&str, &str); 7] = [
     ("tracepipeline-tls-sasl.yaml", "e361b5b7e7"),
 ];
 
+/// Fields that samples have got since then.
+const LATER: [&str; 12] = [
+    "/spec/sink/clickhouse/schema/optionalColumns",
+    "/spec/attributes",
+    "/spec/networkPolicy/metricsFrom",
+    "/spec/networkPolicy/egressTo",
+    "/spec/gateway/podTemplate/env",
+    "/spec/gateway/podTemplate/volumes",
+    "/spec/gateway/podTemplate/volumeMounts",
+    "/spec/gateway/podTemplate/dnsPolicy",
+    "/spec/gateway/podTemplate/dnsConfig",
+    "/spec/gateway/podTemplate/hostAliases",
+    "/spec/gateway/podTemplate/securityContext",
+    "/spec/gateway/podTemplate/containerSecurityContext",
+];
+
+/// The sample of today without the fields that it did not have then.
+fn sample_without_later(name: &str) -> TracePipeline {
+    let mut object = serde_json::to_value(sample(name)).unwrap();
+    for pointer in LATER {
+        let (inside, field) = pointer.rsplit_once('/').unwrap();
+        if let Some(Value::Object(fields)) = object.pointer_mut(inside) {
+            fields.remove(field);
+        }
+    }
+    serde_json::from_value(object).unwrap()
+}
+
 /// The samples say the same in today's form, so no gateway restarts when the form is changed.
 #[test]
 fn a_stored_object_has_the_objects_of_its_sample_of_today() {
     for (name, _) in OBJECTS {
         let before: TracePipeline = serde_json::from_value(stored(name)).unwrap();
-        let after = sample(name);
+        let after = sample_without_later(name);
         let of = |pipeline: &TracePipeline| yaml(&planned(pipeline, &observed(pipeline, 12)));
         assert!(of(&before) == of(&after), "{name}");
     }

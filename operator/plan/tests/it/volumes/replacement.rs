@@ -305,7 +305,7 @@ fn a_volume_that_is_not_empty_in_time_stays_its_gateway_takes_part_and_it_is_tri
             let reason = &cluster.written.as_ref().unwrap().reason;
             assert_eq!(
                 *reason,
-                format!("not ended after {timeout} s: it holds 1 blocks, or uncommitted messages")
+                format!("not ended after {timeout} s: it holds 1 block, or uncommitted messages")
             );
             // The next look sends it the command.
             cluster.act(&Action::Reconciled { is_stale: false, writes: 9, silent: None, seconds: 1 });
