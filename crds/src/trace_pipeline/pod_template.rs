@@ -164,7 +164,7 @@ pub struct PodTemplate {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["ip".into()]))]
     pub host_aliases: Vec<HostAlias>,
 
-    /// Who sets the user and the groups of the pods. Fixed (the default when it is not set): the operator, user and groups 65532.
+    /// Who sets the user and the groups of the pods. Fixed, also when it is not set: the operator, user and groups 65532.
     /// Assigned: the cluster; the operator names no user and no group, and OpenShift's SCC restricted-v2 assigns them from the range of the
     /// namespace. In a cluster that assigns no fsGroup, set securityContext.fsGroup, or gateways can neither read their Secrets nor write
     /// to their queue volume. Fields of securityContext count in both cases.

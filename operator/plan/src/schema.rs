@@ -14,8 +14,8 @@ use crate::{
 };
 use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log, Queue,
-    Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
+    Attributes, ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log,
+    Queue, Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -150,6 +150,7 @@ impl SchemaPlan {
         let of_shards = std::mem::take(&mut config.sink.clickhouse.shards);
         config.sink.clickhouse.endpoints.extend(of_shards.into_iter().flatten());
         config.source.kafka = unread();
+        config.attributes = Attributes::default();
         config.delivery = Delivery::default();
         config.queue = Queue::default();
         config.shutdown = Shutdown::default();
