@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
         .message("minReplicas of a schedule must not be more than maxReplicas, unless the schedule has a maxReplicas of its own"),
     validation = Rule::new("!has(self.idle) || self.mode == 'Auto'")
         .message("idle needs scaling.mode Auto: in the other modes the spec or another client sets the number of gateways"),
-    validation = Rule::new("has(self.idle) == (self.minReplicas == 0)")
+    validation = Rule::new("has(self.idle) == (has(self.minReplicas) && self.minReplicas == 0)")
         .message("minReplicas 0 and idle are set together: idle says when the last gateway leaves, and how the position in Kafka is kept")
 )]
 pub struct Scaling {
