@@ -42,7 +42,8 @@ pub fn put_value(out: &mut Vec<u8>, value: Value<'_>, bytes_max: usize) -> Resul
             let mut elements = Vec::new();
             for element in &array {
                 let mut content = Vec::new();
-                put_value(&mut content, element?, bytes_max)?;
+                // All open levels together have at most `bytes_max`.
+                put_value(&mut content, element?, bytes_max.saturating_sub(elements.len()))?;
                 put_field(&mut elements, array_value::VALUES, &content);
                 within(&elements, bytes_max)?;
             }
@@ -53,7 +54,7 @@ pub fn put_value(out: &mut Vec<u8>, value: Value<'_>, bytes_max: usize) -> Resul
             for member in &list {
                 let member = member?;
                 let mut content = Vec::new();
-                put_value(&mut content, member.value, bytes_max)?;
+                put_value(&mut content, member.value, bytes_max.saturating_sub(members.len()))?;
                 put_member(&mut members, within(member.key, bytes_max)?, &content);
                 within(&members, bytes_max)?;
             }

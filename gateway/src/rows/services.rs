@@ -8,7 +8,7 @@
 //! costs in blocks, on the network and in the table follows from them, where message bytes leave out the copies of resources.
 //!
 //! Cost: per resource a look at two counters and a comparison with the name before; for another name a hash of it. Nothing per span, and no
-//! lock unless a name is new to the worker.
+//! lock unless a name is new to the worker; among more than [`SERVICES_MAX`] names, a lock that readers share.
 //!
 //! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; services that come later count as the rest until the gateway restarts.
 //! [`LARGEST_MAX`] are shown. Memory: 128 KiB for all names, and [`TALLY_BYTES_MAX`] a worker.
@@ -17,7 +17,7 @@ use sluice_clickhouse::row_frames::RowTotals;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -70,7 +70,7 @@ impl Volume {
 #[derive(Debug)]
 pub struct Services {
     /// The place of each name; the lock is taken by a worker for a name that is new to it.
-    places: Mutex<HashMap<Arc<str>, usize>>,
+    places: RwLock<HashMap<Arc<str>, usize>>,
     /// By place; the last is the rest.
     counts: Box<[Count]>,
     shown: Mutex<Shown>,
@@ -104,7 +104,7 @@ pub struct Largest {
 impl Default for Services {
     fn default() -> Self {
         Self {
-            places: Mutex::default(),
+            places: RwLock::default(),
             counts: (0..=REST).map(|_| Count::default()).collect(),
             shown: Mutex::new(Shown { counted: vec![Volume::default(); REST + 1], other: Volume::default() }),
         }
@@ -118,8 +118,10 @@ impl Services {
     /// largest has its own count. What any other service has sent since the last look is added to the others, and stays there if the service
     /// is among the largest later.
     pub fn look(&self) -> Largest {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<(Arc<str>, usize)> =
-            self.places().iter().map(|(name, place)| (name.clone(), *place)).collect();
+            places.iter().map(|(name, place)| (name.clone(), *place)).collect();
+        drop(places);
         let counts: Vec<Volume> = self.counts.iter().map(Count::get).collect();
         let mut services: Vec<(Arc<str>, usize, Volume)> =
             names.into_iter().map(|(name, place)| (name, place, counts[place])).collect();
@@ -157,21 +159,21 @@ impl Services {
         if name == OTHER {
             return (REST, None);
         }
-        let mut places = self.places();
-        if let Some((name, place)) = places.get_key_value(name) {
-            return (*place, Some(name.clone()));
+        let found = |places: &HashMap<Arc<str>, usize>| match places.get_key_value(name) {
+            Some((name, place)) => Some((*place, Some(name.clone()))),
+            None => (places.len() >= SERVICES_MAX).then_some((REST, None)),
+        };
+        if let Some(found) = found(&self.places.read().unwrap_or_else(PoisonError::into_inner)) {
+            return found;
         }
-        let place = places.len();
-        if place == SERVICES_MAX {
-            return (REST, None);
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        // Another worker may have added it meanwhile.
+        if let Some(found) = found(&places) {
+            return found;
         }
-        let name: Arc<str> = name.into();
+        let (name, place): (Arc<str>, usize) = (name.into(), places.len());
         places.insert(name.clone(), place);
         (place, Some(name))
-    }
-
-    fn places(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

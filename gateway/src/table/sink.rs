@@ -385,7 +385,7 @@ fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
     if let Some(path) = &files.token_file {
         let token = BearerFile::open(path).map_err(Error::Token)?;
         return Ok(Credentials {
-            user: "of the token".to_owned(),
+            user: "<user of the token>".to_owned(),
             password: String::new(),
             token: Some(token),
         });

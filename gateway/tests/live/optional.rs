@@ -17,11 +17,10 @@ use sluice_clickhouse::{
     optional::{OptionalColumns as Optional, OptionalGroup},
 };
 use sluice_gateway::{
-    rows::origin::{MessageHeaders, Origin},
+    rows::origin::{MessageHeaders, Origin, TakeHeader},
     table::sink::{Sink, check_shards},
 };
 use sluice_gateway_config::{ClickHouse, Layout, OptionalColumns, Schema, SchemaManagement};
-use std::ops::ControlFlow;
 
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
@@ -68,7 +67,7 @@ fn whole() -> Vec<u8> {
 struct Headers(Vec<u8>);
 
 impl MessageHeaders for Headers {
-    fn each(&self, take: &mut dyn FnMut(&str, Option<&[u8]>) -> ControlFlow<()>) {
+    fn each(&self, take: &mut TakeHeader<'_>) {
         let headers = [
             ("tenant", Some(&b"blue"[..])),
             ("bytes", Some(b"a\xff")),
@@ -352,7 +351,7 @@ async fn of_several_tables_the_columns_that_all_have_are_filled() {
     let (other, second, _) = made("shard_other", Layout::Json, Some(&[OptionalColumns::TraceFlags])).await;
     let fit = check_shards(&[first.clone(), second.clone()]).await.unwrap();
     assert!(fit.columns.optional.is_empty(), "{}", fit.columns.text());
-    let all = check_shards(&[first.clone()]).await.unwrap();
+    let all = check_shards(std::slice::from_ref(&first)).await.unwrap();
     assert_eq!(all.columns.optional, OptionalGroup::AttributeKeys.columns());
     for (database, sink) in [(&one, &first), (&other, &second)] {
         let token = format!("{}-{}", database.name, next_number());

@@ -27,12 +27,13 @@ fn edit(editor: &ListEditor<'_>, attribute: &KeyValue<'_>) -> Result<Edit, Error
     let mut value = Vec::new();
     match (editor.decider.decide(&key), attribute.value) {
         (Some(AttributeAction::Drop), _) => return Ok(Edit::Drop),
-        (Some(AttributeAction::Hash), of) => {
-            let Some(hash) = hash::of_value(of)? else { return Ok(Edit::Keep) };
-            put_value(&mut value, Value::String(&hash), hash::TEXT_BYTES)?;
-        }
+        (Some(AttributeAction::Hash), of) => match hash::of_value(of)? {
+            Some(hash) => put_value(&mut value, Value::String(&hash), hash::TEXT_BYTES)?,
+            None => put_value(&mut value, of, usize::MAX)?,
+        },
         (None, Value::KeyValues(list)) if editor.changes(&key) => editor.put(&mut value, &key, &list)?,
-        (Some(AttributeAction::Keep) | None, _) => return Ok(Edit::Keep),
+        // An `AnyValue` may have several members, of which the last counts. The others are not in the row, and may have what rules drop.
+        (Some(AttributeAction::Keep) | None, of) => put_value(&mut value, of, usize::MAX)?,
     }
     Ok(Edit::Replace(value))
 }

@@ -32,10 +32,16 @@ impl ListEditor<'_> {
     /// Appends the fields of an `AnyValue` with the list of this key.
     pub fn put(&self, out: &mut Vec<u8>, key: &[u8], list: &Attributes<'_>) -> Result<(), Error> {
         let mut path = key.to_vec();
-        self.put_below(out, &mut path, list)
+        self.put_below(out, (&mut path, LIST_BYTES_MAX), list)
     }
 
-    fn put_below(&self, out: &mut Vec<u8>, path: &mut Vec<u8>, list: &Attributes<'_>) -> Result<(), Error> {
+    /// `bytes_max` is for this list: all open levels together have at most [`LIST_BYTES_MAX`].
+    fn put_below(
+        &self,
+        out: &mut Vec<u8>,
+        (path, bytes_max): (&mut Vec<u8>, usize),
+        list: &Attributes<'_>,
+    ) -> Result<(), Error> {
         let mut members = Vec::new();
         for member in list {
             let KeyValue { key, value } = member?;
@@ -43,11 +49,12 @@ impl ListEditor<'_> {
             path.push(b'.');
             utf8::append(path, key, LIST_BYTES_MAX)?;
             let mut content = Vec::new();
-            if self.put_member_value(&mut content, path, value)? {
+            let bytes_left = bytes_max.saturating_sub(members.len());
+            if self.put_member_value(&mut content, (&mut *path, bytes_left), value)? {
                 put_member(&mut members, key, &content);
             }
             path.truncate(before);
-            if members.len() > LIST_BYTES_MAX {
+            if members.len() > bytes_max {
                 return Err(Error::RowTooLarge);
             }
         }
@@ -59,7 +66,7 @@ impl ListEditor<'_> {
     fn put_member_value(
         &self,
         out: &mut Vec<u8>,
-        path: &mut Vec<u8>,
+        (path, bytes_max): (&mut Vec<u8>, usize),
         value: Value<'_>,
     ) -> Result<bool, Error> {
         match (self.decider.decide(path), value) {
@@ -69,10 +76,12 @@ impl ListEditor<'_> {
             }
             (Some(AttributeAction::Hash), value) => match hash::of_value(value)? {
                 Some(hash) => put_value(out, Value::String(&hash), LIST_BYTES_MAX)?,
-                None => put_value(out, value, LIST_BYTES_MAX)?,
+                None => put_value(out, value, bytes_max)?,
             },
-            (None, Value::KeyValues(list)) if self.changes(path) => self.put_below(out, path, &list)?,
-            (Some(AttributeAction::Keep) | None, value) => put_value(out, value, LIST_BYTES_MAX)?,
+            (None, Value::KeyValues(list)) if self.changes(path) => {
+                self.put_below(out, (path, bytes_max), &list)?;
+            }
+            (Some(AttributeAction::Keep) | None, value) => put_value(out, value, bytes_max)?,
         }
         Ok(true)
     }
