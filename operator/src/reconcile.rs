@@ -339,7 +339,7 @@ async fn roll(
     // A step that could not be applied was not taken, and the status does not tell of it.
     facts.observed.rollout = step.map(|step| step.next);
     if let Some(workload) = facts.observed.workload.as_ref().filter(|_| plan.waits_for_schema()) {
-        let replicas = replicas_meanwhile(workload, replicas);
+        let replicas = replicas_meanwhile(workload, replicas, status::is_at_rest(pipeline));
         Box::pin(apply::scale_as_it_runs(pipeline, replicas, world)).await?;
     }
     if let Some(next) = &facts.observed.rollout {

@@ -131,16 +131,16 @@ pub struct PodTemplate {
     pub volumes: Vec<Volume>,
 
     /// Where those volumes are mounted, at most 32, each mountPath once. Not above, at or below the folders of the operator (/etc/sluice,
-    /// /etc/sluice-secrets, /var/lib/sluice) and of the program (/usr/bin, /usr/lib, /lib, /lib64).
+    /// /etc/sluice-secrets, /etc/sluice-tokens, /var/lib/sluice) and of the program (/usr/bin, /usr/lib, /lib, /lib64).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<VolumeMount>>")]
     #[x_kube(
         validation = Rule::new("self.all(m, m.mountPath.matches('^(/[.]{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$'))")
             .message("mountPath of volumeMounts is an absolute path such as /etc/extra, of letters, digits, '.', '_' and '-'"),
         validation = Rule::new(
-            "self.all(m, !m.mountPath.matches('^/(etc|var|var/lib|usr)$|^/(etc/sluice|etc/sluice-secrets|var/lib/sluice|usr/bin|usr/lib|lib|lib64)(/.*)?$'))")
-            .message("volumeMounts of podTemplate cannot cover /etc/sluice, /etc/sluice-secrets, /var/lib/sluice, /usr/bin, /usr/lib, /lib or \
-                      /lib64: config, Secrets, queue and program are there"),
+            "self.all(m, !m.mountPath.matches('^/(etc|var|var/lib|usr)$|^/(etc/sluice(-secrets|-tokens)?|var/lib/sluice|usr/bin|usr/lib|lib|lib64)(/.*)?$'))")
+            .message("volumeMounts of podTemplate cannot cover /etc/sluice, /etc/sluice-secrets, /etc/sluice-tokens, /var/lib/sluice, /usr/bin, \
+                      /usr/lib, /lib or /lib64: config, Secrets, tokens, queue and program are there"),
         validation = Rule::new("self.all(m, !has(m.subPath) || m.subPath == '' || !has(m.subPathExpr) || m.subPathExpr == '')")
             .message("one of volumeMounts has subPath or subPathExpr, and not both"),
         merge_strategy = ListMerge::Map(vec!["mountPath".into()])

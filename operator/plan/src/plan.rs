@@ -163,19 +163,20 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
     let remembered = remembered.filter(|desired| *desired > 0);
     let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));
-    let as_it_is = || {
-        let target = leaving.map(|drain| drain.target);
-        target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted)).or(made_anew)
-    };
+    let target = leaving.map(|drain| drain.target);
+    let there = observed.workload.as_ref().map(|workload| workload.wanted);
     // A pipeline that resumes has no samples for a decision yet.
     let remembered =
         lifecycle::suspension(pipeline, observed.workload.as_ref()).map(|before| before.replicas);
     let remembered = remembered.filter(|before| *before > 0);
     match pipeline.spec.scaling.mode {
         ScalingMode::Fixed | ScalingMode::External => pipeline.spec.replicas,
-        // The decision is only reported.
-        ScalingMode::Recommend => pipeline.spec.replicas.or(remembered).or_else(as_it_is),
-        ScalingMode::Auto => remembered.or(decided).or_else(as_it_is),
+        // The decision is only reported. 0 is what idle topics left in the mode `Auto`, which alone ends that: it is no number to keep.
+        ScalingMode::Recommend => {
+            let present = [target, there, made_anew].into_iter().flatten().find(|number| *number > 0);
+            pipeline.spec.replicas.or(remembered).or(present)
+        }
+        ScalingMode::Auto => remembered.or(decided).or(target).or(there).or(made_anew),
     }
 }
 

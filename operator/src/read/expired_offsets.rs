@@ -52,7 +52,11 @@ pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
     if kafka.partitions.iter().any(Option::is_none) {
         return Judgement::NotKnown;
     }
-    let has_messages = kafka.partitions.iter().flatten().any(|partition| partition.end > 0);
+    // A group that begins at the oldest message reads nothing twice if Kafka has no message. One that begins behind the newest may have
+    // skipped messages that Kafka has deleted since.
+    let is_latest = pipeline.spec.source.kafka.initial_offset == InitialOffset::Latest;
+    let mut known = kafka.partitions.iter().flatten();
+    let has_messages = known.any(|partition| partition.end > if is_latest { 0 } else { partition.log_start });
     if has_messages { Judgement::Expired(expired(pipeline)) } else { Judgement::Well }
 }
 
@@ -140,6 +144,21 @@ mod tests {
             let judgement = judge(&pipeline("True", true, initial_offset), Some(&forgotten));
             assert!(matches!(&judgement, Judgement::Expired(said) if said.contains(words)), "{judgement:?}");
         }
+    }
+
+    /// Kafka has deleted the messages, too, as it does on topics that are idle for longer than their retention.
+    #[test]
+    fn without_a_message_nothing_is_read_twice_and_some_may_have_been_skipped() {
+        let with = |log_start| {
+            let partition = PartitionSample { log_start, end: 7, ..PartitionSample::default() };
+            Sample { partitions: vec![Some(partition)], ..sample(&[]) }
+        };
+        let judged = |initial_offset, log_start| {
+            judge(&pipeline("True", true, initial_offset), Some(&with(log_start)))
+        };
+        assert_eq!(judged("Earliest", 7), Judgement::Well);
+        assert!(matches!(judged("Earliest", 6), Judgement::Expired(_)));
+        assert!(matches!(judged("Latest", 7), Judgement::Expired(_)));
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use super::Reconciler;
 use crate::{
-    world::{api_error::described, cache::Pipeline, memory::Key},
-    write::signature,
+    world::{Shared, api_error::described, cache::Pipeline, memory::Key},
+    write::{events, signature},
 };
 use kube::{Resource, runtime::controller::Action};
-use sluice_plan::{OperatorWait, Responsible, Turn};
+use sluice_plan::{OperatorWait, Responsible, Turn, names::SIGNATURE};
 use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -39,7 +39,7 @@ pub async fn before(pipeline: &Pipeline, key: &Key, reconciler: &Reconciler) -> 
         Turn::Waits(wait) => {
             reconciler.leave(key);
             if is_news {
-                tell(key, &wait);
+                tell(pipeline, key, &wait, shared).await;
             }
             WAITING_SECONDS
         }
@@ -51,7 +51,9 @@ pub async fn before(pipeline: &Pipeline, key: &Key, reconciler: &Reconciler) -> 
 async fn write(pipeline: &Pipeline, key: &Key, by: Option<&Responsible>, reconciler: &Reconciler) -> u64 {
     let longest = Duration::from_secs(WRITE_SECONDS_MAX);
     let error = match timeout(longest, signature::write(pipeline, by, &reconciler.world)).await {
-        Ok(Ok(())) => {
+        // It changed since it was read, or is gone.
+        Ok(Ok(false)) => return SIGNED_SECONDS,
+        Ok(Ok(true)) => {
             info!(namespace = %key.namespace, pipeline = %key.name, is_ours = by.is_some(), "signature of the pipeline written");
             return SIGNED_SECONDS;
         }
@@ -62,16 +64,28 @@ async fn write(pipeline: &Pipeline, key: &Key, by: Option<&Responsible>, reconci
     WAITING_SECONDS
 }
 
-fn tell(key: &Key, wait: &OperatorWait) {
+/// Says once what a pipeline waits for. Two operators that select it are a mistake that a person has to correct, who may see no other sign of
+/// it: a pipeline that was restored from another cluster with its signature has no conditions here.
+async fn tell(pipeline: &Pipeline, key: &Key, wait: &OperatorWait, shared: &Shared) {
     let Key { namespace, name } = key;
     match wait {
         OperatorWait::Handover { operator } => {
             info!(%namespace, pipeline = %name, %operator, "waits until another operator leaves the pipeline");
         }
-        OperatorWait::Overlap { operator, selector } => warn!(
-            %namespace, pipeline = %name, %operator, %selector,
-            "another operator looks after the pipeline, and its selector selects it, too: change one of the selectors; if that operator is gone, \
-             kubectl annotate tracepipeline NAME sluice.dev/operator- lets this one take over"
-        ),
+        OperatorWait::Overlap { operator, selector } => {
+            warn!(
+                %namespace, pipeline = %name, %operator, %selector,
+                "another operator looks after the pipeline, and its selector selects it, too: change one of the selectors; if that operator is \
+                 gone, kubectl annotate tracepipeline NAME sluice.dev/operator- lets this one take over"
+            );
+            events::tell(pipeline, "OtherOperator", &overlap(key, operator, selector), shared).await;
+        }
     }
+}
+
+fn overlap(Key { namespace, name }: &Key, operator: &str, selector: &str) -> String {
+    format!(
+        "the operator {operator} looks after this pipeline, and its selector {selector} selects it, too; this operator writes nothing. If \
+         {operator} is gone: kubectl annotate tracepipeline {name} -n {namespace} {SIGNATURE}-"
+    )
 }

@@ -9,7 +9,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// This operator among others. One entry for each pipeline that waits for another operator; removed when it no longer does, or is gone.
+/// This operator among others. One entry for each pipeline that waits for another operator; removed when it is signed by no other one any
+/// more, or is gone.
 #[derive(Debug)]
 pub struct Responsibility {
     /// This operator.
@@ -38,7 +39,11 @@ impl Responsibility {
         };
         let turn = self.who.turn(labels, annotations, waited_seconds);
         let Turn::Waits(wait) = &turn else {
-            waits.remove(key);
+            // The API server may refuse what follows from the wait: then the wait does not begin anew.
+            let has_waited = matches!(turn, Turn::Sign | Turn::Unsign) && waited_seconds > 0.0;
+            if !has_waited {
+                waits.remove(key);
+            }
             return (turn, false);
         };
         let is_news = waits.get(key).is_none_or(|(known, _)| known != wait);
@@ -93,5 +98,10 @@ mod tests {
         let another = pipeline("system/c", "team=c");
         assert!(matches!(turn(&another, 180), (Turn::Waits(_), true)));
         assert_eq!(turn(&another, 270), (Turn::Sign, false));
+        // The API server refused the signature.
+        assert_eq!(turn(&another, 272), (Turn::Sign, false));
+        // It was written: what this operator waits for later is another wait.
+        assert_eq!(turn(&pipeline("system/b", "team=b"), 274), (Turn::Ours, false));
+        assert!(matches!(turn(&another, 276), (Turn::Waits(_), true)));
     }
 }

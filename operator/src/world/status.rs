@@ -2,7 +2,7 @@
 //! gateway for anything.
 
 use sluice_crds::{DrainStatus, ReplacementStatus, RolloutStatus, TracePipeline, status::condition};
-use sluice_plan::Intent;
+use sluice_plan::{Intent, Moment, scale::State};
 
 /// The gateways that drain, to be removed.
 pub fn drain(pipeline: &TracePipeline) -> Option<&DrainStatus> {
@@ -17,6 +17,13 @@ pub fn replacement(pipeline: &TracePipeline) -> Option<&ReplacementStatus> {
 /// The rollout of the newest revision.
 pub fn rollout(pipeline: &TracePipeline) -> Option<&RolloutStatus> {
     pipeline.status.as_ref()?.rollout.as_ref()
+}
+
+/// Whether the pipeline has no gateways because its topics are idle (`scaling.idle`). Still true for the reconcile that ends the rest.
+pub fn is_at_rest(pipeline: &TracePipeline) -> bool {
+    let scaling = pipeline.status.as_ref().and_then(|status| status.scaling.as_ref());
+    let rest = scaling.and_then(|scaling| State::resumed(&scaling.remembered, Moment::default()).rest);
+    pipeline.spec.scaling.idle.is_some() && rest.is_some()
 }
 
 /// Whether the pipeline was unmanaged until now.

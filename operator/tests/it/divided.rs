@@ -96,6 +96,11 @@ async fn an_operator_that_is_gone_is_waited_for_no_longer_than_its_last_reconcil
     pass(HANDOVER_SECONDS - 1);
     assert_eq!(bench.written_by(&b).await, [""; 0]);
     pass(1);
+    // A signature that the API server refuses is written by the next look, without another wait.
+    bench.server.refuse("tracepipelines/prod PATCH", 409);
+    assert_eq!(bench.written_by(&b).await, ["tracepipelines/prod"]);
+    assert_eq!(bench.signer().as_deref(), Some("system/a"));
+    bench.server.relent();
     assert_eq!(bench.written_by(&b).await, ["tracepipelines/prod"]);
     assert_eq!(bench.signer().as_deref(), Some("system/b"));
     // The first comes back: it is no longer its own.
@@ -108,9 +113,23 @@ async fn selectors_that_overlap_leave_the_pipeline_where_it_is() {
     let (wider, all) = (bench.beside("system/wider", "team in (a, b)"), bench.beside("system/all", ""));
     bench.settled_by(&a).await;
     for other in [&wider, &all] {
+        bench.server.take_events();
+        // A person reads it once.
+        assert_eq!(bench.written_by(other).await, ["events"]);
+        let event = bench.server.take_events().pop().unwrap();
+        assert_eq!(event["reason"], "OtherOperator");
+        let note = event["note"].as_str().unwrap();
+        assert!(
+            note.contains("the operator system/a looks after") && note.contains("its selector team=a"),
+            "{note}"
+        );
+        assert!(
+            note.ends_with("kubectl annotate tracepipeline prod -n tracing sluice.dev/operator-"),
+            "{note}"
+        );
         for _ in 0..3 {
-            assert_eq!(bench.written_by(other).await, [""; 0]);
             pass(2 * HANDOVER_SECONDS);
+            assert_eq!(bench.written_by(other).await, [""; 0]);
         }
     }
     assert_eq!(bench.signer().as_deref(), Some("system/a"));

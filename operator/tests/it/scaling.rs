@@ -141,9 +141,8 @@ async fn gateways_that_are_too_many_leave_once_they_are_empty() {
     assert_eq!(scene.bench.condition("prod", "Ready"), "True Running");
 }
 
-/// The topic has never had a message. What is polled here, simulated days and random worlds decide elsewhere.
-#[tokio::test]
-async fn gateways_leave_an_idle_topic_and_one_comes_back_so_that_kafka_keeps_the_offsets() {
+/// A pipeline without gateways, whose topic has never had a message.
+async fn at_rest() -> Scene {
     let idle = json!({"after": "1m", "refreshEvery": "24h"});
     let mut scene = Scene::with(2, json!({"mode": "Auto", "minReplicas": 0, "idle": idle})).await;
     let mut polls = 0;
@@ -166,6 +165,13 @@ async fn gateways_leave_an_idle_topic_and_one_comes_back_so_that_kafka_keeps_the
     scene.control().await;
     scene.bench.settle("prod").await;
     assert_eq!(scene.bench.condition("prod", "Ready"), "True Idle");
+    scene
+}
+
+/// What is polled here, simulated days and random worlds decide elsewhere.
+#[tokio::test]
+async fn gateways_leave_an_idle_topic_and_one_comes_back_so_that_kafka_keeps_the_offsets() {
+    let scene = at_rest().await;
     for _ in 0..20 {
         scene.poll().await;
         assert_eq!(scene.replicas(), 0, "{}", scene.said());
@@ -174,6 +180,28 @@ async fn gateways_leave_an_idle_topic_and_one_comes_back_so_that_kafka_keeps_the
     scene.poll().await;
     scene.poll().await;
     assert_eq!(scene.replicas(), 1, "{}", scene.said());
+}
+
+#[tokio::test]
+async fn a_schema_job_that_has_not_ended_keeps_no_gateway_from_an_idle_topic_that_is_read_again() {
+    let scene = at_rest().await;
+    let template = |scene: &Scene| {
+        let workload = scene.bench.server.get("statefulsets/prod-gateway").unwrap();
+        workload["spec"]["template"].clone()
+    };
+    let before = template(&scene);
+    scene.change_spec(|spec| {
+        spec["sink"]["clickhouse"]["schema"] = json!({"management": "CreateIfMissing"});
+    });
+    scene.poll().await;
+    let jobs = scene.bench.server.list("jobs");
+    let has_begun = jobs.iter().any(|job| job["metadata"]["name"].as_str().unwrap().contains("-schema-"));
+    assert!(has_begun && scene.replicas() == 0, "{jobs:?} {}", scene.said());
+    pass(24 * 3_600);
+    scene.poll().await;
+    scene.poll().await;
+    assert_eq!(scene.replicas(), 1, "{}", scene.said());
+    assert_eq!(template(&scene), before, "it has the template that its predecessors had");
 }
 
 #[tokio::test]

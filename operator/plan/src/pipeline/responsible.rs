@@ -2,7 +2,7 @@
 //!
 //! Operators with disjoint label selectors divide the pipelines of a cluster. An operator with a selector signs each of its pipelines with an
 //! annotation before it does anything else, and takes the signature away, as its last write, once the pipeline has another label. Until then
-//! the operator of the new label waits. So no two operators write for one pipeline, however late their watches are:
+//! the operator of the new label waits. So no two operators with selectors write for one pipeline, as long as no watch is more than 90 s late:
 //!
 //! ```text
 //!  label a -> b     operator a: ends the reconcile that runs, removes its signature      then writes nothing

@@ -6,9 +6,10 @@ use crate::observed::WorkloadSeen;
 /// The number to set where `replicas` are to be there: fewer at once, since gateways that leave are empty by then.
 ///
 /// More only if all gateways have one template, which a new one gets, too: during a rollout, a new gateway would get one that is not proved. A
-/// StatefulSet at rest gets none: its former template may write to a table that nobody wants any more.
-pub fn replicas_meanwhile(workload: &WorkloadSeen, replicas: u32) -> u32 {
-    let may_grow = workload.wanted > 0 && workload.partition == 0 && workload.is_rolled_out();
+/// suspended StatefulSet gets none: its former template may write to a table that is no longer wanted. With `rests`, there are no gateways
+/// because the topics are idle, and the pipeline runs: they come back with the template that they had, as if they had stayed.
+pub fn replicas_meanwhile(workload: &WorkloadSeen, replicas: u32, rests: bool) -> u32 {
+    let may_grow = (workload.wanted > 0 || rests) && workload.partition == 0 && workload.is_rolled_out();
     if may_grow { replicas } else { replicas.min(workload.wanted) }
 }
 
@@ -29,17 +30,27 @@ mod tests {
         };
         let canary = WorkloadSeen { updated: 1, update_revision: Some("b".into()), partition: 2, ..even(3) };
         let unseen = WorkloadSeen { is_observed: false, ..even(3) };
-        for (workload, replicas, expected) in [
-            (even(3), 2, 2),
-            (even(3), 3, 3),
-            (even(3), 5, 5),
-            (even(3), 0, 0),
-            (canary.clone(), 2, 2),
-            (canary, 5, 3),
-            (unseen, 5, 3),
-            (even(0), 2, 0),
+        let unproved = WorkloadSeen { update_revision: Some("b".into()), ..even(0) };
+        for (workload, replicas, rests, expected) in [
+            (even(3), 2, false, 2),
+            (even(3), 3, false, 3),
+            (even(3), 5, false, 5),
+            (even(3), 0, false, 0),
+            (canary.clone(), 2, false, 2),
+            (canary, 5, false, 3),
+            (unseen, 5, false, 3),
+            // Suspended, and resumed.
+            (even(0), 2, false, 0),
+            // Idle topics.
+            (even(0), 2, true, 2),
+            (even(0), 0, true, 0),
+            (unproved, 2, true, 0),
         ] {
-            assert_eq!(replicas_meanwhile(&workload, replicas), expected, "{workload:?} {replicas}");
+            assert_eq!(
+                replicas_meanwhile(&workload, replicas, rests),
+                expected,
+                "{workload:?} {replicas} {rests}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{observed, planned, sample, with};
 use serde_json::{Value, json};
-use sluice_crds::{DrainState, DrainStatus, TracePipeline};
+use sluice_crds::{DrainState, DrainStatus, SuspensionStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Moment, Observed, ScalingSeen, WorkloadSeen,
     scale::{Decision, Mode, Policy, Rests, Samples, State, Zone, decide},
@@ -43,6 +43,10 @@ fn the_number_is_whose_the_mode_says() {
         // Not decided yet: what there is stays.
         ("Auto", None, None, 7, 7),
         ("Recommend", None, None, 7, 7),
+        // Idle topics left none, and only Auto would bring them back.
+        ("Recommend", None, Some(0), 0, 24),
+        ("Recommend", None, None, 0, 24),
+        ("Recommend", Some(5), None, 0, 5),
     ] {
         let pipeline = pipeline(&json!({"mode": mode}), in_spec);
         let plan = planned(&pipeline, &facts(&pipeline, decided, there));
@@ -58,6 +62,21 @@ fn whoever_was_told_to_leave_goes_on_leaving_until_something_is_decided() {
     let mut facts = facts(&pipeline, None, 7);
     facts.scaling.drain = Some(drain);
     assert_eq!(planned(&pipeline, &facts).replicas(), 3);
+}
+
+#[test]
+fn a_rest_that_is_left_for_recommend_ends_however_far_it_was() {
+    let mut pipeline = pipeline(&json!({"mode": "Recommend"}), None);
+    // Gateways were on their way out.
+    let since = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let drain = DrainStatus { state: DrainState::Draining, target: 0, from: 7, since, reason: String::new() };
+    let mut leaving = facts(&pipeline, None, 7);
+    leaving.scaling.drain = Some(drain);
+    assert_eq!(planned(&pipeline, &leaving).replicas(), 7);
+    // It was suspended while it had none, and is resumed.
+    let suspension = Some(SuspensionStatus { replicas: 0, has_committed: true });
+    pipeline.status = Some(TracePipelineStatus { suspension, ..TracePipelineStatus::default() });
+    assert_eq!(planned(&pipeline, &facts(&pipeline, None, 0)).replicas(), 24);
 }
 
 #[test]
