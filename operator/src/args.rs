@@ -1,6 +1,9 @@
 //! The operator's command line. Each flag of the operator also has an environment variable, which the chart sets.
 
-use crate::read::kafka::clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX};
+use crate::read::kafka::{
+    clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX},
+    security::TokenFile,
+};
 use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::{OperatorPods, Responsible, Selector};
@@ -92,15 +95,16 @@ pub struct Args {
     pub kafka_clients_max: u16,
 
     /// Files with tokens to log in to Kafka with, each with the audience that it is for, such as a projected token of the operator's own
-    /// ServiceAccount. For pipelines with sasl.oauth.serviceAccountToken: their own token is only in their pods. Read again every 30 s
+    /// ServiceAccount, and the only brokers that it is sent to: bootstrapServers as the pipelines name them, with tls. For pipelines with
+    /// sasl.oauth.serviceAccountToken: their own token is only in their pods. Read again every 30 s
     #[arg(
         long = "kafka-token",
         env = "SLUICE_KAFKA_TOKENS",
         value_delimiter = ',',
         value_parser = token_file,
-        value_name = "AUDIENCE=FILE,.."
+        value_name = "AUDIENCE=FILE@BROKER+BROKER,.."
     )]
-    pub kafka_tokens: Vec<(String, String)>,
+    pub kafka_tokens: Vec<(String, TokenFile)>,
 
     /// Format of the log lines on standard error
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -181,14 +185,20 @@ pub enum LogFormat {
     Text,
 }
 
-/// An audience, which may have equals signs, and a file.
-fn token_file(text: &str) -> Result<(String, String), String> {
-    match text.rsplit_once('=') {
-        Some((audience, file)) if !audience.is_empty() && !file.is_empty() => {
-            Ok((audience.to_owned(), file.to_owned()))
-        }
-        _ => Err(format!("{text:?} is not AUDIENCE=FILE, such as kafka=/etc/sluice-tokens/kafka/token")),
-    }
+/// An audience, which may have equals signs, a file, and the brokers that its token is sent to.
+fn token_file(text: &str) -> Result<(String, TokenFile), String> {
+    let parts = text.rsplit_once('=').and_then(|(audience, rest)| {
+        let (file, servers) = rest.rsplit_once('@')?;
+        let servers: Vec<String> = servers.split('+').map(str::to_owned).collect();
+        let is_whole = !audience.is_empty() && !file.is_empty() && servers.iter().all(|one| !one.is_empty());
+        is_whole.then(|| (audience.to_owned(), TokenFile { file: file.to_owned(), servers }))
+    });
+    parts.ok_or_else(|| {
+        format!(
+            "{text:?} is not AUDIENCE=FILE@BROKER+BROKER, such as \
+             kafka=/etc/sluice-tokens/kafka/token@kafka-0.example.com:9093+kafka-1.example.com:9093"
+        )
+    })
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -250,6 +260,26 @@ mod tests {
             assert_eq!(found.is_ok(), is_taken, "{most}");
         }
         assert!(parse(&["--gateway-image", "g", "--listen", "nowhere"]).is_err());
+    }
+
+    #[test]
+    fn a_token_has_an_audience_a_file_and_the_brokers_that_it_is_sent_to() {
+        let parse =
+            |tokens: &str| Args::try_parse_from(["o", "--gateway-image", "g", "--kafka-token", tokens]);
+        let two = parse("https://a?b=c=/d/e@f:1+g:2,kafka=/h@i@j:3").unwrap().kafka_tokens;
+        let expected = [("https://a?b=c", "/d/e", &["f:1", "g:2"][..]), ("kafka", "/h@i", &["j:3"][..])];
+        assert_eq!(two.len(), expected.len());
+        for ((audience, found), (of, file, servers)) in two.iter().zip(expected) {
+            assert_eq!((audience.as_str(), found.file.as_str()), (of, file));
+            assert_eq!(found.servers, servers);
+        }
+        for wrong in
+            ["", "kafka", "kafka=/a", "=/a@b:1", "kafka=@b:1", "kafka=/a@", "kafka=/a@b:1+", "kafka=/a@+b:1"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let said = parse("kafka=/a").unwrap_err().to_string();
+        assert!(said.contains("AUDIENCE=FILE@BROKER+BROKER, such as kafka="), "{said}");
     }
 
     #[test]

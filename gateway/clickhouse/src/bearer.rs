@@ -1,11 +1,12 @@
 //! A token in a file, which is sent as `Authorization: Bearer`. The kubelet, or whoever wrote the file, replaces it while the gateway runs.
 //!
 //! Owner: whoever sends a request. The file is read again when a request is sent and the last look is [`TOKEN_LOOK`] ago: a few hundred bytes
-//! in memory of the node. If it cannot be read then, the last token stays; the server refuses it once it has expired.
+//! in memory of the node. If it cannot be read then, the last token stays; the server refuses it once it has expired. [`BearerFile::failure`]
+//! says why, for whoever tells of that refusal.
 
 use std::fmt;
 use std::io::Read as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
@@ -36,6 +37,8 @@ struct Shared {
 struct Read {
     value: HeaderValue,
     at: Instant,
+    /// Why the last look found no token.
+    failure: Option<BearerError>,
 }
 
 impl BearerFile {
@@ -44,7 +47,7 @@ impl BearerFile {
     /// # Errors
     /// [`BearerError`], which names the file.
     pub fn open(path: &str) -> Result<Self, BearerError> {
-        let read = Read { value: read(path)?, at: Instant::now() };
+        let read = Read { value: read(path)?, at: Instant::now(), failure: None };
         Ok(Self(Arc::new(Shared { path: path.to_owned(), read: Mutex::new(read) })))
     }
 
@@ -53,16 +56,26 @@ impl BearerFile {
         self.header_at(Instant::now())
     }
 
+    /// Why the token of the last look cannot be sent, so that an older one is.
+    pub fn failure(&self) -> Option<BearerError> {
+        self.last().failure.clone()
+    }
+
     fn header_at(&self, now: Instant) -> HeaderValue {
-        // Poisoning is harmless: the value is always complete.
-        let mut last = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last();
         if now.saturating_duration_since(last.at) >= TOKEN_LOOK {
             last.at = now;
-            if let Ok(value) = read(&self.0.path) {
-                last.value = value;
+            match read(&self.0.path) {
+                Ok(value) => (last.value, last.failure) = (value, None),
+                Err(failure) => last.failure = Some(failure),
             }
         }
         last.value.clone()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Read> {
+        // Poisoning is harmless: the value is always complete.
+        self.0.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,10 +127,16 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         assert_eq!(sent(TOKEN_LOOK / 2), "Bearer one");
         assert_eq!(sent(TOKEN_LOOK), "Bearer two");
+        assert_eq!(bearer.failure(), None);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(sent(TOKEN_LOOK * 3), "Bearer two");
+        let failure = bearer.clone().failure().unwrap().to_string();
+        assert!(failure.contains("cannot use the token in") && failure.contains("No such file"), "{failure}");
         std::fs::write(&path, "a b").unwrap();
         assert_eq!(sent(TOKEN_LOOK * 5), "Bearer two", "nonsense is not sent");
+        assert!(bearer.failure().unwrap().to_string().contains("characters"));
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!((sent(TOKEN_LOOK * 7).as_str(), bearer.failure()), ("Bearer two", None));
         std::fs::remove_file(&path).unwrap();
         assert!(!format!("{bearer:?} {:?}", bearer.header()).contains("two"));
     }

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 
-use crate::bearer::BearerFile;
+use crate::bearer::{BearerError, BearerFile};
 
 /// Default port of the HTTP interface. Specified: ClickHouse's `http_port`.
 pub const HTTP_PORT: u16 = 8123;
@@ -134,6 +134,14 @@ impl Authorization {
         match self {
             Self::Fixed(value) => value.clone(),
             Self::Bearer(file) => file.header(),
+        }
+    }
+
+    /// Why the token of now cannot be sent.
+    pub(crate) fn failure(&self) -> Option<BearerError> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Bearer(file) => file.failure(),
         }
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
 
+use crate::bearer::BearerError;
 use crate::body::WireFormat;
 use crate::column::TableColumns;
 use crate::endpoint::{Authorization, Credentials, Endpoint, UserError};
@@ -131,6 +132,11 @@ impl InsertTarget {
         }
     }
 
+    /// Why the file with the token cannot be read any more, if the last request was sent with an older token for that reason.
+    pub fn token_failure(&self) -> Option<BearerError> {
+        self.authorization.failure()
+    }
+
     pub(crate) fn authorization(&self) -> HeaderValue {
         self.authorization.now()
     }
@@ -238,6 +244,7 @@ mod tests {
         let header = target.authorization();
         assert_eq!(header, "Bearer t0ken");
         assert!(header.is_sensitive());
+        assert_eq!(target.token_failure(), None, "nobody has looked again");
     }
 
     fn target(database: &str, password: &str, timeout: Duration) -> Result<InsertTarget, TargetError> {

@@ -305,7 +305,9 @@ impl Actor {
     /// What to do, as text.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Access => "check the gateway's user: name, password, grants and allowed addresses",
+            Self::Access => {
+                "check the gateway's user: name and password, or the token and its file; grants and allowed addresses"
+            }
             Self::Table => "check the table: it is missing, has other columns, or accepts no rows",
             Self::Settings => "change the settings of the server or of the gateway user's profile",
             Self::Server => "check the server: its disks, parts and replicas",

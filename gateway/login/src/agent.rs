@@ -5,6 +5,7 @@
 
 use crate::{
     Error, Login, Source, Text, Token, client_credentials, file,
+    http_client::without_user,
     schedule::{FILE_LOOK, refresh_in, retry_in},
     token::now_ms,
 };
@@ -18,6 +19,9 @@ use std::{
 
 /// How often the thread looks whether anybody still wants tokens, and so how long it outlives the last client.
 const ALIVE_LOOK: Duration = Duration::from_secs(1);
+
+/// Where a token is that is in no file.
+const IN_MEMORY: &str = "the operator's memory";
 
 /// The agents of this process.
 static AGENTS: Mutex<Vec<Weak<Tokens>>> = Mutex::new(Vec::new());
@@ -87,6 +91,32 @@ impl Tokens {
     /// Why the last try failed; `None` after one that did not.
     pub fn failure(&self) -> Option<Error> {
         self.state().failure.clone()
+    }
+
+    /// Why there is no next token, once the last one has expired: nobody can log in any more. `None` before the first token too.
+    pub fn overdue(&self) -> Option<Error> {
+        self.overdue_at(now_ms())
+    }
+
+    fn overdue_at(&self, now_ms: i64) -> Option<Error> {
+        let state = self.state();
+        let is_over = state.token.as_ref().is_some_and(|token| token.expires_ms <= now_ms);
+        state.failure.clone().filter(|_| is_over)
+    }
+
+    /// Why there is no token yet although no try has failed: the first one takes longer than somebody waits.
+    pub fn slow(&self, seconds: u64) -> Error {
+        let late = |path: &str| {
+            let reason = format!("it is not read within {seconds} s");
+            Error::File { what: "token", path: path.to_owned(), reason }
+        };
+        match &self.login.source {
+            Source::ClientCredentials(credentials) => {
+                Error::Slow { endpoint: without_user(&credentials.endpoint), seconds }
+            }
+            Source::Given(Text::File(path)) => late(path),
+            Source::Given(Text::Value(_)) => late(IN_MEMORY),
+        }
     }
 
     /// The numbers for metrics.
@@ -167,7 +197,7 @@ async fn fetch(login: &Login) -> Result<Token, Error> {
         Source::ClientCredentials(credentials) => client_credentials::fetch(credentials).await,
         Source::Given(text) => {
             let (value, path) = match text {
-                Text::Value(value) => (value.clone(), "the operator's memory"),
+                Text::Value(value) => (value.clone(), IN_MEMORY),
                 Text::File(path) => (file::read("token", path)?, path.as_str()),
             };
             let refused = |reason| Error::Token { path: path.to_owned(), reason };

@@ -71,7 +71,7 @@ fn a_token_comes_with_the_extensions_of_its_login_and_is_shared() {
 #[test]
 fn an_endpoint_that_refuses_or_talks_nonsense_is_told_and_counted() {
     for (answer, part) in [
-        (http("500 Internal Server Error", "out of order"), "answered 500: out of order"),
+        (http("500 Internal Server Error", "out of order"), "answered 500: no error of OAuth 2.0"),
         (http("200 OK", "<html>"), "6 bytes without a usable token"),
         (b"SSH-2.0-OpenSSH\r\n".to_vec(), "does not answer"),
         (http("200 OK", &"x".repeat(1 << 20)), "its answer goes on behind them"),
@@ -120,6 +120,33 @@ fn a_failure_keeps_the_last_token_and_the_next_token_forgets_the_failure() {
     assert!(tokens.latest().is_some() && tokens.failure().is_some());
     let counts = Counts { granted: 1, failed: 3, expires_ms: Some(NOW + 300_000) };
     assert_eq!(tokens.counts(), counts);
+}
+
+#[test]
+fn once_the_last_token_has_expired_it_is_told_why_there_is_no_next_one() {
+    let tokens = Tokens::new(asking("http://login/token".into()));
+    let failure = Error::Slow { endpoint: "e".into(), seconds: 10 };
+    tokens.learn(Err(failure.clone()), NOW);
+    assert_eq!(tokens.overdue_at(NOW + 400_000), None, "there was none to expire");
+    let token = || Token::new("a", Some(300), NOW).unwrap();
+    tokens.learn(Ok(token()), NOW);
+    assert_eq!(tokens.overdue_at(NOW + 400_000), None, "nothing has failed");
+    tokens.learn(Err(failure.clone()), NOW + 200_000);
+    assert_eq!(tokens.overdue_at(NOW + 299_999), None, "the last one still holds");
+    assert_eq!(tokens.overdue_at(NOW + 300_000), Some(failure));
+    tokens.learn(Ok(token()), NOW);
+    assert_eq!(tokens.overdue_at(NOW + 400_000), None);
+}
+
+#[test]
+fn who_is_slow_is_named_without_a_user() {
+    let said = |login| Tokens::new(login).slow(5).to_string();
+    let endpoint = said(asking("https://user:pass@login/token".into()));
+    assert!(
+        endpoint.contains("login/token does not answer within 5 s") && !endpoint.contains("pass"),
+        "{endpoint}"
+    );
+    assert!(said(given("/token")).contains("from /token: it is not read within 5 s"));
 }
 
 #[test]

@@ -10,8 +10,11 @@ use serde_json::Value;
 /// The longest answer that is read. An answer is a token and a few short fields.
 pub const ANSWER_BYTES_MAX: usize = 128 << 10;
 
-/// Characters of a refusal that are shown. Chosen: `error` and the beginning of `error_description`.
-const SHOWN_CHARS_MAX: usize = 200;
+/// Characters of an error code that is shown. The longest of the registered ones has 33.
+const CODE_CHARS_MAX: usize = 64;
+
+/// Characters of `error_description` that are shown. Chosen: a sentence.
+const SENTENCE_CHARS_MAX: usize = 200;
 
 /// An answer, read up to [`ANSWER_BYTES_MAX`].
 pub struct Answer {
@@ -24,6 +27,13 @@ struct Granted {
     access_token: Option<String>,
     /// A number; a text from some servers.
     expires_in: Option<Value>,
+}
+
+/// A refusal.
+#[derive(Deserialize)]
+struct Denied {
+    error: String,
+    error_description: Option<Value>,
 }
 
 /// The token of an answer. `secrets` are not repeated, whatever the endpoint says.
@@ -49,16 +59,40 @@ pub fn token(endpoint: &str, answer: &Answer, secrets: &[&str], now_ms: i64) -> 
     Token::new(&value, lifetime, now_ms).map_err(|reason| nonsense(format!("of its access_token, {reason}")))
 }
 
-/// The beginning of a text, in one line, without secrets.
+/// The error of a refusal: its code and the first sentence of its description, in one line, without secrets. Of anything else nothing is
+/// shown: the endpoint is whatever server a pipeline names, and its pages are not for everybody who may read a status. What follows the first
+/// sentence is often the number of the request, or its time, and would be another text at each try.
 fn shown(body: &[u8], secrets: &[&str]) -> String {
-    let mut text = String::from_utf8_lossy(body).into_owned();
-    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "…");
-    }
-    let line: String =
-        text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(SHOWN_CHARS_MAX).collect();
-    let line = line.trim();
-    if line.is_empty() { "nothing".to_owned() } else { line.to_owned() }
+    let denied: Option<Denied> = serde_json::from_slice(body).ok();
+    let Some(denied) = denied.filter(|denied| is_code(&denied.error)) else {
+        return "no error of OAuth 2.0".to_owned();
+    };
+    let code = without(denied.error, secrets);
+    let sentence = match denied.error_description {
+        Some(Value::String(text)) => first_sentence(&without(text, secrets)),
+        _ => String::new(),
+    };
+    if sentence.is_empty() { code } else { format!("{code}: {sentence}") }
+}
+
+/// Whether a text is an error code such as `invalid_client`: a word.
+fn is_code(text: &str) -> bool {
+    let is_of_words = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (1..=CODE_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_of_words)
+}
+
+fn without(text: String, secrets: &[&str]) -> String {
+    let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+    secrets.fold(text, |text, secret| text.replace(secret, "…"))
+}
+
+/// Up to the first end of a sentence or line, or the bound.
+fn first_sentence(text: &str) -> String {
+    let line = text.trim().split(char::is_control).next().unwrap_or_default();
+    let mut ends = line.match_indices([' ', '\t']).map(|(at, _)| &line[..at]);
+    let sentence = ends.find(|before| before.ends_with(['.', '!', '?', ';'])).unwrap_or(line);
+    let sentence: String = sentence.chars().take(SENTENCE_CHARS_MAX).collect();
+    sentence.trim_end_matches(['.', ';', ' ']).to_owned()
 }
 
 #[cfg(test)]
@@ -82,13 +116,47 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_its_status_and_first_words_and_without_the_secret() {
-        let said = of(401, "{\"error\":\"invalid_client\",\n\"error_description\":\"s3cret is wrong\"}")
-            .unwrap_err();
-        assert!(said.contains("https://login answered 401: {\"error\":\"invalid_client\""), "{said}");
-        assert!(!said.contains("s3cret") && !said.contains('\n'), "{said}");
-        assert!(of(500, &"x".repeat(1 << 20)).unwrap_err().len() < 500);
-        assert!(of(302, "").unwrap_err().contains("302: nothing"));
+    fn a_refusal_is_told_with_its_status_code_and_first_sentence_and_without_the_secret() {
+        for (body, expected) in [
+            (r#"{"error":"invalid_client"}"#, "invalid_client;"),
+            (r#"{"error":"invalid_client","error_description":""}"#, "invalid_client;"),
+            (r#"{"error":"invalid_client","error_description":7}"#, "invalid_client;"),
+            (r#"{"error":"a","error_description":"s3cret. s3cret is wrong"}"#, "a: …;"),
+            (r#"{"error":"s3cret","error_description":"b"}"#, "…: b;"),
+            (
+                r#"{"error":"invalid_client","error_description":"AADSTS7000215: Wrong, at v2.0 of it. Trace ID: 0a-1"}"#,
+                "invalid_client: AADSTS7000215: Wrong, at v2.0 of it;",
+            ),
+            (r#"{"error":"a","error_description":"\nOne line\r\nTimestamp: now"}"#, "a: One line;"),
+        ] {
+            let said = of(401, body).unwrap_err();
+            assert!(
+                said.contains(&format!("https://login answered 401: {expected} check")),
+                "{body}: {said}"
+            );
+            assert!(!said.contains("s3cret") && !said.contains('\n'), "{said}");
+        }
+        let long = format!(r#"{{"error":"a","error_description":"{}"}}"#, "é".repeat(60_000));
+        assert!(of(500, &long).unwrap_err().chars().count() < 400);
+    }
+
+    #[test]
+    fn of_what_is_no_refusal_of_oauth_nothing_is_shown() {
+        let long = format!(r#"{{"error":"{}"}}"#, "x".repeat(65));
+        for body in [
+            "",
+            "out of order",
+            "<html>internal</html>",
+            r#"{"message":"internal"}"#,
+            r#"{"error":{"code":1,"message":"internal"}}"#,
+            r#"{"error":"internal page"}"#,
+            r#"{"error":""}"#,
+            r#"["error"]"#,
+            &long,
+        ] {
+            let said = of(500, body).unwrap_err();
+            assert!(said.contains("answered 500: no error of OAuth 2.0; check"), "{body}: {said}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn url(endpoint: &str) -> Result<Uri, Error> {
 }
 
 /// What of an endpoint may be printed.
-fn without_user(endpoint: &str) -> String {
+pub(crate) fn without_user(endpoint: &str) -> String {
     endpoint.rsplit_once('@').map_or_else(|| endpoint.to_owned(), |(_, host)| format!("…@{host}"))
 }
 
@@ -125,13 +125,18 @@ fn roots(uri: &Uri, authorities: Option<&Text>) -> Result<RootCertStore, Error> 
 
 /// An error with its causes: hyper's own text names none.
 fn causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
+    let mut text = lasting(&error.to_string()).to_owned();
     let mut cause = error.source();
     while let Some(next) = cause {
-        text = format!("{text}: {next}");
+        text = format!("{text}: {}", lasting(&next.to_string()));
         cause = next.source();
     }
     text
+}
+
+/// A text without the time of the try, which rustls puts at its end: the same failure has the same text each time.
+fn lasting(text: &str) -> &str {
+    text.split_once(": verification time").map_or(text, |(before, _)| before)
 }
 
 #[cfg(test)]
@@ -150,5 +155,17 @@ mod tests {
         }
         let said = url("https://user:s3cret@login/token").unwrap_err().to_string();
         assert!(said.contains("belongs in the Secret") && !said.contains("s3cret"), "{said}");
+    }
+
+    #[test]
+    fn the_same_failure_has_the_same_words_at_each_try() {
+        let expired = |now: u64| {
+            let at = |seconds| rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            let error = rustls::CertificateError::ExpiredContext { time: at(now), not_after: at(1_000) };
+            causes(&std::io::Error::other(rustls::Error::InvalidCertificate(error)))
+        };
+        assert_eq!(expired(2_000), "invalid peer certificate: certificate expired");
+        assert_eq!(expired(2_000), expired(2_001));
+        assert_eq!(causes(&std::io::Error::other("gone")), "gone");
     }
 }

@@ -17,6 +17,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
@@ -26,6 +27,9 @@ const REASON_BYTES: usize = 512;
 
 /// How often a thread that waits for the first token looks for it.
 const FIRST_TOKEN_LOOK: Duration = Duration::from_millis(20);
+
+/// How often a new token is looked for beside work that keeps the client's own thread. Chosen: tokens come seconds before the last one expires.
+const MEANWHILE_LOOK: Duration = Duration::from_millis(200);
 
 /// How long a client that asks questions may wait for its first token: a request, and its way there.
 const FIRST_TOKEN_WAIT: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -89,6 +93,40 @@ impl Renewal {
         self.failure().filter(|_| self.has_none_yet())
     }
 
+    /// The same after a wait of this length, when it is also told that nothing has come yet.
+    pub fn missing_after(&self, waited: Duration) -> Option<Error> {
+        let tokens = self.tokens.as_ref().filter(|tokens| tokens.version() == 0)?;
+        // To the nearest second: the same wait has the same words each time.
+        let seconds = waited.saturating_add(Duration::from_millis(500)).as_secs();
+        Some(tokens.failure().unwrap_or_else(|| tokens.slow(seconds)))
+    }
+
+    /// Why there is no next token, once the last one has expired.
+    pub fn overdue(&self) -> Option<Error> {
+        self.tokens.as_ref().and_then(|tokens| tokens.overdue())
+    }
+
+    /// Does this work, and gives the client each new token meanwhile: for work that keeps the thread which does it otherwise.
+    pub fn meanwhile<C: ClientContext, T>(&self, client: &Client<C>, work: impl FnOnce() -> T) -> T {
+        if self.tokens.is_none() {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            // It is dropped when the work ends, even in a panic. The thread ends by that at once.
+            let (_works, ends) = mpsc::sync_channel::<()>(0);
+            let renew = move || {
+                while ends.recv_timeout(MEANWHILE_LOOK) == Err(RecvTimeoutError::Timeout) {
+                    self.renew(client);
+                }
+            };
+            let started = std::thread::Builder::new().name("kafka-renewal".to_owned());
+            if let Err(error) = started.spawn_scoped(scope, renew) {
+                tracing::warn!(%error, "cannot start the thread that gives librdkafka new tokens; the last one stays");
+            }
+            work()
+        })
+    }
+
     /// The tokens, for metrics.
     pub fn counts(&self) -> Option<Counts> {
         self.tokens.as_ref().map(|tokens| tokens.counts())
@@ -140,7 +178,7 @@ fn set_token<C: ClientContext>(client: &Client<C>, token: &Token) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Source, Text};
+    use crate::{ClientCredentials, Source, Text};
     use rdkafka::{
         ClientConfig,
         consumer::{BaseConsumer, Consumer as _},
@@ -186,5 +224,51 @@ mod tests {
         renewal.wait(consumer.client());
         let missing = renewal.missing().unwrap().to_string();
         assert!(missing.contains("cannot read the token from /nowhere/token"), "{missing}");
+    }
+
+    #[test]
+    fn an_endpoint_that_does_not_answer_in_time_is_told() {
+        let consumer = client("OAUTHBEARER");
+        // Connections are taken by the system, and nobody reads them.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let credentials = ClientCredentials {
+            endpoint: format!("http://{}/token", listener.local_addr().unwrap()),
+            client_id: Text::Value("me".into()),
+            client_secret: Text::Value("s3cret".into()),
+            in_body: false,
+            parameters: Vec::new(),
+            authorities: None,
+        };
+        let source = Source::ClientCredentials(Box::new(credentials));
+        let renewal = Renewal::of(Some(&Login { source, extensions: Vec::new() }));
+        renewal.wait_until(consumer.client(), Instant::now() + Duration::from_millis(100));
+        assert_eq!((renewal.missing(), renewal.overdue()), (None, None), "no try has ended");
+        let missing = renewal.missing_after(Duration::from_millis(4_900)).unwrap().to_string();
+        assert!(missing.contains("does not answer within 5 s"), "{missing}");
+        assert_eq!(Renewal::of(None).missing_after(Duration::from_secs(5)), None);
+    }
+
+    #[test]
+    fn a_client_has_new_tokens_while_its_thread_works() {
+        let consumer = client("OAUTHBEARER");
+        let source = Source::Given(Text::Value("another".into()));
+        let renewal = Renewal::of(Some(&Login { source, extensions: Vec::new() }));
+        let applied = || renewal.applied.load(Ordering::Relaxed);
+        let begun = Instant::now();
+        let done = renewal.meanwhile(consumer.client(), || {
+            while applied() == 0 && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(FIRST_TOKEN_LOOK);
+            }
+            7
+        });
+        assert_eq!((done, applied()), (7, 1));
+        let ends_with_the_work = |_| {
+            let begun = Instant::now();
+            renewal.meanwhile(consumer.client(), || ());
+            begun.elapsed() < MEANWHILE_LOOK
+        };
+        // A busy machine may be slow once.
+        assert!((0..10).any(ends_with_the_work));
+        assert_eq!(Renewal::of(None).meanwhile(consumer.client(), || 7), 7);
     }
 }

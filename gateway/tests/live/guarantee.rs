@@ -125,12 +125,18 @@ async fn a_proxy_that_takes_settings_away_is_found() {
     database.drop().await;
 }
 
+/// A server without a UUID of its own.
+const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
+
 #[tokio::test]
 async fn an_address_of_several_servers_is_told_from_one_of_one() {
     let database = Database::new("balancing").await;
     let (sink, _) = database.with_table().await;
+    // The local server has none: zeros, which name no server.
     let uuid = database.answer("SELECT toString(serverUUID())").await;
-    assert_eq!(sink.deduplication().await.remove(0).unwrap().token_places, [uuid].into());
+    let known = if uuid == NIL_UUID { Vec::new() } else { vec![uuid] };
+    let places = sink.deduplication().await.remove(0).unwrap().token_places;
+    assert_eq!(places.into_iter().collect::<Vec<_>>(), known);
     assert_eq!(reasons(&sink).await, []);
     let front = Front::balancing(database.authority()).await;
     let sink = database.sink_at(Layout::Json, &front.url);

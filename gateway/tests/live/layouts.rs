@@ -192,7 +192,9 @@ async fn columns_that_are_not_ours_get_their_default() {
     database.execute(&format!("{table} ADD COLUMN Ms Float64 ALIAS Duration / 1e6")).await;
     database.execute(&format!("{table} ADD COLUMN Hint String EPHEMERAL")).await;
     let fit = sink.check_table().await.unwrap();
-    assert_eq!(fit.additional, ["Tenant", "Note", "Route", "Ms", "Hint"]);
+    let items = ["ResourceAttributeItems", "SpanAttributeItems"];
+    let additional = ["Tenant", "Note", items[0], items[1], "Route", "Ms", "Hint"];
+    assert_eq!(fit.additional, additional);
     database.insert(&message(vec![span(every_shape())])).await;
     asked(&database, &[("(Tenant, Note, Route, Ms)", "('none',NULL,'it\\'s \"text\"',0.000005)")]).await;
     database.drop().await;

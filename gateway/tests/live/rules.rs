@@ -4,7 +4,6 @@ use crate::{
     messages::{attribute, list, message, span, string},
     server::Database,
 };
-use sluice_clickhouse::column::{Layout as Found, TableColumns};
 use sluice_gateway_config::{
     AttributeAction, AttributeRule, Attributes, AttributesOf, ByteSize, Layout, SchemaManagement,
 };
@@ -29,9 +28,11 @@ fn config() -> Attributes {
     }
 }
 
-async fn filled(layout: Layout, found: Found) -> Database {
+async fn filled(layout: Layout) -> Database {
     let database = Database::new(&format!("rules_{layout:?}").to_lowercase()).await;
-    database.sink(layout).apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let sink = database.sink(layout);
+    sink.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let columns = sink.check_table().await.unwrap().columns;
     let attributes = vec![
         attribute("http.method", string("GET")),
         attribute("http.url", string("/secret")),
@@ -40,7 +41,7 @@ async fn filled(layout: Layout, found: Found) -> Database {
         attribute("long", string(&"é".repeat(1_000))),
     ];
     let message = message(vec![span(attributes)]);
-    database.insert_under(&TableColumns::of_layout(found), &config(), &message).await.unwrap();
+    database.insert_under(&columns, &config(), &message).await.unwrap();
     database
 }
 
@@ -53,7 +54,7 @@ async fn asked(database: &Database, expressions: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn json_has_what_the_rules_leave() {
-    let database = filled(Layout::Json, Found::Json).await;
+    let database = filled(Layout::Json).await;
     asked(
         &database,
         &[
@@ -73,7 +74,7 @@ async fn json_has_what_the_rules_leave() {
 
 #[tokio::test]
 async fn a_map_has_what_the_rules_leave() {
-    let database = filled(Layout::Map, Found::Map).await;
+    let database = filled(Layout::Map).await;
     let user = format!(r#"{{"id":"{HASH_OF_ME}"}}"#);
     asked(
         &database,
@@ -92,7 +93,7 @@ async fn a_map_has_what_the_rules_leave() {
 
 #[tokio::test]
 async fn groups_have_what_the_rules_leave() {
-    let database = filled(Layout::Nested, Found::Nested).await;
+    let database = filled(Layout::Nested).await;
     let (keys, values) = ("SpanAttributesString.Key", "SpanAttributesString.Value");
     let string = |key: &str| format!("{values}[indexOf({keys}, '{key}')]");
     asked(

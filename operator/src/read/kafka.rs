@@ -182,11 +182,14 @@ impl Client {
 
     /// Waits until there is a token, or until it is known why there is none.
     fn log_in(&self, deadline: Instant) -> Result<(), Error> {
+        let begun = Instant::now();
         self.renewal.wait_until(self.consumer.client(), deadline);
-        match self.renewal.missing() {
-            Some(source) => Err(Error::Token { brokers: self.brokers.clone(), source: Box::new(source) }),
-            None => Ok(()),
-        }
+        // At the deadline there would be no time left to ask Kafka.
+        self.renewal.missing_after(begun.elapsed()).map_or(Ok(()), |source| Err(self.no_token(source)))
+    }
+
+    fn no_token(&self, source: sluice_login::Error) -> Error {
+        Error::Token { brokers: self.brokers.clone(), source: Box::new(source) }
     }
 
     /// The group's committed offset, and the first and last offset, of all partitions of these topics.
@@ -229,9 +232,13 @@ impl Client {
         Ok(offsets(&found))
     }
 
-    /// The reason of the failed connection if there is a recent one, else `otherwise`.
+    /// Why there is no next token if the last one has expired, or the reason of the failed connection if there is a recent one, else
+    /// `otherwise`.
     fn refused(&self, otherwise: Error) -> Error {
         self.drain();
+        if let Some(source) = self.renewal.overdue() {
+            return self.no_token(source);
+        }
         match &*self.consumer.context().refused() {
             Some(Refusal { at, code, reason }) if at.elapsed().as_secs() < REFUSED_SECONDS_MAX => {
                 Error::Refused { brokers: self.brokers.clone(), code: *code, reason: reason.clone() }
@@ -297,7 +304,8 @@ mod tests {
         producer::{BaseProducer, BaseRecord, Producer},
         types::{RDKafkaApiKey, RDKafkaRespErr},
     };
-    use std::io::Write as _;
+    use sluice_crds::SecretUse;
+    use std::{io::Write as _, sync::Arc};
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
@@ -436,6 +444,32 @@ mod tests {
         assert_eq!(found[0], found[1]);
         assert_eq!(found[0].0, Some(RDKafkaErrorCode::SSL), "{found:?}");
         assert!(!found[0].1.contains("ms in state"), "{found:?}");
+    }
+
+    #[test]
+    fn a_token_endpoint_that_does_not_answer_is_told_and_kafka_is_not_asked() {
+        // Connections are taken by the system, and nobody reads them.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}/token", listener.local_addr().unwrap());
+        let spec = serde_json::from_value(serde_json::json!({
+            "bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"],
+            "sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
+                "tokenEndpoint": endpoint, "clientId": "me", "secretRef": {"name": "client"},
+            }}},
+        }))
+        .unwrap();
+        let secret = serde_json::json!({"data": {"client-secret": "czNjcmV0"}});
+        let secret = Arc::new(serde_json::from_value(secret).unwrap());
+        let secrets: KafkaSecrets = [(SecretUse::KafkaClient, secret)].into();
+        let security = KafkaSecurity::of(&spec, &secrets, &TokenFiles::new()).unwrap();
+        let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
+        let found = client.partitions("spans", Instant::now() + Duration::from_secs(1)).unwrap_err();
+        assert!(matches!(found, Error::Token { .. }), "{found}");
+        let said = found.to_string();
+        assert!(
+            said.contains("the token endpoint http://127.0.0.1:") && said.contains("within 1 s"),
+            "{said}"
+        );
     }
 
     #[test]

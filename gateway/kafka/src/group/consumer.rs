@@ -158,7 +158,7 @@ pub struct Consumer {
     inspection: Inspection,
     unreceived: Unreceived,
     rest: Option<Rest>,
-    /// Tokens: this thread gives librdkafka each new one between two polls. It waits for none.
+    /// Tokens: this thread gives librdkafka each new one between two polls. It waits for none. When it leaves, another thread does so.
     renewal: Renewal,
 }
 
@@ -305,6 +305,14 @@ impl Consumer {
     /// Lets the workers seal their blocks, waits until all are settled or on the queue volume, and leaves. All of it ends by the deadline
     /// of `stop`: rows that are not settled or not committed by then are read again. ClickHouse drops those that it has by their tokens.
     fn leave(self, stop: &Stop) -> Result<(), Error> {
+        // This thread does not poll any more. A token that expires would end the connections before the last commit.
+        self.renewal.meanwhile(self.client.client(), || self.give_all_back(stop))
+        // Dropping the last reference closes the client. By that a dynamic member leaves the group. A static member does not (KIP-345:
+        // librdkafka sends no LeaveGroup when it is closed), so that a pod that restarts gets its partitions back at once. Only
+        // [`Drain`], which unsubscribes, makes a static member leave.
+    }
+
+    fn give_all_back(&self, stop: &Stop) -> Result<(), Error> {
         let context = self.client.context();
         let deadline = stop.deadline().unwrap_or_else(Instant::now);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -331,9 +339,6 @@ impl Consumer {
             logs.wait(deadline);
         }
         how_left(unfinished, is_kept, committable)
-        // Dropping the last reference closes the client. By that a dynamic member leaves the group. A static member does not (KIP-345:
-        // librdkafka sends no LeaveGroup when it is closed), so that a pod that restarts gets its partitions back at once. Only
-        // [`Drain`], which unsubscribes, makes a static member leave.
     }
 }
 

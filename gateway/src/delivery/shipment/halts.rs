@@ -31,12 +31,17 @@ impl Shipment {
         let mut halts = self.shard.halts.lock().unwrap_or_else(PoisonError::into_inner);
         if halts.is_due(Cause { actor, code }, Instant::now()) {
             let (partition, who, advice) = (&self.block.id, actor.label(), actor.advice());
+            // All servers of a shard have one token. A proxy may check it, too.
+            let may_be_token = matches!(actor, Actor::Access | Actor::Network);
+            let token = self.targets().at(0).token_failure().filter(|_| may_be_token);
+            let token = token.as_ref().map(tracing::field::display);
             tracing::error!(
                 %partition,
                 actor = who,
                 code,
                 advice,
                 reason,
+                token,
                 "a block cannot be inserted until the cause is fixed (see advice), and others may wait too; it is tried again automatically"
             );
         }
@@ -77,7 +82,7 @@ mod tests {
     #[test]
     fn an_insert_that_someone_must_help_names_the_help() {
         for (code, help) in [
-            (Some(516), "check the gateway's user: name, password"),
+            (Some(516), "check the gateway's user: name and password, or the token"),
             (Some(60), "check the table"),
             (Some(452), "change the settings of the server"),
             (Some(243), "check the server: its disks"),

@@ -53,6 +53,30 @@ fn a_user_that_kafka_refuses_is_said_with_its_secret() {
 }
 
 #[test]
+fn an_oauth_client_without_a_token_is_said_with_its_secret() {
+    let credentials = json!({"tokenEndpoint": "https://login/token", "clientId": "me", "secretRef": {"name": "kafka-client"}});
+    for (oauth, expected) in [
+        (
+            json!({"clientCredentials": credentials}),
+            "no token; the credentials are those of the Secret \"kafka-client\"",
+        ),
+        (json!({"serviceAccountToken": {"audience": "kafka"}}), "no token"),
+    ] {
+        let sasl = json!({"mechanism": "OAuthBearer", "oauth": oauth});
+        let pipeline: TracePipeline = with("/spec/source/kafka/sasl", sasl);
+        for mut facts in both(SecretUse::KafkaClient) {
+            for topic in &pipeline.spec.source.kafka.topics {
+                let failure = SourceFailure::AuthFailed;
+                let seen = TopicSeen::Unavailable { failure, message: "no token".into() };
+                facts.partitions.insert(topic.clone(), seen);
+            }
+            // Nobody goes on with the former secret: it is read for each token.
+            assert_eq!(condition(&said(&pipeline, &facts), "SourceReachable").message, expected);
+        }
+    }
+}
+
+#[test]
 fn a_user_that_clickhouse_refuses_is_said_with_its_secret() {
     for (facts, is_kept) in both(SecretUse::ClickHouseUser).into_iter().zip([true, false]) {
         let failed = |reason| {

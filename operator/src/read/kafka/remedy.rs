@@ -1,17 +1,24 @@
 //! What a person reads when Kafka does not answer: the error, the brokers that were asked, and what to check. Pure.
 
 use super::Error;
+use sluice_login as login;
 use sluice_plan::SourceFailure;
 
 /// The words. The operator connects from its own pod, so a network policy may keep it out while gateways read.
 pub(super) fn words(error: &Error, failure: SourceFailure, brokers: &str) -> String {
-    let names_brokers = matches!(error, Error::Create { .. } | Error::Refused { .. });
+    let names_brokers = matches!(error, Error::Create { .. } | Error::Refused { .. } | Error::Token { .. });
     let asked = if names_brokers { String::new() } else { format!(" (brokers: {brokers})") };
     format!("{error}{asked}; check {}", to_check(error, failure))
 }
 
 fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
     match (error, failure) {
+        (Error::Token { source, .. }, _) if is_of_file(source) => {
+            "the operator's --kafka-token, and the volume that has its file"
+        }
+        (Error::Token { .. }, _) => {
+            "source.kafka.sasl.oauth, and that the operator's own pod reaches the token endpoint"
+        }
         (Error::Create { .. }, _) => "source.kafka.properties, and the keys of the Secrets for Kafka",
         (_, SourceFailure::TlsFailed) => {
             "source.kafka.tls, the key ca.crt of its Secret, and the port of the listener"
@@ -25,6 +32,11 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
             "source.kafka.bootstrapServers, DNS and network policies: the operator's own pod must reach the brokers"
         }
     }
+}
+
+/// Whether the token is one that the operator itself has in a file. It has nothing else of a login in files.
+fn is_of_file(error: &login::Error) -> bool {
+    matches!(error, login::Error::File { .. } | login::Error::Token { .. })
 }
 
 #[cfg(test)]
@@ -51,6 +63,23 @@ mod tests {
         assert_eq!(
             words(&refused, SourceFailure::AuthFailed, "a:9092"),
             "cannot connect to Kafka at a:9092: sasl://a:9092/1: wrong password; check the credentials and source.kafka.sasl.mechanism"
+        );
+        let without_token = |source| {
+            let error = Error::Token { brokers: "a:9092".into(), source: Box::new(source) };
+            words(&error, SourceFailure::AuthFailed, "a:9092")
+        };
+        let said = without_token(login::Error::Slow { endpoint: "https://login".into(), seconds: 5 });
+        assert!(
+            said.starts_with("cannot log in to Kafka at a:9092: the token endpoint https://login does not answer within 5 s; check")
+                && said.ends_with("; check source.kafka.sasl.oauth, and that the operator's own pod reaches the token endpoint")
+                && !said.contains("(brokers:"),
+            "{said}"
+        );
+        let file = login::Error::File { what: "token", path: "/token".into(), reason: "gone".into() };
+        let said = without_token(file);
+        assert!(
+            said.ends_with("; check the operator's --kafka-token, and the volume that has its file"),
+            "{said}"
         );
         let code = RDKafkaErrorCode::TopicAuthorizationFailed;
         let hidden =

@@ -14,8 +14,18 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// The Secrets for the connection to Kafka, by their use.
 pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
 
-/// Files with the operator's own tokens for Kafka, by audience.
-pub type TokenFiles = BTreeMap<String, String>;
+/// The operator's own tokens for Kafka, by audience.
+pub type TokenFiles = BTreeMap<String, TokenFile>;
+
+/// A token of the operator, and the only brokers that it is sent to. Who may make a pipeline chooses its brokers and its audience: a token
+/// that went wherever a pipeline says would be a token of everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenFile {
+    /// The file.
+    pub file: String,
+    /// Brokers, each as `bootstrapServers` of a pipeline has it.
+    pub servers: Vec<String>,
+}
 
 /// TLS and SASL settings of a connection. Its `Debug` text shows no secret.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -33,9 +43,15 @@ pub enum Unreadable {
     /// Pods log in with a token of their own, and the operator has none for this audience.
     #[error(
         "the operator does not ask Kafka: it has no token of its own for the audience {audience:?}; mount one into the operator's pod, and \
-         name it with --kafka-token={audience}=FILE (SECURITY.md, Tokens)"
+         name it and its brokers with --kafka-token={audience}=FILE@BROKER+BROKER (SECURITY.md, Tokens)"
     )]
     NoToken { audience: String },
+    /// The operator's token for this audience is for other brokers, or the connection has no TLS.
+    #[error(
+        "the operator does not ask Kafka: its token for the audience {audience:?} is sent over TLS only, and only to the brokers that \
+         --kafka-token names; set tls, or add all of source.kafka.bootstrapServers to --kafka-token (SECURITY.md, Tokens)"
+    )]
+    NotForBrokers { audience: String },
     /// A value is not UTF-8.
     #[error(
         "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
@@ -64,14 +80,15 @@ impl KafkaSecurity {
     /// From the spec and the Secrets that it names.
     ///
     /// # Errors
-    /// If a Secret is missing or incomplete, or a value is not UTF-8.
+    /// If a Secret is missing or incomplete, a value is not UTF-8, or the operator has no token for these brokers.
     pub fn of(
         kafka: &KafkaSource,
         secrets: &KafkaSecrets,
         token_files: &TokenFiles,
     ) -> Result<Self, Unreadable> {
         let tls = kafka.tls.as_ref().map(|tls| TlsPem::of(tls, secrets)).transpose()?;
-        let sasl = kafka.sasl.as_ref().map(|sasl| Login::of(sasl, secrets, token_files)).transpose()?;
+        let sasl =
+            kafka.sasl.as_ref().map(|sasl| Login::of(sasl, kafka, secrets, token_files)).transpose()?;
         Ok(Self { tls, sasl })
     }
 
@@ -132,9 +149,14 @@ impl TlsPem {
 }
 
 impl Login {
-    fn of(sasl: &Sasl, secrets: &KafkaSecrets, token_files: &TokenFiles) -> Result<Self, Unreadable> {
+    fn of(
+        sasl: &Sasl,
+        kafka: &KafkaSource,
+        secrets: &KafkaSecrets,
+        token_files: &TokenFiles,
+    ) -> Result<Self, Unreadable> {
         match (&sasl.oauth, &sasl.secret_ref) {
-            (Some(oauth), _) => Self::of_tokens(oauth, secrets, token_files),
+            (Some(oauth), _) => Self::of_tokens(oauth, kafka, secrets, token_files),
             (None, Some(user)) => Self::of_user(sasl, user, secrets),
             // The definition refuses it.
             (None, None) => Err(Unreadable::Incomplete),
@@ -156,6 +178,7 @@ impl Login {
 
     fn of_tokens(
         oauth: &OAuth,
+        kafka: &KafkaSource,
         secrets: &KafkaSecrets,
         token_files: &TokenFiles,
     ) -> Result<Self, Unreadable> {
@@ -165,15 +188,27 @@ impl Login {
             }
             // The token of pods is theirs. The operator logs in as its own ServiceAccount.
             (None, Some(token)) => {
-                let file = token_files.get(&token.audience);
-                let missing = || Unreadable::NoToken { audience: token.audience.clone() };
-                login::Source::Given(login::Text::File(file.ok_or_else(missing)?.clone()))
+                let audience = || token.audience.clone();
+                let own = token_files.get(&token.audience);
+                let own = own.ok_or_else(|| Unreadable::NoToken { audience: audience() })?;
+                if !own.is_for(kafka) {
+                    return Err(Unreadable::NotForBrokers { audience: audience() });
+                }
+                login::Source::Given(login::Text::File(own.file.clone()))
             }
             // The definition refuses it.
             (None, None) => return Err(Unreadable::Incomplete),
         };
         let extensions = oauth.extensions.iter().map(|(name, value)| (name.clone(), value.0.clone()));
         Ok(Self::Tokens(login::Login { source, extensions: extensions.collect() }))
+    }
+}
+
+impl TokenFile {
+    /// Whether the token may be sent to the brokers of this spec. Brokers are compared as text: one that is written in another way is
+    /// another one.
+    fn is_for(&self, kafka: &KafkaSource) -> bool {
+        kafka.tls.is_some() && kafka.bootstrap_servers.iter().all(|server| self.servers.contains(server))
     }
 }
 
@@ -357,16 +392,48 @@ mod tests {
     #[test]
     fn a_token_of_pods_is_in_their_pods_and_the_operator_needs_its_own() {
         let kafka: KafkaSource = serde_json::from_value(json!({
-            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "bootstrapServers": ["a:9093", "b:9093"], "topics": ["spans"], "tls": {},
             "sasl": {"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "kafka"}}},
         }))
         .unwrap();
         let of = |files: &TokenFiles| KafkaSecurity::of(&kafka, &KafkaSecrets::new(), files);
-        let missing = of(&[("other".to_owned(), "/other".to_owned())].into()).unwrap_err().to_string();
-        assert!(missing.contains("--kafka-token=kafka=FILE"), "{missing}");
-        let security = of(&[("kafka".to_owned(), "/token".to_owned())].into()).unwrap();
+        let missing = of(&own_token("other", &["a:9093", "b:9093"])).unwrap_err().to_string();
+        assert!(missing.contains("--kafka-token=kafka=FILE@BROKER+BROKER"), "{missing}");
+        let security = of(&own_token("kafka", &["c:9093", "b:9093", "a:9093"])).unwrap();
         let source = login::Source::Given(login::Text::File("/token".into()));
         assert_eq!(security.tokens(), Some(&login::Login { source, extensions: Vec::new() }));
+    }
+
+    fn own_token(audience: &str, servers: &[&str]) -> TokenFiles {
+        let servers = servers.iter().map(|server| (*server).to_owned()).collect();
+        [(audience.to_owned(), TokenFile { file: "/token".to_owned(), servers })].into()
+    }
+
+    #[test]
+    fn the_operators_token_goes_to_its_own_brokers_only_and_over_tls_only() {
+        let of = |tls: &serde_json::Value, servers: &[&str], allowed: &[&str]| {
+            let kafka: KafkaSource = serde_json::from_value(json!({
+                "bootstrapServers": servers, "topics": ["spans"], "tls": tls,
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "kafka"}}},
+            }))
+            .unwrap();
+            KafkaSecurity::of(&kafka, &KafkaSecrets::new(), &own_token("kafka", allowed))
+        };
+        let (none, tls) = (json!(null), json!({}));
+        let refusal = || Unreadable::NotForBrokers { audience: "kafka".into() };
+        assert!(of(&tls, &["a:9093"], &["a:9093", "b:9093"]).is_ok());
+        for (tls, servers, allowed) in [
+            (&none, &["a:9093"][..], &["a:9093"][..]),
+            (&tls, &["theirs:9093"][..], &["a:9093"][..]),
+            (&tls, &["a:9093", "theirs:9093"][..], &["a:9093"][..]),
+            (&tls, &["a:9093,theirs:9093"][..], &["a:9093"][..]),
+            (&tls, &["a:9094"][..], &["a:9093"][..]),
+            (&tls, &["a:9093"][..], &[][..]),
+        ] {
+            assert_eq!(of(tls, servers, allowed), Err(refusal()), "{servers:?} {allowed:?}");
+        }
+        let said = refusal().to_string();
+        assert!(said.contains("set tls, or add all of source.kafka.bootstrapServers"), "{said}");
     }
 
     #[test]

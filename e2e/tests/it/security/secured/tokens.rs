@@ -84,7 +84,7 @@ impl Tokens {
             (
                 "tokens, wrong secret",
                 at(Self::asking(&endpoint, &wrong, &none)),
-                &["answered 401: {\"error\":\"invalid_client\"}", "check the client's id and secret"],
+                &["answered 401: invalid_client", "check the client's id and secret"],
             ),
             (
                 "tokens, nonsense",
