@@ -95,8 +95,7 @@ pub struct Schema {
     /// SchemaUrls: those of resource and scope. DroppedCounts: how many attributes, events and links an SDK dropped. TraceFlags: the
     /// span's flags. KafkaCoordinates: topic, partition, offset and timestamp of the message. KafkaHeaders: its headers, up to 4096 bytes.
     /// A table that is made has these columns, and Evolve adds them to one that is there; otherwise SchemaReady names the statement. When
-    /// it is not set: as the table has them; one that is made has AttributeKeys with layout Json, and none with another layout. An empty
-    /// list asks for none. gateway/TABLE.md has the names of all columns.
+    /// it is not set: as the table has them; one that is made has none. An empty list asks for none. gateway/TABLE.md has the names of all columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<OptionalColumns>", length(max = 7))]
     #[x_kube(merge_strategy = ListMerge::Set)]

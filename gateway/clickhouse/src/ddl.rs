@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::durability::{Durability, sync_settings};
-use crate::optional::{OptionalColumn, OptionalColumns, OptionalGroup};
+use crate::optional::{OptionalColumn, OptionalColumns};
 use crate::sql::{identifier, table_name};
 use preset::Preset;
 use view::View;
@@ -211,8 +211,8 @@ impl TableSpec {
     }
 
     /// The optional columns of a new table. A column of the spec's own takes the place of one of the same name.
-    fn new_optional(&self, layout: Layout) -> OptionalColumns {
-        let optional = self.optional.unwrap_or_else(|| optional_columns(layout));
+    fn new_optional(&self) -> OptionalColumns {
+        let optional = self.optional.unwrap_or_default();
         optional.iter().filter(|column| !self.has_own(column.name())).collect()
     }
 
@@ -227,15 +227,6 @@ impl TableSpec {
         let usual = usual.map(|path| (*path, "Nullable(String)"));
         let asked = self.typed_paths.iter().filter(|typed| typed.set == set);
         usual.chain(asked.map(|typed| (&*typed.path, &*typed.type_name))).collect()
-    }
-}
-
-/// The optional columns of a new table for which none are asked: those of the exporter's table. Its table with `JSON` has the keys of
-/// attributes, its table with maps finds keys in the maps.
-pub fn optional_columns(layout: Layout) -> OptionalColumns {
-    match layout {
-        Layout::Json => OptionalGroup::AttributeKeys.columns(),
-        Layout::Map | Layout::Nested => OptionalColumns::default(),
     }
 }
 
@@ -262,7 +253,7 @@ pub fn create_table(spec: &TableSpec) -> Vec<String> {
 fn create_table_statement(spec: &TableSpec) -> String {
     let name = table_name(&spec.database, &spec.table);
     let layout = spec.layout_asked().unwrap_or_default();
-    let optional = spec.new_optional(layout);
+    let optional = spec.new_optional();
     let columns = TableColumns::of_layout(layout).with_optional(optional).columns();
     let mut lines: Vec<_> = columns.iter().map(|column| column_line(column, spec)).collect();
     lines.extend(spec.computed_columns().iter().map(preset::ComputedColumn::line));

@@ -1,6 +1,7 @@
 //! The text of every statement.
 
 use super::*;
+use crate::optional::OptionalGroup;
 
 #[test]
 fn the_usual_table_is_this_text() {
@@ -20,11 +21,9 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
     `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
     `ResourceAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
-    `ResourceAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)),
     `ScopeName` String CODEC(ZSTD(1)),
     `ScopeVersion` String CODEC(ZSTD(1)),
     `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
-    `SpanAttributesKeys` Array(LowCardinality(String)) CODEC(ZSTD(1)),
     `Duration` UInt64 CODEC(T64, ZSTD(1)),
     `StatusCode` LowCardinality(String) CODEC(ZSTD(1)),
     `StatusMessage` String CODEC(ZSTD(1)),
@@ -36,8 +35,6 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `Links.TraceState` Array(String) CODEC(ZSTD(1)),
     `Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
     INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
-    INDEX idx_res_attr_keys ResourceAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_keys SpanAttributesKeys TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
@@ -219,8 +216,11 @@ fn no_optional_column_is_made_where_none_is_asked_for_and_one_of_the_specs_own_g
         type_name: "Array(String)".into(),
         default: Some(default.into()),
     };
-    let spec =
-        TableSpec { columns: vec![own("SpanAttributesKeys", "JSONAllPaths(SpanAttributes)")], ..usual() };
+    let spec = TableSpec {
+        columns: vec![own("SpanAttributesKeys", "JSONAllPaths(SpanAttributes)")],
+        optional: Some(OptionalGroup::AttributeKeys.columns()),
+        ..usual()
+    };
     assert_eq!(
         lines_of(&spec, &["Keys"]),
         [

@@ -97,8 +97,8 @@ pub struct Schema {
     /// Declared paths of JSON columns, with their types.
     #[serde(default, skip_serializing_if = "TypedPaths::is_empty")]
     pub typed_paths: TypedPaths,
-    /// Groups of columns that the gateway fills if the table has them. Absent: unchanged; a new table has `AttributeKeys` with layout
-    /// `Json`, else none. Empty: none are asked for.
+    /// Groups of columns that the gateway fills if the table has them. Absent: unchanged; a new table has
+    /// none. Empty: none are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional_columns: Option<Vec<OptionalColumns>>,
     /// Additional columns, which the server computes.

@@ -226,7 +226,7 @@ async fn definition(database: &Database) -> String {
 
 #[tokio::test]
 async fn a_new_table_has_the_columns_and_indexes_of_the_exporters() {
-    let (database, _, columns) = made("usual", Layout::Json, None).await;
+    let (database, _, columns) = made("usual", Layout::Json, Some(&[OptionalColumns::AttributeKeys])).await;
     assert_eq!(columns.optional.names(), ["ResourceAttributesKeys", "SpanAttributesKeys"]);
     let found = definition(&database).await;
     for part in [
@@ -347,7 +347,7 @@ async fn a_column_of_another_kind_is_left_alone_and_noted() {
 /// Shards that were made by different versions.
 #[tokio::test]
 async fn of_several_tables_the_columns_that_all_have_are_filled() {
-    let (one, first, _) = made("shard", Layout::Json, None).await;
+    let (one, first, _) = made("shard", Layout::Json, Some(&[OptionalColumns::AttributeKeys])).await;
     let (other, second, _) = made("shard_other", Layout::Json, Some(&[OptionalColumns::TraceFlags])).await;
     let fit = check_shards(&[first.clone(), second.clone()]).await.unwrap();
     assert!(fit.columns.optional.is_empty(), "{}", fit.columns.text());
