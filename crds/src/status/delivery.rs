@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The guarantee that every row is in the table once.
 pub const EXACTLY_ONCE: &str = "ExactlyOnceEffect";
 
-/// A word of a gateway as a status has it: `window_off` is `WindowOff`. A word of a status stays as it is.
+/// The word of a status for a word of a gateway: `WindowOff` for `window_off`. Words of a status do not change.
 pub fn status_word(word: &str) -> String {
     let capitalised = |part: &str| {
         let mut letters = part.chars();

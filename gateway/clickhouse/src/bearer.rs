@@ -1,8 +1,8 @@
-//! A token in a file, which is sent as `Authorization: Bearer`. The kubelet, or whoever wrote the file, replaces it while the gateway runs.
+//! A token in a file, which is sent as `Authorization: Bearer`. The kubelet replaces the file while the gateway runs.
 //!
-//! Owner: whoever sends a request. The file is read again when a request is sent and the last look is [`TOKEN_LOOK`] ago: a few hundred bytes
-//! in memory of the node. If it cannot be read then, the last token stays; the server refuses it once it has expired. [`BearerFile::failure`]
-//! says why, for whoever tells of that refusal.
+//! Each request reads the file again if the last look is [`TOKEN_LOOK`] ago: a few hundred bytes in memory of the node. If the file cannot be
+//! read then, the last token stays, and the server refuses it once it has expired. [`BearerFile::failure`] says why; the delivery task logs
+//! that with the refusal.
 
 use std::fmt;
 use std::io::Read as _;
