@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 /// Annotation of pod templates: the version of the Secrets that the pod mounts, so that a new one restarts pods.
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
+/// Annotation of pod templates: the hash of the annotations that the spec gives the ServiceAccount, so that other ones replace pods.
+pub const SERVICE_ACCOUNT_VERSION: &str = "sluice.dev/service-account-version";
 /// Annotation of the StatefulSet while Secrets have changed in nothing that gateways use: the versions that are kept all the same.
 pub const SECRETS_KEPT: &str = "sluice.dev/secrets-kept";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.

@@ -239,6 +239,14 @@ pub const VALUES: &[Case] = &[
     Case {
         pointer: "/spec/gateway/podTemplate",
         taken: &[
+            r#"{"serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/traces"}}"#,
+        ],
+        refused: &[r#"{"serviceAccountAnnotations": {"sluice.dev/service-account-version": "0"}}"#],
+        message: "serviceAccountAnnotations of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
             r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]}"#,
             r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute"}]}"#,
         ],

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 138] = [
+const CHANGES: [(&str, &str); 139] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -110,6 +110,7 @@ const CHANGES: [(&str, &str); 138] = [
     ("gateway.terminationGracePeriod", r#""2m""#),
     ("gateway.podTemplate.labels", r#"{"example.com/team": "another"}"#),
     ("gateway.podTemplate.annotations", r#"{"sidecar.istio.io/inject": "true"}"#),
+    ("gateway.podTemplate.serviceAccountAnnotations", r#"{"eks.amazonaws.com/role-arn": "another"}"#),
     ("gateway.podTemplate.nodeSelector", r#"{"kubernetes.io/arch": "arm64"}"#),
     ("gateway.podTemplate.tolerations", "[]"),
     ("gateway.podTemplate.affinity", "{}"),
