@@ -4,7 +4,8 @@
 //! pointer. Limits: see [`crate::schedule`].
 
 use crate::{
-    Error, Login, Source, Text, Token, aws, client_credentials, file,
+    Error, Login, Source, Text, Token, aws, client_credentials,
+    file::{self, Content},
     http_client::{Server, without_user},
     schedule::{FILE_LOOK, refresh_in, retry_in},
     token::now_ms,
@@ -122,7 +123,7 @@ impl Tokens {
     pub fn slow(&self, seconds: u64) -> Error {
         let late = |path: &str| {
             let reason = format!("it is not read within {seconds} s");
-            Error::File { what: "token", path: path.to_owned(), reason }
+            Error::File { what: Content::Token, path: path.to_owned(), reason }
         };
         match &self.login.source {
             Source::ClientCredentials(credentials) => {
@@ -217,7 +218,7 @@ async fn fetch(login: &Login) -> Result<Token, Error> {
         Source::Given(text) => {
             let (value, path) = match text {
                 Text::Value(value) => (value.clone(), IN_MEMORY),
-                Text::File(path) => (file::read("token", path)?, path.as_str()),
+                Text::File(path) => (file::read(Content::Token, path)?, path.as_str()),
             };
             let refused = |reason| Error::Token { path: path.to_owned(), reason };
             Token::new(&value, None, now_ms()).map_err(refused)

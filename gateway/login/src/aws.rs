@@ -16,7 +16,10 @@ mod signature;
 mod sts;
 
 use crate::{
-    AwsCredentials, AwsKeys, AwsMskIam, Error, Text, Token, file, http_client::Server, token::now_ms,
+    AwsCredentials, AwsKeys, AwsMskIam, Error, Text, Token,
+    file::{self, Content},
+    http_client::Server,
+    token::now_ms,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use form_urlencoded::byte_serialize;
@@ -49,7 +52,7 @@ pub async fn fetch(login: &AwsMskIam) -> Result<Token, Error> {
 pub fn slow(login: &AwsMskIam, seconds: u64) -> Error {
     let late = |path: &str| {
         let reason = format!("it is not read within {seconds} s");
-        Error::File { what: "access key id", path: path.to_owned(), reason }
+        Error::File { what: Content::AccessKeyId, path: path.to_owned(), reason }
     };
     match &login.credentials {
         AwsCredentials::Given(AwsKeys { access_key_id: Text::File(path), .. }) => late(path),
@@ -67,24 +70,24 @@ pub fn slow(login: &AwsMskIam, seconds: u64) -> Error {
 }
 
 fn of_texts(given: &AwsKeys) -> Result<Keys, Error> {
-    let text = |what, text: &Text| match text {
+    let text = |what: Content, text: &Text| match text {
         Text::Value(value) => Ok(value.clone()),
         Text::File(path) => file::read(what, path),
     };
-    let id = text("access key id", &given.access_key_id)?;
-    let secret = text("secret access key", &given.secret_access_key)?;
-    let session = given.session_token.as_ref().map(|token| text("session token", token)).transpose()?;
+    let id = text(Content::AccessKeyId, &given.access_key_id)?;
+    let secret = text(Content::SecretAccessKey, &given.secret_access_key)?;
+    let session = given.session_token.as_ref().map(|token| text(Content::SessionToken, token)).transpose()?;
     Keys::new(id, secret, session, None).map_err(|reason| Error::Keys { reason })
 }
 
 async fn of_identity(identity: &PodIdentity) -> Result<Keys, Error> {
     match identity {
         PodIdentity::WebIdentity { endpoint, role, session, token_file } => {
-            let token = file::read("token for AWS STS", token_file)?;
+            let token = file::read(Content::StsToken, token_file)?;
             sts::keys(endpoint, &sts::Question { role, session, token: &token }).await
         }
         PodIdentity::Agent { endpoint, token_file } => {
-            let token = file::read("token for the EKS Pod Identity agent", token_file)?;
+            let token = file::read(Content::AgentToken, token_file)?;
             eks_agent::keys(endpoint, &token).await
         }
     }

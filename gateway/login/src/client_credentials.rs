@@ -6,7 +6,7 @@
 use crate::{
     ClientCredentials, ClientProof, Error, Text, Token,
     answer::{self, Refusal},
-    file,
+    file::{self, Content},
     http_client::{self, Server},
     token::now_ms,
 };
@@ -31,13 +31,13 @@ enum Proof<'a> {
 /// # Errors
 /// [`Error`], without the secret and the assertion.
 pub async fn fetch(credentials: &ClientCredentials) -> Result<Token, Error> {
-    let id = text("client id", &credentials.client_id)?;
+    let id = text(Content::ClientId, &credentials.client_id)?;
     let (secret, check) = match &credentials.proof {
         ClientProof::Secret { value, .. } => {
-            (text("client secret", value)?, "the client's id and secret, scope and parameters")
+            (text(Content::ClientSecret, value)?, "the client's id and secret, scope and parameters")
         }
         ClientProof::Assertion(value) => (
-            text("client assertion", value)?,
+            text(Content::ClientAssertion, value)?,
             "the client's id and scope, and that the client trusts issuer, subject and audience of the ServiceAccount's token",
         ),
     };
@@ -54,7 +54,7 @@ pub async fn fetch(credentials: &ClientCredentials) -> Result<Token, Error> {
     answer::token(endpoint, &answer, Refusal { secrets: &[&secret, &in_url], check }, now_ms())
 }
 
-fn text(what: &'static str, text: &Text) -> Result<String, Error> {
+fn text(what: Content, text: &Text) -> Result<String, Error> {
     match text {
         Text::Value(value) => Ok(value.clone()),
         Text::File(path) => file::read(what, path),

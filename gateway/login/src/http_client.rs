@@ -172,7 +172,7 @@ fn roots(server: Server, uri: &Uri, authorities: Option<&Text>) -> Result<RootCe
             return if added > 0 { Ok(roots) } else { Err(none()) };
         }
         Some(Text::Value(pem)) => pem.clone(),
-        Some(Text::File(path)) => file::read_long("authorities", path)?,
+        Some(Text::File(path)) => file::read_long(file::Content::Authorities, path)?,
     };
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|error| refused(format!("they are not PEM: {error}")))?;

@@ -33,6 +33,7 @@ mod token;
 
 pub use agent::{Counts, Tokens};
 pub use answer::ANSWER_BYTES_MAX;
+pub use file::Content;
 pub use http_client::{REQUEST_TIMEOUT, Server};
 #[cfg(feature = "rdkafka")]
 pub use librdkafka::Renewal;
@@ -45,7 +46,7 @@ pub use token::{TOKEN_BYTES_MAX, Token};
 pub enum Error {
     /// A file cannot be read.
     #[error("cannot read the {what} from {path}: {reason}")]
-    File { what: &'static str, path: String, reason: String },
+    File { what: Content, path: String, reason: String },
     /// The URL of a server cannot be used.
     #[error("the {} {endpoint:?} is no URL such as {}: {reason}", .server.name(), .server.example())]
     Endpoint { server: Server, endpoint: String, reason: String },

@@ -2,7 +2,7 @@
 //!
 //! | identity | variables |
 //! | --- | --- |
-//! | IRSA (roles for ServiceAccounts) | `AWS_ROLE_ARN`, `AWS_WEB_IDENTITY_TOKEN_FILE`; `AWS_REGION`, `AWS_ROLE_SESSION_NAME` and `AWS_ENDPOINT_URL_STS` if they are set |
+//! | IRSA (a role for a ServiceAccount) | `AWS_ROLE_ARN`, `AWS_WEB_IDENTITY_TOKEN_FILE`; `AWS_REGION`, `AWS_ROLE_SESSION_NAME` and `AWS_ENDPOINT_URL_STS` if they are set |
 //! | EKS Pod Identity | `AWS_CONTAINER_CREDENTIALS_FULL_URI`, `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE` |
 //!
 //! With both, IRSA is used, as by AWS's own libraries. The role of a node (instance metadata) is not used: all pods of a node would have it.
