@@ -153,8 +153,7 @@ async fn lead(
     metrics.set_leader(true);
     readiness.set(WaitsFor::Watches);
     let kafka = Sampler::new(args.kafka_clients_max, metrics.kafka_clients());
-    let token_files = args.kafka_tokens.iter().cloned().collect();
-    let sources = Arc::new(Sources { kafka, token_files, ..Sources::default() });
+    let sources = Arc::new(Sources { kafka, own_logins: args.own_logins(), ..Sources::default() });
     let shared = Arc::new(Shared {
         events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,

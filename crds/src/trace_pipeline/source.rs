@@ -35,6 +35,14 @@ pub struct Source {
 /// Brokers, topics and how they are read.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.sasl) || !has(self.sasl.oauth) || !has(self.sasl.oauth.awsMskIam) || has(self.sasl.oauth.awsMskIam.region) \
+         || self.bootstrapServers.exists(s, s.matches('[.]kafka(-serverless)?[.][a-z0-9-]+[.]amazonaws[.]com([.]cn)?:[0-9]+$'))")
+        .message("awsMskIam needs region: no host of bootstrapServers has it, as NAME.kafka.eu-central-1.amazonaws.com does"),
+    validation = Rule::new("!has(self.sasl) || !has(self.sasl.oauth) || !has(self.sasl.oauth.awsMskIam) || has(self.tls)")
+        .message("awsMskIam needs tls: brokers of MSK take logins with IAM over TLS only; set tls: {}")
+)]
 pub struct KafkaSource {
     /// Brokers to ask first, each as host:port; 1 to 16.
     #[schemars(length(min = 1, max = 16), inner(length(min = 3, max = 261)))]

@@ -237,7 +237,12 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it. The first that fits counts.
-const INSTEAD: [(&str, &str); 11] = [
+const INSTEAD: [(&str, &str); 13] = [
+    ("/spec/source/kafka/sasl/oauth/awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
+    (
+        "/spec/source/kafka/sasl/oauth/clientCredentials/clientAssertion",
+        "tracepipeline-event-hubs-workload-identity.yaml",
+    ),
     ("/spec/source/kafka/sasl/oauth/serviceAccountToken", "tracepipeline-service-account-token.yaml"),
     ("/spec/source/kafka/sasl/oauth/clientCredentials/clientId", "tracepipeline-confluent-cloud.yaml"),
     ("/spec/source/kafka/sasl/oauth", "tracepipeline-oauth.yaml"),

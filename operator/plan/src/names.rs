@@ -196,6 +196,8 @@ impl Names {
 pub(crate) enum TokenUse {
     /// `source.kafka.sasl.oauth.serviceAccountToken`
     Kafka,
+    /// `source.kafka.sasl.oauth.clientCredentials.clientAssertion`
+    KafkaAssertion,
     /// `sink.clickhouse.credentials.serviceAccountToken`
     ClickHouse,
 }
@@ -204,6 +206,7 @@ pub(crate) enum TokenUse {
 pub(crate) fn token_volume(of: TokenUse) -> &'static str {
     match of {
         TokenUse::Kafka => "kafka-token",
+        TokenUse::KafkaAssertion => "kafka-assertion",
         TokenUse::ClickHouse => "clickhouse-pod-token",
     }
 }
@@ -226,6 +229,7 @@ pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
         SecretUse::KafkaUser => "kafka-user",
         SecretUse::KafkaClient => "kafka-client",
         SecretUse::KafkaTokenAuthorities => "kafka-token-ca",
+        SecretUse::KafkaAws => "kafka-aws",
         SecretUse::ClickHouseAuthorities => "clickhouse-ca",
         SecretUse::ClickHouseCertificate => "clickhouse-certificate",
         SecretUse::ClickHouseUser => "clickhouse-user",

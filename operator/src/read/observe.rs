@@ -69,7 +69,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
     let (secrets, of_kafka) = secrets(pipeline, (&names, &key), world, sources).await?;
     let source_spec = &pipeline.spec.source.kafka;
-    let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.token_files) {
+    let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.own_logins) {
         Ok(security) => sources.kafka.sample(&source(pipeline, &names, security)).await,
         Err(why) => Err(sample::Error::unasked(&why)),
     };

@@ -80,11 +80,9 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_sink.is_empty() {
         check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
     }
-    // Without a Secret it lacks the topic, or a token of the operator for an audience.
-    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
-    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
-    let topics = spec.source.kafka.topics.iter().chain(token.map(|token| &token.audience));
-    let topics: Vec<&str> = topics.map(String::as_str).collect();
+    // Without a Secret it lacks the topic, or a login of the operator's own.
+    let topics = spec.source.kafka.topics.iter().map(String::as_str);
+    let topics: Vec<&str> = topics.chain(own_login(spec)).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
         (true, false) => of_source,
@@ -95,6 +93,15 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     first.extend(spec.queue.storage_class_name.as_deref());
     check(kind::READY, None, &first);
     untold
+}
+
+/// What is said of a login of the operator's own that it lacks: the audience, the token endpoint or the flag.
+fn own_login(spec: &TracePipelineSpec) -> Option<&str> {
+    let oauth = spec.source.kafka.sasl.as_ref()?.oauth.as_ref()?;
+    let token = oauth.service_account_token.as_ref().map(|token| token.audience.as_str());
+    let client = oauth.client_credentials.as_ref().filter(|client| client.client_assertion.is_some());
+    let aws = oauth.aws_msk_iam.as_ref().filter(|msk| msk.secret_ref.is_none());
+    token.or(client.map(|client| client.token_endpoint.as_str())).or(aws.map(|_| "--kafka-aws"))
 }
 
 #[test]

@@ -136,15 +136,19 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     }
 }
 
-/// What Kafka's client said, with the Secret of a user or an OAuth client that is refused.
+/// What Kafka's client said, with the Secret of a user, an OAuth client or keys of AWS that are refused.
 pub(super) fn of_source(
     pipeline: &TracePipeline,
     observed: &Observed,
     failure: SourceFailure,
     message: &str,
 ) -> String {
-    let has_tokens = pipeline.spec.source.kafka.sasl.as_ref().is_some_and(|sasl| sasl.oauth.is_some());
-    let of = if has_tokens { SecretUse::KafkaClient } else { SecretUse::KafkaUser };
+    let oauth = pipeline.spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let of = match oauth {
+        None => SecretUse::KafkaUser,
+        Some(oauth) if oauth.aws_msk_iam.is_some() => SecretUse::KafkaAws,
+        Some(_) => SecretUse::KafkaClient,
+    };
     match failure {
         SourceFailure::AuthFailed => with_secret(pipeline, observed, of, message),
         SourceFailure::Unreachable | SourceFailure::Timeout | SourceFailure::TlsFailed => message.to_owned(),
@@ -164,8 +168,9 @@ fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, mes
     let mounted = mounted(&pipeline.spec, &observed.secrets, of.is_of_source()).unwrap_or_default();
     let Some(found) = mounted.iter().find(|one| one.of == of) else { return message.to_owned() };
     let runs = observed.workload.as_ref().is_some_and(|workload| workload.replicas > 0);
-    // The secret of an OAuth client is read again for each token.
-    let kept = if runs && of != SecretUse::KafkaClient {
+    // The secret of an OAuth client and keys of AWS are read again for each token.
+    let is_read_again = matches!(of, SecretUse::KafkaClient | SecretUse::KafkaAws);
+    let kept = if runs && !is_read_again {
         "; gateways that run go on with the credentials that they read at their start"
     } else {
         ""

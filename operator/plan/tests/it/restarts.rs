@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 139] = [
+const CHANGES: [(&str, &str); 146] = [
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -32,6 +32,8 @@ const CHANGES: [(&str, &str); 139] = [
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.name", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientSecretKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientAssertion.audience", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientAssertion.expirationSeconds", "7200"),
     ("source.kafka.sasl.oauth.clientCredentials.authentication", r#""Post""#),
     ("source.kafka.sasl.oauth.clientCredentials.scope", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.parameters", "{}"),
@@ -39,6 +41,11 @@ const CHANGES: [(&str, &str); 139] = [
     ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.key", r#""another""#),
     ("source.kafka.sasl.oauth.serviceAccountToken.audience", r#""another""#),
     ("source.kafka.sasl.oauth.serviceAccountToken.expirationSeconds", "7200"),
+    ("source.kafka.sasl.oauth.awsMskIam.region", r#""us-east-1""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.accessKeyIdKey", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.secretAccessKeyKey", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.sessionTokenKey", r#""another""#),
     ("source.kafka.sasl.oauth.extensions", "{}"),
     ("source.kafka.topics", r#"["otlp_spans"]"#),
     ("source.kafka.consumerGroup", r#""another""#),
@@ -203,11 +210,13 @@ fn conflicting(field: &str) -> &'static [&'static str] {
 /// The sample that has what stands in the full one's place around this field: its login to Kafka.
 fn with_login(field: &str) -> Option<&'static str> {
     let is_in = |part: &str| field.starts_with(&format!("source.kafka.sasl.oauth.{part}"));
-    match (is_in("serviceAccountToken"), is_in("")) {
-        (true, _) => Some("tracepipeline-service-account-token.yaml"),
-        (false, true) => Some("tracepipeline-oauth.yaml"),
-        (false, false) => None,
-    }
+    let all = [
+        ("serviceAccountToken", "tracepipeline-service-account-token.yaml"),
+        ("awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
+        ("clientCredentials.clientAssertion", "tracepipeline-event-hubs-workload-identity.yaml"),
+        ("", "tracepipeline-oauth.yaml"),
+    ];
+    all.into_iter().find_map(|(part, name)| is_in(part).then_some(name))
 }
 
 /// The full sample, and with this change.
