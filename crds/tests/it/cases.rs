@@ -2,7 +2,7 @@
 
 // By its path from this file, which other packages read, too.
 #[path = "cases/connections.rs"]
-mod connections;
+pub mod connections;
 #[path = "cases/idle.rs"]
 mod idle;
 #[path = "cases/logins.rs"]
@@ -18,7 +18,6 @@ mod schedules;
 #[path = "cases/values.rs"]
 mod values;
 
-pub use connections::{CONNECTION_CHANGES, CONNECTIONS};
 use values::Case;
 
 /// Rules about a value by itself.

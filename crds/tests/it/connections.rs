@@ -1,7 +1,7 @@
 //! The definition of `TraceConnection`: the file, its bounds, its rules, and that its fields are those of a pipeline.
 
 use crate::{
-    cases::{CONNECTION_CHANGES, CONNECTIONS},
+    cases::connections::{CONNECTION_CHANGES, CONNECTIONS},
     in_connection_sample,
     manifest::{each, field},
     rules::{collect, failures as failures_of_pipeline},
@@ -51,15 +51,16 @@ fn every_field_is_described_and_every_string_and_list_of_the_spec_is_bounded() {
     each(&schema, "", &mut |path, value| {
         assert!(field(path).is_none() || value.get("description").is_some(), "{path}");
     });
-    each(&schema["properties"]["spec"], "", &mut |path, value| match value
-        .get("type")
-        .and_then(Value::as_str)
-    {
-        Some("string") => assert!(value.get("maxLength").or(value.get("enum")).is_some(), "{path}"),
-        Some("array") => assert!(value.get("maxItems").is_some(), "{path}"),
-        Some("integer") => assert!(value.get("maximum").is_some(), "{path}"),
-        _ => {}
-    });
+    each(
+        &schema["properties"]["spec"],
+        "",
+        &mut |path, value| match value.get("type").and_then(Value::as_str) {
+            Some("string") => assert!(value.get("maxLength").or(value.get("enum")).is_some(), "{path}"),
+            Some("array") => assert!(value.get("maxItems").is_some(), "{path}"),
+            Some("integer") => assert!(value.get("maximum").is_some(), "{path}"),
+            _ => {}
+        },
+    );
 }
 
 #[test]
@@ -67,7 +68,10 @@ fn a_connection_is_found_by_its_short_name_and_its_columns_are_fields() {
     let crd = connection_crd();
     let names = &crd["spec"]["names"];
     assert_eq!(names["shortNames"], json!(["tconn"]));
-    assert_eq!((&names["kind"], &names["listKind"]), (&json!("TraceConnection"), &json!("TraceConnectionList")));
+    assert_eq!(
+        (&names["kind"], &names["listKind"]),
+        (&json!("TraceConnection"), &json!("TraceConnectionList"))
+    );
     assert_eq!(crd["spec"]["scope"], "Namespaced");
     let version = &crd["spec"]["versions"][0];
     assert_eq!(version["subresources"]["status"], json!({}));
