@@ -4,7 +4,10 @@ use super::{
     AwsSecretRef, CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls,
     UserSecretRef,
 };
-use crate::trace_pipeline::{Credentials, TracePipelineSpec};
+use crate::{
+    trace_connection::{ClickHouseConnection, KafkaConnection},
+    trace_pipeline::{Credentials, TracePipelineSpec},
+};
 
 /// Key of the authorities' certificates where the spec names none.
 pub const CA_KEY: &str = "ca.crt";
@@ -229,19 +232,39 @@ impl AwsSecretRef {
 }
 
 impl TracePipelineSpec {
-    /// Every Secret that the spec names, in the order of [`SecretUse`].
+    /// Every Secret that the spec names, in the order of [`SecretUse`]. Those that a referenced `TraceConnection` names are not among them.
     pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
         let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
-        let mut named = of_tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate);
-        named.extend(kafka.sasl.iter().flat_map(of_sasl));
-        named.extend(of_tls(
-            clickhouse.tls.as_ref(),
-            SecretUse::ClickHouseAuthorities,
-            SecretUse::ClickHouseCertificate,
-        ));
-        named.extend(clickhouse.credentials.iter().flat_map(of_credentials));
+        let mut named = of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref());
+        named.extend(of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref()));
         named
     }
+}
+
+impl KafkaConnection {
+    /// Every Secret that it names.
+    pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
+        of_kafka(self.tls.as_ref(), self.sasl.as_ref())
+    }
+}
+
+impl ClickHouseConnection {
+    /// Every Secret that it names.
+    pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
+        of_clickhouse(self.tls.as_ref(), self.credentials.as_ref())
+    }
+}
+
+fn of_kafka<'a>(tls: Option<&'a Tls>, sasl: Option<&'a Sasl>) -> Vec<NamedSecret<'a>> {
+    let mut named = of_tls(tls, SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate);
+    named.extend(sasl.into_iter().flat_map(of_sasl));
+    named
+}
+
+fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>) -> Vec<NamedSecret<'a>> {
+    let mut named = of_tls(tls, SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate);
+    named.extend(credentials.into_iter().flat_map(of_credentials));
+    named
 }
 
 fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Vec<NamedSecret<'_>> {

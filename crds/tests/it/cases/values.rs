@@ -117,7 +117,7 @@ pub const VALUES: &[Case] = &[
             r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
         ],
         refused: &["{}", r#"{"endpoints": ["http://a:8123"], "shards": [{"endpoints": ["http://b:8123"]}]}"#],
-        message: "one of endpoints and shards is set, and not both",
+        message: "exactly one of endpoints, shards and connectionRef is set",
     },
     Case {
         pointer: "/spec/sink/clickhouse",

@@ -9,7 +9,7 @@ use e2e_stack::{definitions, paths};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{TracePipeline, TracePipelineSpec, TracePipelineStatus};
+use sluice_crds::{TraceConnection, TracePipeline, TracePipelineSpec, TracePipelineStatus};
 
 use crate::environment::{Environment, READY};
 use crate::install::definition::samples;
@@ -19,6 +19,9 @@ use crate::turns::Uses;
 
 /// What stands beside a pipeline.
 const BESIDE: &str = "config/samples/side-by-side.yaml";
+
+/// A connection and two pipelines that reference it.
+const CONNECTED: &str = "config/samples/traceconnection.yaml";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
@@ -52,6 +55,51 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
         .await?;
     }
     Ok(())
+}
+
+/// Two pipelines that share a connection, without its Secrets: both say which one is missing, and the connection counts them.
+#[tokio::test]
+async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
+    let _turn = Uses::Servers.turn().await?;
+    let environment = Environment::resolve().await?;
+    let name = format!("e2e-sample-connection-{:x}", std::process::id());
+    let namespace = Namespace::create(&environment.cluster, &name).await?;
+    let applied = apply_connected(&namespace).await;
+    namespace.delete().await.and(applied)
+}
+
+async fn apply_connected(namespace: &Namespace) -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join(CONNECTED)).context("read the sample")?;
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the sample")?;
+    // The pipelines first: the order does not matter.
+    objects.reverse();
+    for object in &objects {
+        namespace.apply(object).await.with_context(|| format!("apply {}", object["metadata"]["name"]))?;
+    }
+    let pipelines: Api<TracePipeline> = namespace.api();
+    for name in ["checkout-traces", "search-traces"] {
+        until(&format!("{name} to say what it lacks"), READY, async || {
+            let status = pipelines.get(name).await.context("get a sample")?.status.unwrap_or_default();
+            let says = |kind: &str, secrets: [&str; 2]| {
+                condition(&status, kind).is_some_and(|said| {
+                    said.reason == reason::SECRET_MISSING
+                        && secrets.iter().any(|secret| said.message.contains(secret))
+                        && said.message.ends_with("(from the TraceConnection \"main\")")
+                })
+            };
+            let is_told = says(kind::SOURCE_REACHABLE, ["kafka-ca", "kafka-user"])
+                && says(kind::SINK_REACHABLE, ["clickhouse-ca", "clickhouse-writer"]);
+            Ok(if is_told { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.conditions)) })
+        })
+        .await?;
+    }
+    let connections: Api<TraceConnection> = namespace.api();
+    until("the connection to count its pipelines", READY, async || {
+        let status = connections.get("main").await.context("get the connection")?.status;
+        let pipelines = status.as_ref().and_then(|status| status.pipelines);
+        Ok(if pipelines == Some(2) { Seen::Done(()) } else { Seen::NotYet(format!("{status:?}")) })
+    })
+    .await
 }
 
 /// What a sample without any of its Secrets should say and does not.

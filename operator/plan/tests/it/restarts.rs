@@ -1,6 +1,9 @@
 //! Which fields of a spec replace gateways when they are changed: `operator/RESTARTS.md` has every field, and says of each what is so.
 
-use crate::{observed, planned, sample, with};
+use crate::{
+    connections::{by_reference, spec_of},
+    observed, planned, sample, with,
+};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
@@ -15,7 +18,8 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 146] = [
+const CHANGES: [(&str, &str); 148] = [
+    ("source.kafka.connectionRef.name", r#""another""#),
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -54,6 +58,7 @@ const CHANGES: [(&str, &str); 146] = [
     ("source.kafka.format", r#""OtlpJson""#),
     ("source.kafka.recordBatchBytesMax", r#""2Mi""#),
     ("source.kafka.properties", r#"{"socket.receive.buffer.bytes": "2097152"}"#),
+    ("sink.clickhouse.connectionRef.name", r#""another""#),
     ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
     ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
     ("sink.clickhouse.tls.caSecretRef.name", r#""another""#),
@@ -239,6 +244,9 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     }
     // The sample has a number of gateways, beside which it cannot stand.
     object["spec"]["scaling"]["idle"] = json!({"after": "30m", "refreshEvery": "24h"});
+    if field.ends_with("connectionRef.name") {
+        return referred(&object, field, value);
+    }
     let before = object.clone();
     let place = |field: &str| {
         let pointer = format!("/spec/{}", field.replace('.', "/"));
@@ -252,6 +260,18 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let (parent, name) = place(field);
     object.pointer_mut(&parent).unwrap()[name] = value.clone();
     [before, object].map(|object| serde_json::from_value(object).unwrap())
+}
+
+/// The same pipeline by a connection with what it says itself, and by this other one.
+fn referred(object: &Value, field: &str, other: &Value) -> [TracePipeline; 2] {
+    let part = if field.starts_with("source") { "kafka" } else { "clickhouse" };
+    let inline: TracePipeline = serde_json::from_value(object.clone()).unwrap();
+    let spec = spec_of(&inline);
+    let mut others = spec.clone();
+    others["kafka"]["bootstrapServers"] = json!(["kafka-9.kafka:9093"]);
+    others["clickhouse"]["endpoints"] = json!(["https://clickhouse-0.clickhouse:8443"]);
+    let by = |name: &Value, spec: &Value| by_reference(&inline, &[part], name.as_str().unwrap(), spec);
+    [by(&json!("main"), &spec), by(other, &others)]
 }
 
 /// Fields with a value of their own, as the definition has them.

@@ -167,9 +167,9 @@ mod tests {
         let endpoint = "https://login/token";
         let said = OwnLogins::default().assertion(endpoint, &kafka).unwrap_err().to_string();
         assert!(said.contains("--kafka-assertion=https://login/token=FILE@BROKER+BROKER"), "{said}");
-        let other = own("https://login/token2", &["a:9093"]).assertion(endpoint, &kafka);
+        let others = own("https://login/token2", &["a:9093"]);
         assert_eq!(
-            other,
+            others.assertion(endpoint, &kafka),
             Err(NotOwn::NoAssertion { endpoint: endpoint.into() }),
             "an author may name any endpoint"
         );
