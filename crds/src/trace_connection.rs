@@ -4,6 +4,7 @@
 //! reference before it plans anything, so that a pipeline with a reference runs as one that has the same values itself.
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
+#![allow(clippy::duplicated_attributes, reason = "each column has a type and a path")]
 
 use crate::{
     security::{Sasl, Tls},
@@ -26,18 +27,24 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     status = "TraceConnectionStatus",
     printcolumn(
-        name = "Kafka", type_ = "string", json_path = ".spec.kafka.bootstrapServers[0]",
+        name = "Kafka",
+        type_ = "string",
+        json_path = ".spec.kafka.bootstrapServers[0]",
         description = "the first of the brokers"
     ),
     printcolumn(
-        name = "ClickHouse", type_ = "string", json_path = ".spec.clickhouse.endpoints[0]",
+        name = "ClickHouse",
+        type_ = "string",
+        json_path = ".spec.clickhouse.endpoints[0]",
         description = "the first of the servers; none for a connection with shards"
     ),
     printcolumn(
-        name = "Pipelines", type_ = "integer", json_path = ".status.pipelines",
+        name = "Pipelines",
+        type_ = "integer",
+        json_path = ".status.pipelines",
         description = "pipelines that reference it"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.kafka) || has(self.clickhouse)")

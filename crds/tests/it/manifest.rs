@@ -19,15 +19,13 @@ fn the_reference_is_what_the_definition_says() {
         file == reference_markdown(),
         "stale: run `cargo run -p sluice-crds reference > crds/REFERENCE.md`"
     );
-    for section in
-        [
-            "\n## spec.source.kafka\n",
-            "\n## spec.sink.clickhouse.shards[]\n",
-            "\n## status.scaling\n",
-            "\n## TraceConnection spec.kafka.sasl\n",
-            "\n## TraceConnection status\n",
-        ]
-    {
+    for section in [
+        "\n## spec.source.kafka\n",
+        "\n## spec.sink.clickhouse.shards[]\n",
+        "\n## status.scaling\n",
+        "\n## TraceConnection spec.kafka.sasl\n",
+        "\n## TraceConnection status\n",
+    ] {
         assert!(file.contains(section), "{section}");
     }
 }
@@ -299,9 +297,10 @@ fn the_full_sample_names_every_field_of_the_spec() {
                 return;
             }
             let instead = INSTEAD.iter().find(|(field, _)| pointer.starts_with(field));
-            let other = match pointer.contains("/connectionRef") {
-                true => in_connection_sample("TracePipeline").into_iter().next(),
-                false => instead.map(|(_, name)| sample(name)),
+            let other = if pointer.contains("/connectionRef") {
+                in_connection_sample("TracePipeline").into_iter().next()
+            } else {
+                instead.map(|(_, name)| sample(name))
             };
             assert!(other.as_ref().unwrap_or(&full).pointer(&pointer).is_some(), "{pointer}");
         }

@@ -118,7 +118,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME")]
     pub pipeline: Option<String>,
 
-    /// File with the TraceConnections that the pipeline references, if they are not in the same file; may be repeated
+    /// File with the connections that the pipeline references, if they are not in the same file; may be repeated
     #[arg(long, value_name = "FILE")]
     pub connections: Vec<PathBuf>,
 

@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn sharing(all: &AllPipelines, group: &str) -> Vec<String> {
-        let mut names: Vec<_> = all.sharing(group).iter().map(|found| found.name_any()).collect();
+        let mut names: Vec<_> = all.sharing(group).iter().map(ResourceExt::name_any).collect();
         names.sort_unstable();
         names
     }

@@ -24,9 +24,13 @@ fn connect(bench: &Bench) {
 
 /// The spec with references instead.
 fn refer(spec: &mut Value) {
-    for (at, fields) in [("/source/kafka", ["bootstrapServers", "sasl"]), ("/sink/clickhouse", ["endpoints", "shards"])] {
+    for (at, fields) in
+        [("/source/kafka", ["bootstrapServers", "sasl"]), ("/sink/clickhouse", ["endpoints", "shards"])]
+    {
         let part = spec.pointer_mut(at).unwrap().as_object_mut().unwrap();
-        fields.iter().for_each(|field| drop(part.remove(*field)));
+        for field in fields {
+            part.remove(field);
+        }
         part.insert("connectionRef".into(), json!({"name": "main"}));
     }
 }
@@ -191,7 +195,8 @@ pub async fn a_connection_says_how_many_pipelines_reference_it() {
         bench.create("inline");
         count_once(&bench.world(), &mut written).await;
         assert_eq!(status(), json!({"observedGeneration": 1, "pipelines": number + 1}));
-        let written_now: Vec<String> = bench.server.take_writes().into_iter().map(|write| write.what).collect();
+        let written_now: Vec<String> =
+            bench.server.take_writes().into_iter().map(|write| write.what).collect();
         assert_eq!(written_now, ["traceconnections/main/status"]);
     }
     // At rest nothing is written, also by the next operator.

@@ -28,8 +28,11 @@ pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), 
     let names = remembered.map_or(&[][..], |connections| &connections.shards);
     let mut found = Violations::default();
     if let Some(wrong) = wrong(before, names, sink) {
-        let named = where_it_stands(sink.connection_ref.as_ref());
-        found.add(FIELD, format!("{wrong}{named}. The gateways keep the servers that they have; undo the change"));
+        let place = where_it_stands(sink.connection_ref.as_ref());
+        found.add(
+            FIELD,
+            format!("{wrong}{place}. The gateways keep the servers that they have; undo the change"),
+        );
     }
     found.or(())
 }
@@ -45,7 +48,8 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
     }
     let count = before.shards.len();
     if shards.is_empty() {
-        return (count > 1).then(|| format!("endpoints would replace {count} shards; shards can only be added"));
+        return (count > 1)
+            .then(|| format!("endpoints would replace {count} shards; shards can only be added"));
     }
     if shards.len() < count {
         return Some(format!("there would be {} of {count} shards; shards can only be added", shards.len()));
@@ -57,7 +61,9 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
     });
     if let Some(((at, old), _)) = left {
         return Some(match names.get(at) {
-            Some(name) => format!("the shard {} of the list would no longer be {name:?}", at.saturating_add(1)),
+            Some(name) => {
+                format!("the shard {} of the list would no longer be {name:?}", at.saturating_add(1))
+            }
             None => format!(
                 "the shard {} of the list would have none of its endpoints {}",
                 at.saturating_add(1),

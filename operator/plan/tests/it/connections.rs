@@ -73,8 +73,7 @@ fn a_pipeline_with_references_has_the_objects_of_one_that_says_the_same() {
 #[test]
 fn the_pipelines_of_the_sample_are_planned_with_its_connection() {
     let path = format!("{}/../../config/samples/traceconnection.yaml", env!("CARGO_MANIFEST_DIR"));
-    let all: Vec<Value> =
-        serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let all: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
     let (connections, pipelines): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|object| object["kind"] == "TraceConnection");
     let spec: sluice_crds::TraceConnectionSpec =
@@ -118,7 +117,10 @@ fn a_connection_that_is_missing_is_said_and_what_runs_stays() {
         let facts = Observed { unresolved: missing.clone(), ..runs.clone() };
         let outcome = plan(&referring, &facts, &defaults());
         let Ok(Planned::Waiting(waiting)) = &outcome else { panic!("{outcome:?}") };
-        assert_eq!((waiting.reason, Some(&waiting.message)), (reason::CONNECTION_MISSING, missing.words().as_ref()));
+        assert_eq!(
+            (waiting.reason, Some(&waiting.message)),
+            (reason::CONNECTION_MISSING, missing.words().as_ref())
+        );
         let status = status(&referring, &facts, outcome.as_ref(), &now());
         assert_eq!(said(&status, "Ready").1, "ConnectionMissing");
         assert_eq!(said(&status, "Reconciling").1, "Waiting");
@@ -134,12 +136,17 @@ fn what_is_wrong_is_named_where_it_stands() {
     let referring = by_reference(&inline, &BOTH, "main", &spec_of(&inline));
     let facts = observed(&referring, 12);
     let missing = Observed { secrets: [(SecretUse::KafkaUser, SecretSeen::Missing)].into(), ..facts.clone() };
-    let missing = Observed { secrets: facts.secrets.clone().into_iter().chain(missing.secrets).collect(), ..missing };
+    let missing =
+        Observed { secrets: facts.secrets.clone().into_iter().chain(missing.secrets).collect(), ..missing };
     let words = |facts: &Observed| match plan(&referring, facts, &defaults()) {
         Ok(Planned::Waiting(waiting)) => waiting.message,
         other => panic!("{other:?}"),
     };
-    assert!(words(&missing).ends_with("does not exist (from the TraceConnection \"main\")"), "{}", words(&missing));
+    assert!(
+        words(&missing).ends_with("does not exist (from the TraceConnection \"main\")"),
+        "{}",
+        words(&missing)
+    );
     let mut incomplete = facts.clone();
     incomplete.secrets.insert(SecretUse::KafkaUser, crate::lacking(sluice_crds::KeyUse::Password));
     assert!(
@@ -148,12 +155,16 @@ fn what_is_wrong_is_named_where_it_stands() {
         words(&incomplete)
     );
     let seen = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
-    let away = Observed { partitions: facts.partitions.keys().map(|topic| (topic.clone(), seen.clone())).collect(), ..facts };
+    let away = Observed {
+        partitions: facts.partitions.keys().map(|topic| (topic.clone(), seen.clone())).collect(),
+        ..facts
+    };
     let outcome = plan(&referring, &away, &defaults());
     let status = status(&referring, &away, outcome.as_ref(), &now());
     assert_eq!(said(&status, "SourceReachable").2, "no answer (from the TraceConnection \"main\")");
     let mut twice = spec_of(&sample("tracepipeline.yaml"));
-    twice["clickhouse"] = json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123"]}]});
+    twice["clickhouse"] =
+        json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123"]}]});
     let referring = by_reference(&sample("tracepipeline.yaml"), &BOTH, "main", &twice);
     let found = plan(&referring, &observed(&referring, 12), &defaults()).unwrap_err().to_string();
     assert!(found.starts_with("spec.clickhouse.shards of the TraceConnection \"main\": "), "{found}");
@@ -170,9 +181,10 @@ fn changed(before: &str, names: Option<&[&str]>, after: &str, runs: &Runs) -> Op
     assert_eq!(objects::live_config_of(&workload), parts.config_map.metadata.name.as_deref());
     let servers = ServersSeen::of(&parts.config_map);
     assert!(servers.is_some());
-    let mut pipeline = match runs.by_reference {
-        true => by_reference(&of(after), &BOTH[1..], "main", &spec_of(&of(after))),
-        false => of(after),
+    let mut pipeline = if runs.by_reference {
+        by_reference(&of(after), &BOTH[1..], "main", &spec_of(&of(after)))
+    } else {
+        of(after)
     };
     let connections = names.map(|names| ConnectionsStatus {
         kafka: None,
@@ -181,7 +193,8 @@ fn changed(before: &str, names: Option<&[&str]>, after: &str, runs: &Runs) -> Op
     });
     let queue = Some(QueueStatus { blocks: runs.blocks, bytes: runs.blocks });
     pipeline.status = Some(TracePipelineStatus { connections, queue, ..TracePipelineStatus::default() });
-    let seen = WorkloadSeen { wanted: runs.gateways, replicas: runs.gateways, ..WorkloadSeen::of(&workload, &[]) };
+    let seen =
+        WorkloadSeen { wanted: runs.gateways, replicas: runs.gateways, ..WorkloadSeen::of(&workload, &[]) };
     let facts = Observed { workload: Some(seen), servers, ..observed(&pipeline, 12) };
     plan(&pipeline, &facts, &defaults()).err().map(|found| found.to_string())
 }
@@ -201,8 +214,10 @@ const B_A: &str = r#"{"shards": [{"endpoints": ["http://b:8123"]}, {"endpoints":
 const A_B_C: &str = r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#;
 const C_D: &str = r#"{"shards": [{"endpoints": ["http://c:8123"]}, {"endpoints": ["http://d:8123"]}]}"#;
 const ONE: &str = r#"{"shards": [{"endpoints": ["http://a:8123"]}]}"#;
-const AD_B: &str = r#"{"shards": [{"endpoints": ["http://a:8123", "http://d:8123"]}, {"endpoints": ["http://b:8123"]}]}"#;
-const A_BD: &str = r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://d:8123"]}]}"#;
+const AD_B: &str =
+    r#"{"shards": [{"endpoints": ["http://a:8123", "http://d:8123"]}, {"endpoints": ["http://b:8123"]}]}"#;
+const A_BD: &str =
+    r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://d:8123"]}]}"#;
 const NAMED: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://a:8123"]}, {"name": "y", "endpoints": ["http://b:8123"]}]}"#;
 const NAMED_ELSEWHERE: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://c:8123"]}, {"name": "y", "endpoints": ["http://d:8123"]}]}"#;
 const NAMED_OTHERWISE: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://a:8123"]}, {"name": "z", "endpoints": ["http://b:8123"]}]}"#;
