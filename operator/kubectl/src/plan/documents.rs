@@ -120,8 +120,8 @@ impl Documents {
                     "file",
                     format!(
                         "has {} pipelines: choose one with --pipeline: {}",
-                        names.len(),
-                        names.join(", ")
+                        found.len(),
+                        found.join(", ")
                     ),
                 ))
             }
