@@ -5,7 +5,6 @@
 
 #![allow(clippy::duplicated_attributes, reason = "columns have types, of which several have the same")]
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
-#![allow(clippy::duplicated_attributes, reason = "each column has a type and a path")]
 
 use crate::{
     security::{Sasl, Tls},
