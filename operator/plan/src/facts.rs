@@ -20,8 +20,9 @@ pub struct Observed {
     pub partitions: Partitions,
     /// Connections that the spec references and that cannot be used.
     pub unresolved: Unresolved,
-    /// The ClickHouse servers that gateways were last given; `None` when there is no StatefulSet, or its config is not known.
-    pub servers: Option<ServersSeen>,
+    /// The ClickHouse servers that gateways were last given. Without a StatefulSet, those of each config that pods mount; none where no config
+    /// is known.
+    pub servers: Vec<ServersSeen>,
     /// The Secrets that the spec names.
     pub secrets: Secrets,
     /// The schema Job that [`crate::plan::schema_job_name`] names.
