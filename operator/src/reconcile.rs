@@ -51,10 +51,10 @@ use sluice_plan::{
     told,
 };
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tracing::info;
 
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
@@ -68,9 +68,24 @@ pub struct Reconciler {
     pub world: Arc<World>,
     /// Kafka, Secrets and gateways.
     pub sources: Arc<Sources>,
+    /// When the first pipeline waited for the list of connections.
+    connections_awaited: OnceLock<tokio::time::Instant>,
 }
 
 impl Reconciler {
+    /// For a scope, with nothing awaited yet.
+    pub fn new(world: Arc<World>, sources: Arc<Sources>) -> Self {
+        Self { world, sources, connections_awaited: OnceLock::new() }
+    }
+
+    /// Waits for the first list of connections, all looks together at most [`LISTED_SECONDS_MAX`]: later than that the API server has no CRD of
+    /// them, or gives no right to them, and the status says so.
+    async fn first_list_of_connections(&self) {
+        let listed = self.world.cache.connections.wait_until_ready();
+        let awaited = *self.connections_awaited.get_or_init(tokio::time::Instant::now);
+        drop(timeout_at(awaited + Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+    }
+
     /// A pipeline is gone. Kubernetes deletes its objects afterwards, and each of those events leads here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
@@ -121,9 +136,7 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
     }
     if references_any(&pipeline) {
-        // Longer than that it has no CRD, or no right to it, and the status says so.
-        let listed = world.cache.connections.wait_until_ready();
-        drop(timeout(Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+        reconciler.first_list_of_connections().await;
     }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
