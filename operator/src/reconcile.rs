@@ -44,11 +44,10 @@ use kube::{
 use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, WAITING_SECONDS, next};
 use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
-    Applied, Intent, Objects, Plan, Planned, Unresolved, build, contested,
+    Applied, Intent, Objects, Plan, Planned, Unresolved, build,
     drain::lifecycle::{has_finalizer, needs_finalizer, there},
-    plan,
+    for_metrics, plan, replica_conflict_message,
     rollout::replicas_meanwhile,
-    told,
 };
 use std::{
     sync::{Arc, OnceLock},
@@ -178,10 +177,10 @@ async fn story(
         other => other,
     };
     if let Some(words) = carried_out.as_ref().err().and_then(Error::replica_conflict) {
-        facts.observed.scaling.contested = Some(words.to_owned());
+        facts.observed.scaling.replica_conflict = Some(words.to_owned());
     }
     let ended = carried_out.and(finished).and(replaced);
-    facts.observed.hindrance =
+    facts.observed.reconcile_failure =
         ended.as_ref().err().and_then(|error| apply_failure::of(error, pipeline.status.as_ref(), key, world));
     let now = Time(Timestamp::now());
     let said = sluice_plan::status(pipeline, &facts.observed, planned.as_ref(), &now);
@@ -190,7 +189,7 @@ async fn story(
     }
     let before = pipeline.status.clone().unwrap_or_default();
     let of = (key.namespace.as_str(), key.name.as_str());
-    world.shared.metrics.set_scaling(of, &before, &told(&said, &facts.observed.scaling));
+    world.shared.metrics.set_scaling(of, &before, &for_metrics(&said, &facts.observed.scaling));
     world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
@@ -264,8 +263,10 @@ async fn leave(
     // Another client's number is kept: no gateway is drained for it, and gateways that drain are resumed.
     let wanted = match theirs.filter(|_| runs && wanted != current) {
         Some(others) => {
-            facts.observed.scaling.contested =
-                Some(contested(others, &plan.map_or_else(String::new, |plan| plan.names().gateway())));
+            facts.observed.scaling.replica_conflict = Some(replica_conflict_message(
+                others,
+                &plan.map_or_else(String::new, |plan| plan.names().gateway()),
+            ));
             current
         }
         None => wanted,

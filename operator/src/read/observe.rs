@@ -26,9 +26,9 @@ use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
-    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, names,
+    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
     objects::{configs_of_pods, live_config_of},
-    rival, schema_job_name,
+    schema_job_name,
     volumes::replacement::needs_class,
 };
 use std::sync::Arc;
@@ -107,7 +107,7 @@ pub async fn observe(
     let sharing = group_of(pipeline).map(|group| world.shared.pipelines.sharing(&group)).unwrap_or_default();
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: rival(pipeline, sharing.iter()),
+        group_owner: group_owner(pipeline, sharing.iter()),
         asks_for_group: asks_first(pipeline, sharing.iter()),
         servers: servers(stateful_set.as_deref(), &pods, &names, &world.cache),
         unresolved,
@@ -133,7 +133,7 @@ pub async fn observe(
         volumes,
         rollout: None,
         memory_resizes: None,
-        hindrance: None,
+        reconcile_failure: None,
         pods_refused,
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })

@@ -99,13 +99,13 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         sink: SinkSeen::NotKnown,
         insert_error: None,
         scaling: ScalingSeen::default(),
-        rival: None,
+        group_owner: None,
         asks_for_group: false,
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
         rollout: None,
         memory_resizes: None,
-        hindrance: None,
+        reconcile_failure: None,
         pods_refused: None,
     }
 }
