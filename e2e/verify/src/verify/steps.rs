@@ -197,9 +197,10 @@ impl Took {
     }
 }
 
-/// A cause in one line of the summary, with the beginnings of all its lines: what is missing is often named in the second.
+/// A cause in one line of the summary, with the beginnings of all its lines: what is missing is often named in the second. The status of a
+/// pipeline, with which many causes end, fits.
 fn first_words(cause: &str) -> String {
-    const CHARACTERS: usize = 600;
+    const CHARACTERS: usize = 2_000;
     let words: Vec<&str> = cause.split_whitespace().collect();
     words.join(" ").chars().take(CHARACTERS).collect()
 }
