@@ -168,12 +168,15 @@ async fn lookups_in(shards: &[sink::Sink]) -> Result<Vec<Vec<Lookup>>, Error> {
 
 /// Why the audit may not see rows of the table, from all shards.
 async fn absence_in(shards: &[sink::Sink]) -> Result<Absence, sink::Error> {
-    let (mut ttls, mut hides_rows) = (Vec::with_capacity(shards.len()), false);
+    let (mut ttls, mut hides_rows, mut keeps_none) = (Vec::with_capacity(shards.len()), false, false);
     for shard in shards {
-        ttls.push(shard.engine().await?.ttl);
+        let engine = shard.engine().await?;
+        keeps_none |= engine.name == "Null";
+        ttls.push(engine.ttl);
         hides_rows |= shard.hides_rows().await?;
     }
-    Ok(Absence::new(&ttls, hides_rows))
+    let absence = Absence::new(&ttls, hides_rows);
+    Ok(if keeps_none { absence.of_table_without_rows() } else { absence })
 }
 
 /// A partition that is audited.

@@ -5,7 +5,7 @@ mod error;
 pub use error::Error;
 
 use crate::table::schema;
-use error::{ACCESS_DENIED, refused_setting};
+use error::{ACCESS_DENIED, READONLY, refused_setting};
 use sluice_clickhouse::{
     bearer::BearerFile,
     client::InsertClient,
@@ -217,7 +217,7 @@ impl Sink {
             }
             match probe.may_insert(&self.table, columns).await {
                 Ok(true) => {}
-                Ok(false) => obstacles.push(self.no_grant(probe)),
+                Ok(false) => obstacles.push(self.may_not_insert(probe).await),
                 Err(error) => obstacles.push(Error::Probe(error)),
             }
             match probe.refused_views(&self.table).await {
@@ -228,9 +228,14 @@ impl Sink {
         obstacles
     }
 
-    fn no_grant(&self, probe: &Probe) -> Error {
+    /// Why the server says that the user may not insert: with a profile that only reads it says so of a user that has the grant.
+    async fn may_not_insert(&self, probe: &Probe) -> Error {
         let (table, user) = (self.table_name(), self.credentials.user.clone());
-        Error::Grant { endpoint: probe.endpoint().to_string(), table, user }
+        let endpoint = probe.endpoint().to_string();
+        match probe.readonly().await {
+            Ok(readonly) if readonly != "0" => Error::ReadOnly { endpoint, table, user, readonly },
+            Ok(_) | Err(_) => Error::Grant { endpoint, table, user },
+        }
     }
 
     /// The server names only the grant that a statement lacks, so a user without any grant would get one after another.
@@ -241,6 +246,7 @@ impl Sink {
                 user: self.credentials.user.clone(),
                 source: Box::new(source),
             },
+            Error::Probe(source @ ProbeError::Refused { code: READONLY, .. }) => refused_setting(source),
             error => error,
         }
     }

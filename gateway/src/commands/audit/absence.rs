@@ -3,7 +3,7 @@
 //! | condition | the span is |
 //! | --- | --- |
 //! | the table's TTL had expired the row when the span was compared, because of its age or because the TTL's 32 bits wrap | expired |
-//! | the table has a TTL that the audit cannot evaluate, or a row policy hides rows from the user | unseen |
+//! | the table has a TTL that the audit cannot evaluate, a row policy hides rows from the user, or the engine keeps no rows | unseen |
 //! | none of these | missing |
 
 use sluice_clickhouse::{
@@ -55,6 +55,17 @@ impl Absence {
             );
         }
         Self { ages: ExpiryAges::of(ttls), wrapped: ttls.iter().find_map(RowTtl::wrapped), reasons }
+    }
+
+    /// The same of a table of engine `Null`, which keeps no rows.
+    #[must_use]
+    pub fn of_table_without_rows(mut self) -> Self {
+        self.reasons.push(
+            "the table's engine Null keeps no rows; audit the table that its materialized view writes to \
+             (sink.clickhouse.table)"
+                .to_owned(),
+        );
+        self
     }
 
     /// What the TTL deletes although it is not old, if it does.
@@ -123,5 +134,12 @@ mod tests {
         assert_eq!(reasons.len(), 2, "{reasons:?}");
         assert!(reasons[0].contains("TTL toDate(Timestamp) + toIntervalHour(12), which"), "{reasons:?}");
         assert!(reasons[1].starts_with("a row policy hides rows"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_table_that_keeps_no_rows_has_lost_none() {
+        let absence = Absence::default().of_table_without_rows();
+        assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
+        assert!(absence.reasons()[0].starts_with("the table's engine Null keeps no rows"));
     }
 }

@@ -261,11 +261,14 @@ fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
 
 fn fmt_unread(f: &mut fmt::Formatter<'_>, unread: &Unread) -> fmt::Result {
     let Unread { topic, partition, first, next, reason } = unread;
-    writeln!(
-        f,
-        "not read: {topic}/{partition} offsets {first}..{next}: {reason}; to audit the partition without them: --topic {topic} \
-         --partition {partition} --until {first}"
-    )
+    write!(f, "not read: {topic}/{partition} offsets {first}..{next}: {reason}")?;
+    match first {
+        0 => writeln!(f),
+        _ => writeln!(
+            f,
+            "; to audit the partition without them: --topic {topic} --partition {partition} --until {first}"
+        ),
+    }
 }
 
 /// Spans without a row that are not missing.
