@@ -1,8 +1,9 @@
 //! Asks a server whether rules of a TTL act on new rows at once.
 //!
 //! Job: a TTL may be any expression of 16, 32 or 64 bits, and only the server evaluates all of them. The question names no table: it
-//! evaluates the expression for one row with only `Timestamp`, whose time is the present. Place in the flow: `check` and `ddl diff`, `audit`,
-//! and a task of the gateway of its own; nothing waits for it. Limits: [`TRIED_MAX`] rules of a table, [`TRIAL_TIMEOUT`] for each.
+//! evaluates the expression for one row with only `Timestamp`, whose time is the present. Place in the flow: `check`, `ddl diff`, `audit`,
+//! and a task of its own in a gateway; no insert and no start waits for it. Limits: [`TRIED_MAX`] rules of a table, [`TRIAL_TIMEOUT`]
+//! for each.
 //!
 //! A rule that reads other columns too, or that the server does not evaluate in time, is left out: nothing is known of it.
 

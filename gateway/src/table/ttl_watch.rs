@@ -1,7 +1,7 @@
 //! Says in the log when the table's TTL deletes new rows at once.
 //!
-//! Owner: its own task, so that no insert and no start waits for it. Limits: one server is asked at a time, every [`ASK_INTERVAL`]; a trial has
-//! limits of its own. A server that does not answer changes nothing.
+//! Owner: its own task, so that no insert and no start waits for it. Limits: one server is asked at a time, every [`ASK_INTERVAL`]; a
+//! trial has limits of its own. A server that does not answer changes nothing.
 //!
 //! The gateway inserts rows whatever the TTL is: only a person knows whether it is meant.
 
