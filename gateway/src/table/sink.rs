@@ -22,6 +22,7 @@ use sluice_clickhouse::{
     probe_error::ProbeError,
     table::{self, TableFit},
     tls::{Tls, TlsFiles},
+    ttl::AtOnce,
 };
 use sluice_gateway_config::ClickHouse;
 use sluice_ranges::Destination;
@@ -192,6 +193,25 @@ impl Sink {
     /// The table's engine, from the first server that answers.
     pub async fn engine(&self) -> Result<TableEngine, Error> {
         self.ask(|probe| async move { probe.engine(&self.table).await }).await
+    }
+
+    /// The rules of the table's TTL that act on new rows at once, from every server that answers. `None` if none does.
+    pub async fn acting_at_once(&self) -> Option<Vec<AtOnce>> {
+        let mut found = None::<Vec<AtOnce>>;
+        for probe in &self.probes {
+            match probe.acting_at_once(&self.table).await {
+                Ok(rules) => {
+                    let found = found.get_or_insert_default();
+                    for rule in rules {
+                        if found.iter().all(|known| known.rule != rule.rule) {
+                            found.push(rule);
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "a server cannot evaluate the table's TTL"),
+            }
+        }
+        found
     }
 
     /// Whether row policies hide rows from the user at any server that answers.

@@ -37,4 +37,5 @@ mod rules;
 mod schema;
 mod server;
 mod summary;
+mod ttl;
 mod typed;

@@ -17,6 +17,8 @@ pub struct Totals {
     pub missing: u64,
     /// Spans without a row that the table's TTL has deleted: not lost.
     pub expired: u64,
+    /// Those of them that the TTL has deleted at once although they are not old: its 32 bits wrap.
+    pub expired_at_once: u64,
     /// Spans without a row of which the audit cannot tell whether they are lost.
     pub unseen: u64,
     /// Rows beyond the first of each span.
@@ -38,6 +40,7 @@ impl AddAssign for Totals {
         self.rows += other.rows;
         self.missing += other.missing;
         self.expired += other.expired;
+        self.expired_at_once += other.expired_at_once;
         self.unseen += other.unseen;
         self.doubled += other.doubled;
         self.waiting += other.waiting;
@@ -273,11 +276,16 @@ fn fmt_unread(f: &mut fmt::Formatter<'_>, unread: &Unread) -> fmt::Result {
 
 /// Spans without a row that are not missing.
 fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
-    let Totals { expired, unseen, .. } = report.totals;
+    let Totals { expired, expired_at_once, unseen, .. } = report.totals;
     if expired > 0 {
         let spans = counted(expired, "span has", "spans have");
-        let reason = report.expired_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        writeln!(f, "expired: {spans} no row: the table's TTL deletes such rows{reason}")?;
+        write!(f, "expired: {spans} no row: the table's TTL deletes such rows")?;
+        if let (Some(reason), 1..) = (report.expired_reason, expired_at_once) {
+            let part =
+                if expired_at_once == expired { "all".to_owned() } else { expired_at_once.to_string() };
+            write!(f, "; {part} of them at once: {reason}")?;
+        }
+        writeln!(f)?;
     }
     if unseen > 0 {
         let reasons = report.unseen_reasons.join("; ");
