@@ -224,11 +224,10 @@ fn outline(text: &str) -> String {
             (Some(_), _) if is_escaped => is_escaped = false,
             (Some(_), '\\') => is_escaped = true,
             (Some(end), _) if char == end => quote = None,
-            (Some(_), _) => {}
             (None, '\'' | '`' | '"') => quote = Some(char),
             (None, '(' | '[') => depth += 1,
             (None, ')' | ']') => depth = depth.saturating_sub(1),
-            (None, _) => {}
+            _ => {}
         }
         if is_inside || quote.is_some() || !char.is_ascii() {
             outline.extend(std::iter::repeat_n('_', char.len_utf8()));
