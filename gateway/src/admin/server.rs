@@ -262,7 +262,7 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     .await
 }
 
-/// The answer of `/state`, with what this pod may tell the caller of itself.
+/// The answer of `/state`, with what this pod may tell the caller.
 async fn state(source: Arc<Source<impl Health>>, pod: PodIdentity) -> Response<Full<Bytes>> {
     let turns = source.states.clone();
     aside(turns, move || {

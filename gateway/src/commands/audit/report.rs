@@ -19,7 +19,7 @@ pub struct Totals {
     pub expired: u64,
     /// Those of them that the TTL has deleted at once although they are not old: its 32 bits wrap.
     pub expired_at_once: u64,
-    /// Spans without a row of which the audit cannot tell whether they are lost.
+    /// Spans without a row. The audit cannot tell whether they are lost.
     pub unseen: u64,
     /// Rows beyond the first of each span.
     pub doubled: u64,
@@ -242,7 +242,7 @@ fn counted(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// The last line. It says nothing of spans of which the audit does not know whether they are lost.
+/// The last line. It leaves out spans if the audit does not know whether they are lost.
 fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let Totals { missing, doubled, waiting, unseen, .. } = report.totals;
     let spans = counted(report.totals.spans, "span", "spans");
