@@ -52,7 +52,7 @@ const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
 /// The header that only the server sends, at the end of every INSERT: a block settles only with it. It is final, since the status line
 /// waits for the commit (`wait_end_of_query`, [`crate::settings`]). The query id in the answer is not checked: chproxy gives queries ids
 /// of its own.
-const SUMMARY: &str = "X-ClickHouse-Summary";
+pub const SUMMARY: &str = "X-ClickHouse-Summary";
 
 /// The summary's field with the number of rows read; measured on 26.7.
 const READ_ROWS: &str = "\"read_rows\":\"";

@@ -1,7 +1,8 @@
 //! Checks an INSERT's settings and rights without an INSERT.
 //!
 //! Job: finds what would prevent every INSERT from being stored, or from being stored once, and can be known in advance: settings that a
-//! profile does not allow, settings that get lost on the way, missing grants. Place in the flow: `sluice-gateway check`, and
+//! profile does not allow, settings that get lost on the way, a header that gets lost on the way
+//! back, missing grants. Place in the flow: `sluice-gateway check`, and
 //! [`crate::deduplication`] for lost settings. Limits: each query takes at most [`PROBE_TIMEOUT`].
 
 use std::collections::BTreeMap;
@@ -51,6 +52,21 @@ impl Probe {
         }
         let answer = question.fetch_one::<u8>();
         self.within(PROBE_TIMEOUT, "testing the settings of an INSERT", answer).await.map(drop)
+    }
+
+    /// Whether answers have the header with the summary, without which no INSERT counts as stored ([`crate::client::SUMMARY`]). A proxy may
+    /// remove it.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if no server answers.
+    pub async fn has_summary(&self) -> Result<bool, ProbeError> {
+        let question = self.client().query_raw("SELECT 1").with_setting("wait_end_of_query", "1");
+        let answer = async {
+            let mut rows = question.fetch::<u8>()?;
+            rows.next().await?;
+            Ok(rows.summary().is_some_and(|summary| summary.read_rows().is_some()))
+        };
+        self.within(PROBE_TIMEOUT, "reading the summary of a query", answer).await
     }
 
     /// Settings for deduplication, including the token, that do not reach the server as sent: most likely a proxy removes parameters from

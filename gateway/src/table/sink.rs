@@ -227,13 +227,18 @@ impl Sink {
         away.filter(|_| !is_answered).map_or(Ok(hides), |error| Err(Error::Probe(error)))
     }
 
-    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, and a missing
-    /// grant. Inserts nothing.
+    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers
+    /// without the header that every INSERT needs, and a missing grant. Inserts nothing.
     pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
         let mut obstacles = Vec::new();
         for probe in &self.probes {
             if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
                 obstacles.push(refused_setting(error));
+            }
+            match probe.has_summary().await {
+                Ok(true) => {}
+                Ok(false) => obstacles.push(Error::NoSummary { endpoint: probe.endpoint().to_string() }),
+                Err(error) => obstacles.push(Error::Probe(error)),
             }
             match probe.may_insert(&self.table, columns).await {
                 Ok(true) => {}

@@ -1,5 +1,5 @@
 //! A proxy in front of `ClickHouse`. One kind forwards few parameters of the query string and drops all others, like chproxy by default.
-//! The other kind looks as if it balanced over several servers.
+//! Another kind looks as if it balanced over several servers, and one removes the header with the summary.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -27,6 +27,8 @@ enum Way {
     Narrow,
     /// Each is answered as if by another server.
     Balancing,
+    /// Answers lose the header with the summary.
+    WithoutSummary,
 }
 
 impl Front {
@@ -37,6 +39,11 @@ impl Front {
     /// Behind which each question who the server is has another answer.
     pub async fn balancing(authority: &str) -> Self {
         Self::on(authority, Way::Balancing).await
+    }
+
+    /// Whose answers lack the header that tells of an INSERT that it was stored.
+    pub async fn without_summary(authority: &str) -> Self {
+        Self::on(authority, Way::WithoutSummary).await
     }
 
     async fn on(authority: &str, way: Way) -> Self {
@@ -78,7 +85,7 @@ async fn pass(
     let parameters = head.uri.query().unwrap_or_default().split('&');
     let is_known =
         |parameter: &&str| parameter.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name));
-    let kept = parameters.filter(|parameter| way == Way::Balancing || is_known(parameter));
+    let kept = parameters.filter(|parameter| way != Way::Narrow || is_known(parameter));
     let uri = format!("http://{authority}/?{}", kept.collect::<Vec<_>>().join("&"));
     let mut passed = Request::post(uri).body(Full::new(body)).unwrap();
     *passed.headers_mut() = head.headers;
@@ -87,5 +94,8 @@ async fn pass(
     let answer = Client::builder(TokioExecutor::new()).build_http().request(passed).await.unwrap();
     let (mut head, body) = answer.into_parts();
     head.headers.remove("transfer-encoding");
+    if way == Way::WithoutSummary {
+        head.headers.remove("x-clickhouse-summary");
+    }
     Ok(Response::from_parts(head, Full::new(body.collect().await.unwrap().to_bytes())))
 }

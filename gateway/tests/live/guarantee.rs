@@ -125,6 +125,21 @@ async fn a_proxy_that_takes_settings_away_is_found() {
     database.drop().await;
 }
 
+/// Without that header no INSERT counts as stored, and everything would be inserted again and again.
+#[tokio::test]
+async fn a_proxy_that_takes_the_summary_away_is_found() {
+    let database = Database::new("summary").await;
+    let (sink, columns) = database.with_table().await;
+    let found: Vec<String> = sink.obstacles(&columns).await.iter().map(ToString::to_string).collect();
+    assert_eq!(found, Vec::<String>::new());
+    let front = Front::without_summary(database.authority()).await;
+    let sink = database.sink_at(Layout::Json, &front.url);
+    let found: Vec<String> = sink.obstacles(&columns).await.iter().map(ToString::to_string).collect();
+    let [obstacle] = &found[..] else { panic!("{found:?}") };
+    assert!(obstacle.contains("lack the header X-ClickHouse-Summary"), "{obstacle}");
+    database.drop().await;
+}
+
 /// A server without a UUID of its own.
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
 

@@ -2,6 +2,7 @@
 
 use sluice_clickhouse::{
     bearer::BearerError,
+    client::SUMMARY,
     endpoint::{EndpointError, UserError},
     insert::{INSERT_TIMEOUT_MIN, TargetError},
     probe_error::ProbeError,
@@ -62,6 +63,11 @@ pub enum Error {
          readonly = 0 in that profile"
     )]
     ReadOnly { endpoint: String, table: String, user: String, readonly: String },
+    /// No INSERT would count as stored.
+    #[error(
+        "the answers of {endpoint} lack the header {SUMMARY}, without which no INSERT counts as stored: let the proxy in between pass it"
+    )]
+    NoSummary { endpoint: String },
     /// The user may not read the columns, which comes before every INSERT.
     #[error(
         "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
@@ -106,6 +112,7 @@ impl Error {
             | Self::Tls(_)
             | Self::Endpoint(_)
             | Self::Setting { .. }
+            | Self::NoSummary { .. }
             | Self::Engine { .. }
             | Self::User(_)
             | Self::Target(_) => None,
