@@ -30,7 +30,7 @@ pub const DERIVED: [(&str, &str); 17] = [
     ("scaling.schedules[].timeZone", "UTC, or `utcOffset`"),
 ];
 
-/// The reference as `crds/REFERENCE.md` has it.
+/// The content of `crds/REFERENCE.md`.
 ///
 /// # Panics
 /// Never, for the same reason as [`crd`].

@@ -205,7 +205,7 @@ pub struct TopicStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
     /// Messages that are not yet committed, over all partitions, in steps: the number stays until it is half or twice as many, and is then
-    /// rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics have it as it is.
+    /// rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics show the exact number.
     pub messages: i64,
 }
 

@@ -62,7 +62,7 @@ pub struct ClientCredentials {
     #[schemars(length(min = 8, max = 1024), regex(pattern = "^https?://[^/@ ]+(/[^@ ]*)?$"))]
     pub token_endpoint: String,
 
-    /// The client's id, for a Secret without one, and with clientAssertion. When it is not set, the Secret has it.
+    /// The client's id, for a Secret without one, and with clientAssertion. When it is not set, the Secret contains the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
     pub client_id: Option<String>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Pending: there are no gateways. Canary: the first gateway has it. Rolling: the others get it. Complete: all have it and are ready.
+    /// Pending: there are no gateways. Canary: the first gateway runs the new version. Rolling: the others follow. Complete: all run it and are ready.
     /// RolledBack: it failed, and the previous one is restored. Failed: it failed and stays.
     pub state: RolloutState,
 
@@ -45,7 +45,7 @@ pub struct RolloutStatus {
 pub enum RolloutState {
     /// There are no gateways.
     Pending,
-    /// The first one has it.
+    /// The first gateway runs the new version.
     Canary,
     /// The others get it.
     Rolling,

@@ -42,7 +42,7 @@ pub struct ScalingStatus {
     pub lag_seconds: Option<i64>,
 
     /// Messages a second that one gateway can do, as learned so far, in steps as arrivalRate; below ten in whole ones, where the reason has
-    /// more of it. Decisions have the exact number; remembered has it in steps of a twentieth.
+    /// more of it. Decisions use the exact number; remembered keeps it in steps of a twentieth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_per_replica: Option<i64>,
 
@@ -68,7 +68,7 @@ pub struct ScalingStatus {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
-    /// Draining: they give up their partitions and insert what they hold. Resuming: they are told to read again. Waiting: they were not
+    /// Draining: they give up their partitions and insert what they hold. Resuming: the operator asks them to read again. Waiting: they were not
     /// empty in time, and the operator tries again later.
     pub state: DrainState,
     /// Gateways that remain.
@@ -92,7 +92,7 @@ pub struct DrainStatus {
 pub enum DrainState {
     /// They give up their partitions and insert what they hold.
     Draining,
-    /// They are told to read again.
+    /// The operator asks them to read again.
     Resuming,
     /// They stay, and the operator tries again later.
     Waiting,

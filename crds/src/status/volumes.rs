@@ -36,7 +36,7 @@ pub struct VolumesStatus {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacementStatus {
-    /// Draining: it gives up its partitions, inserts what it holds, and is recreated with a new volume. Resuming: it is told to read again.
+    /// Draining: it gives up its partitions, inserts what it holds, and is recreated with a new volume. Resuming: the operator asks it to read again.
     /// Waiting: it was not empty in time, and the operator tries again later.
     pub state: DrainState,
     /// Its number.

@@ -205,7 +205,7 @@ const FORMER_CPU_LIMIT: DeprecatedField = DeprecatedField {
 pub struct ResourceQuantity {
     /// As it stands in a pod.
     pub text: String,
-    /// The path of the field that has it, or of the one to set where none does.
+    /// The path of the field that sets it, or of the field to set if none does.
     pub field: &'static str,
 }
 

@@ -237,7 +237,7 @@ pub struct Drain {
     pub timeout: String,
 
     /// What happens to gateways that take longer. Abort (the default): all of them stay, and the operator tries again after the same time.
-    /// Force: they are removed; with queue.mode Disabled, what they hold is read again as far as Kafka has it. It cannot be used with
+    /// Force: they are removed; with queue.mode Disabled, other gateways read again what Kafka still has of it. It cannot be used with
     /// delivery.commit AfterEnqueue. Job: they are removed. In both cases a Job inserts what is on their volumes before the volumes are
     /// deleted.
     #[serde(default)]

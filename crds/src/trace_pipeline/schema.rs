@@ -58,8 +58,8 @@ pub struct Schema {
     #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
     pub cluster: Option<String>,
 
-    /// Age at which rows are dropped, whole days at a time: a duration such as 30d or 1d12h, from 1h to 36500d. When it is not set: as
-    /// the table has it; in one that is made, rows are kept for ever.
+    /// Age at which rows are dropped, whole days at a time: a duration such as 30d or 1d12h, from 1h to 36500d. When it is not
+    /// set, an existing table keeps its TTL, and a new table keeps rows for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new("self != '' && self.matches('^([1-9][0-9]{0,4}d)?([1-9][0-9]{0,5}h)?$')")
@@ -67,8 +67,8 @@ pub struct Schema {
     pub ttl: Option<String>,
 
     /// The sorting key: columns, or functions of one, at most 8, such as ServiceName or toStartOfHour(Timestamp). Low
-    /// cardinality first compresses best. When it is empty: as the table has it; in one that is made, ServiceName, SpanName,
-    /// toDateTime(Timestamp), Timestamp, or that of the preset.
+    /// cardinality first compresses best. When it is empty, an existing table keeps its key. A new table gets that of the
+    /// preset, or else ServiceName, SpanName, toDateTime(Timestamp), Timestamp.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 8),
@@ -80,8 +80,8 @@ pub struct Schema {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub order_by: Vec<String>,
 
-    /// Paths of a JSON column that get a column of their own; further ones share one. 0 to 1024. When it is not set: as the
-    /// table has it; 64 in one that is made.
+    /// Paths of a JSON column that get a column of their own; further ones share one. 0 to 1024. When it is not set, an existing
+    /// table keeps its number, and a new table has 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1024))]
     pub max_dynamic_paths: Option<u32>,

@@ -106,7 +106,7 @@ pub struct Shard {
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: Option<String>,
 
-    /// HTTP interfaces of its replicas, as in endpoints; 1 to 16, none of them in another shard.
+    /// HTTP interfaces of its replicas, as in endpoints; 1 to 16. Another shard must not list them.
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
         validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
