@@ -131,7 +131,7 @@ fn with_their_gateways(pipeline: &TracePipeline, observed: &Observed) -> Verdict
     }
     let volumes = plural(waiting, "queue volume");
     Verdict::no(
-        reason::SUSPENDED,
+        reason::DRAINING,
         format!(
             "{volumes} may hold blocks: it is not known of every gateway that it was empty when the suspension removed it. The gateways \
              insert the blocks when the pipeline resumes"

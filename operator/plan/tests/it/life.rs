@@ -285,7 +285,7 @@ fn a_suspended_pipeline_remembers_whether_each_gateway_was_empty() {
             assert_eq!((&*status, &*reason), ("True", "Ok"), "{message}");
             assert!(message.starts_with("every gateway had inserted"), "{message}");
         } else {
-            assert_eq!((&*status, &*reason), ("False", "Suspended"), "{message}");
+            assert_eq!((&*status, &*reason), ("False", "Draining"), "{message}");
             assert!(message.starts_with("3 queue volumes may hold blocks"), "{message}");
         }
     }
