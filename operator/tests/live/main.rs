@@ -22,7 +22,10 @@ use sluice_operator::read::kafka::{
     security::KafkaSecurity,
 };
 use sluice_plan::scale::PartitionSample;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a broker may take to hear of new partitions from the controller.
+const HEARD_WITHIN: Duration = Duration::from_secs(30);
 
 /// Groups that read one topic.
 const GROUPS: usize = 5;
@@ -97,7 +100,12 @@ async fn end_committed_and_log_start_are_read_and_new_partitions_are_noticed() {
     assert_eq!(found.lag_messages, Some(4));
 
     admin.create_partitions([&NewPartitions::new(&name, 3)], &options).await.unwrap()[0].as_ref().unwrap();
-    let found = asked(&name).await;
+    // The controller has them at once; the broker that is asked hears of them a moment later.
+    let mut found = asked(&name).await;
+    let begun = Instant::now();
+    while found.partitions.len() < 3 && begun.elapsed() < HEARD_WITHIN {
+        found = asked(&name).await;
+    }
     admin.delete_topics(&[&name], &options).await.unwrap()[0].as_ref().unwrap();
     assert_eq!(found.topics, [(name, 3)]);
     assert_eq!(found.partitions[2], partition(0, 0, None));
