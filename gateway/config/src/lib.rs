@@ -11,6 +11,7 @@ pub mod budget;
 mod checked;
 pub mod deduplication;
 mod durability;
+pub mod edge_budget;
 pub mod exposition;
 mod gateway_config;
 pub mod insert_settings;

@@ -20,7 +20,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord},
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
-use sluice_login::Tokens;
+use sluice_login::{Counts, Tokens};
 use std::{
     convert::Infallible,
     sync::{Arc, PoisonError, RwLock},
@@ -165,9 +165,9 @@ impl Producer {
         self.shared.queue_bytes.saturating_sub(self.shared.room.available_permits())
     }
 
-    /// The tokens that the client logs in with, if it does.
-    pub fn tokens(&self) -> Option<Arc<Tokens>> {
-        self.shared.tokens.clone()
+    /// The tokens that the client logs in with, for metrics; `None` if it uses none.
+    pub fn token_counts(&self) -> Option<Counts> {
+        self.shared.tokens.as_ref().map(|tokens| tokens.counts())
     }
 
     /// Waits for the room of a message with a key and a value of so many bytes. First come, first served.
