@@ -13,7 +13,7 @@
 
 use crate::edge::{
     metrics::{EdgeMetrics, Refusal},
-    splitting::{Encoding, Job, Refused, Sent},
+    splitting::{Encoding, Job, Refused, Sent, Terms},
     tenants::{Measure, OverLimit, Tenants},
 };
 use bytes::Bytes;
@@ -144,7 +144,7 @@ impl Edge {
     async fn split(&self, body: Bytes, encoding: Encoding, partitions: u32) -> Result<Sent, Untaken> {
         let (answer, worked) = oneshot::channel();
         let deadline = self.deadline(Duration::ZERO);
-        let job = Job { body, encoding, partitions, deadline, answer };
+        let job = Job { body, encoding, terms: Terms { partitions, deadline }, answer };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job) {
             return Err(self.busy("too many requests wait"));
         }
@@ -191,15 +191,5 @@ fn too_large(spans: u64, largest: usize, single_bytes_max: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_client_is_told_how_many_spans_were_rejected_and_what_helps() {
-        assert_eq!(too_large(0, 0, 7), "");
-        let text = too_large(2, 1_100_000, 1_047_552);
-        for said in ["2 spans are larger than the 1047552 bytes", "up to 1100000 bytes", "max.message.bytes"] {
-            assert!(text.contains(said), "{text}");
-        }
-    }
-}
+#[path = "acceptor_tests.rs"]
+mod tests;

@@ -28,14 +28,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [
-        Self::Malformed,
-        Self::TooLarge,
-        Self::TenantSpans,
-        Self::TenantBytes,
-        Self::Busy,
-        Self::NoTopic,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Malformed, Self::TooLarge, Self::TenantSpans, Self::TenantBytes, Self::Busy, Self::NoTopic];
 
     /// The reason as a metric label. Those of the producer begin with `kafka_`.
     pub const fn label(self) -> &'static str {

@@ -42,11 +42,17 @@ pub enum Encoding {
 pub struct Job {
     pub body: Bytes,
     pub encoding: Encoding,
+    pub terms: Terms,
+    pub answer: oneshot::Sender<Result<Sent, Refused>>,
+}
+
+/// How a request's messages are sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
     /// How many partitions the topic has.
     pub partitions: u32,
-    /// When its client gives up waiting.
+    /// When its client is told to come again.
     pub deadline: Instant,
-    pub answer: oneshot::Sender<Result<Sent, Refused>>,
 }
 
 /// A request of which all messages are under way.
@@ -122,70 +128,57 @@ impl Worker {
                 // The client has gone, or has been told to come again.
                 continue;
             }
-            let Job { body, encoding, partitions, deadline, answer } = job;
-            let worked = self.work(body, encoding, partitions, deadline);
+            let Job { body, encoding, terms, answer } = job;
+            let worked = self.work(body, encoding, terms);
             if answer.send(worked).is_err() {
                 // The client has gone.
             }
         }
     }
 
-    fn work(
-        &mut self,
-        body: Bytes,
-        encoding: Encoding,
-        partitions: u32,
-        deadline: Instant,
-    ) -> Result<Sent, Refused> {
-        let Self { deps, splitter, message } = self;
+    fn work(&mut self, body: Bytes, encoding: Encoding, terms: Terms) -> Result<Sent, Refused> {
         match encoding {
-            Encoding::Protobuf => split_and_send(deps, splitter, message, &body, partitions, deadline),
+            Encoding::Protobuf => self.split_and_send(&body, terms),
             Encoding::Json => {
                 // Its buffer is as large as the text, so it is not kept.
-                let mut rewriter = JsonRewriter::new(deps.request_bytes_max);
+                let mut rewriter = JsonRewriter::new(self.deps.request_bytes_max);
                 let request =
                     rewriter.rewrite(&body).map_err(|malformed| Refused::Malformed(malformed.to_string()))?;
                 drop(body);
-                split_and_send(deps, splitter, message, request, partitions, deadline)
+                self.split_and_send(request, terms)
             }
         }
     }
-}
 
-fn split_and_send(
-    deps: &SplittingDeps,
-    splitter: &mut Splitter,
-    message: &mut Vec<u8>,
-    request_bytes: &[u8],
-    partitions: u32,
-    deadline: Instant,
-) -> Result<Sent, Refused> {
-    let sizes = deps.producer.size_limits();
-    let limits = split_limits(deps, sizes);
-    // Spans of a trace usually follow each other.
-    let last = Cell::new(None);
-    let partition_of_trace = |trace_id: &[u8; 16]| match last.get() {
-        Some((last_id, partition)) if last_id == *trace_id => partition,
-        _ => {
-            let partition = partition_of(&key(trace_id), partitions);
-            last.set(Some((*trace_id, partition)));
-            partition
-        }
-    };
-    let split = splitter.split(request_bytes, &limits, partition_of_trace)?;
-    let too_large = split.too_large();
-    let receipt = send(deps, &split, message, deadline);
-    // One that was unusually large is not kept.
-    message.shrink_to(limits.target_bytes);
-    Ok(Sent {
-        receipt,
-        spans: split.spans(),
-        spans_too_large: too_large.spans,
-        largest_bytes: too_large.largest_bytes,
-        single_bytes_max: sizes.single_bytes_max,
-        messages: split.messages().len() as u64,
-        made_bytes: split.messages().iter().map(|message| message.bytes as u64).sum(),
-    })
+    fn split_and_send(&mut self, request_bytes: &[u8], terms: Terms) -> Result<Sent, Refused> {
+        let Self { deps, splitter, message } = self;
+        let sizes = deps.producer.size_limits();
+        let limits = split_limits(deps, sizes);
+        // Spans of a trace usually follow each other.
+        let last = Cell::new(None);
+        let partition_of_trace = |trace_id: &[u8; 16]| match last.get() {
+            Some((last_id, partition)) if last_id == *trace_id => partition,
+            _ => {
+                let partition = partition_of(&key(trace_id), terms.partitions);
+                last.set(Some((*trace_id, partition)));
+                partition
+            }
+        };
+        let split = splitter.split(request_bytes, &limits, partition_of_trace)?;
+        let too_large = split.too_large();
+        let receipt = send(deps, &split, message, terms.deadline);
+        // One that was unusually large is not kept.
+        message.shrink_to(limits.target_bytes);
+        Ok(Sent {
+            receipt,
+            spans: split.spans(),
+            spans_too_large: too_large.spans,
+            largest_bytes: too_large.largest_bytes,
+            single_bytes_max: sizes.single_bytes_max,
+            messages: split.messages().len() as u64,
+            made_bytes: split.messages().iter().map(|message| message.bytes as u64).sum(),
+        })
+    }
 }
 
 fn split_limits(deps: &SplittingDeps, sizes: SizeLimits) -> SplitLimits {
@@ -226,4 +219,15 @@ pub fn key(trace_id: &[u8; 16]) -> [u8; KEY_BYTES] {
         *digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]];
     }
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_trace_id_in_hex() {
+        let id = [0, 1, 0x0f, 0xf0, 0xff, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xab];
+        assert_eq!(&key(&id), b"00010ff0ff05060708090a0b0c0d0eab");
+    }
 }

@@ -125,8 +125,8 @@ struct Tenant {
 #[derive(Debug)]
 pub struct Tenants {
     rates: TenantRates,
-    tenants_max: usize,
-    tenants: HashMap<Arc<str>, Tenant>,
+    count_max: usize,
+    by_name: HashMap<Arc<str>, Tenant>,
     /// Tenants by their last request.
     order: BTreeMap<u64, Arc<str>>,
     /// Requests so far.
@@ -134,10 +134,10 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// No tenants yet. `tenants_max` is at least 1.
-    pub fn new(rates: TenantRates, tenants_max: usize) -> Self {
-        let (tenants, order) = (HashMap::new(), BTreeMap::new());
-        Self { rates, tenants_max: tenants_max.max(1), tenants, order, requests: 0 }
+    /// No tenants yet. `count_max` is at least 1.
+    pub fn new(rates: TenantRates, count_max: usize) -> Self {
+        let (by_name, order) = (HashMap::new(), BTreeMap::new());
+        Self { rates, count_max: count_max.max(1), by_name, order, requests: 0 }
     }
 
     /// Takes a request of so many bytes, or says why not. Its spans are not known yet.
@@ -170,40 +170,37 @@ impl Tenants {
 
     /// Counts the spans of a request that was taken.
     pub fn count_spans(&mut self, name: &str, spans: u64) {
-        if let Some(bucket) = self.tenants.get_mut(name).and_then(|tenant| tenant.spans.as_mut()) {
+        if let Some(bucket) = self.by_name.get_mut(name).and_then(|tenant| tenant.spans.as_mut()) {
             bucket.take(spans);
         }
     }
 
     /// How many tenants are known.
     pub fn len(&self) -> usize {
-        self.tenants.len()
+        self.by_name.len()
     }
 
     /// Whether no tenant is known.
     pub fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
+        self.by_name.is_empty()
     }
 
     /// The tenant, who is the last in the order now.
     fn touch(&mut self, name: &str, now: Instant) -> &mut Tenant {
-        let Self { rates, tenants_max, tenants, order, requests } = self;
+        let Self { rates, count_max, by_name, order, requests } = self;
         *requests += 1;
         let last = *requests;
-        let name: Arc<str> = match tenants.get(name) {
-            Some(tenant) => order.remove(&tenant.last).unwrap_or_else(|| Arc::from(name)),
-            None => {
-                if tenants.len() >= *tenants_max
-                    && let Some((_, oldest)) = order.pop_first()
-                {
-                    tenants.remove(&oldest);
-                }
-                Arc::from(name)
-            }
-        };
+        let known = by_name.get(name).and_then(|tenant| order.remove(&tenant.last));
+        if known.is_none()
+            && by_name.len() >= *count_max
+            && let Some((_, oldest)) = order.pop_first()
+        {
+            by_name.remove(&oldest);
+        }
+        let name = known.unwrap_or_else(|| Arc::from(name));
         order.insert(last, name.clone());
         let full = |rate: Option<u64>| rate.map(|rate| Bucket::full(rate, now));
-        let tenant = tenants.entry(name).or_insert_with(|| Tenant {
+        let tenant = by_name.entry(name).or_insert_with(|| Tenant {
             spans: full(rates.spans),
             bytes: full(rates.bytes),
             last,
