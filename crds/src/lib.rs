@@ -1,4 +1,4 @@
-//! The user's contract: the `TracePipeline` custom resource, its rules and its status.
+//! The user's contract: the custom resources `TracePipeline` and `TraceConnection`, their rules and their status.
 //!
 //! Everything a user can write is bounded here (lengths, counts, ranges), every default is a default of the schema, and
 //! what CEL can check is refused by the API server before anything of ours sees it. Rules that need more than the
@@ -12,18 +12,23 @@ mod of_kubernetes;
 mod reference;
 pub mod security;
 pub mod status;
+mod trace_connection;
 mod trace_pipeline;
 
 pub use derived::Derived;
-pub use manifest::{crd, crd_yaml};
+pub use manifest::{connection_crd, connection_crd_yaml, crd, crd_yaml};
 pub use reference::{DERIVED, reference_markdown};
 pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Tls, UsedKey};
 pub use status::{
-    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus, MEMORY_RESIZES_MAX, MemoryResize,
-    MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SchemaStatus, SuspensionStatus, TopicStatus,
-    TracePipelineStatus, VolumesStatus, status_word,
+    ConnectionsStatus, DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus,
+    MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
+    SchemaStatus, SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
+pub use trace_connection::{
+    ClickHouseConnection, ConnectionRef, KafkaConnection, TraceConnection, TraceConnectionSpec,
+    TraceConnectionStatus,
+};
 pub use trace_pipeline::{
     AnnotationValue, DisruptionBudget, DnsPolicy, LabelValue, NetworkRules, PodTemplate, UserAndGroup,
 };

@@ -9,11 +9,13 @@ mod named_secret;
 mod oauth;
 
 pub use named_secret::{
-    CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret, PASSWORD_KEY,
-    PRIVATE_KEY_KEY, SecretUse, TOKEN_KEY, USERNAME_KEY, UsedKey,
+    ACCESS_KEY_ID_KEY, CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret,
+    PASSWORD_KEY, PRIVATE_KEY_KEY, SECRET_ACCESS_KEY_KEY, SESSION_TOKEN_KEY, SecretUse, TOKEN_KEY,
+    USERNAME_KEY, UsedKey,
 };
 pub use oauth::{
-    ClientAuthentication, ClientCredentials, ClientSecretRef, OAuth, SaslExtension, ServiceAccountToken,
+    AwsMskIam, AwsSecretRef, ClientAssertion, ClientAuthentication, ClientCredentials, ClientSecretRef,
+    OAuth, SaslExtension, ServiceAccountToken,
 };
 
 use kube::KubeSchema;

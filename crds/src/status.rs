@@ -5,6 +5,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+mod connections;
 mod delivery;
 mod lifecycle;
 mod loss;
@@ -14,6 +15,7 @@ mod scaling;
 mod schema;
 mod volumes;
 
+pub use connections::ConnectionsStatus;
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
 pub use lifecycle::SuspensionStatus;
 pub use loss::LossStatus;
@@ -91,6 +93,10 @@ pub struct TracePipelineStatus {
     #[schemars(length(max = 16), inner(length(max = 261)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub bootstrap_servers: Vec<String>,
+
+    /// The TraceConnections that the gateways have their brokers and servers from; not set where the pipeline names both itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionsStatus>,
 
     /// How far the gateways are behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,6 +302,9 @@ pub mod reason {
     pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";
     /// A topic has fewer partitions than it had.
     pub const PARTITIONS_LOST: &str = "PartitionsLost";
+    /// Also of `SourceReachable` and `SinkReachable`: the `TraceConnection` that the spec references does not exist, lacks the part that is
+    /// wanted, or cannot be read.
+    pub const CONNECTION_MISSING: &str = "ConnectionMissing";
     /// The storage class of the queue volumes does not exist.
     pub const STORAGE_CLASS_MISSING: &str = "StorageClassMissing";
 

@@ -18,8 +18,9 @@ mod resources;
 mod rollout;
 mod scaling;
 mod schema;
+pub(crate) mod shard_rules;
 mod sink;
-mod source;
+pub(crate) mod source;
 
 pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};

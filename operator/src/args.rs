@@ -2,7 +2,7 @@
 
 use crate::read::kafka::{
     clients::{CLIENTS_MAX_DEFAULT, CLIENTS_MAX_MAX},
-    security::TokenFile,
+    own_logins::{BoundFile, OwnLogins, bound_file},
 };
 use clap::{Parser, ValueEnum, builder::NonEmptyStringValueParser};
 use sluice_gateway_config::{Violations, log_filter};
@@ -104,7 +104,30 @@ pub struct Args {
         value_parser = token_file,
         value_name = "AUDIENCE=FILE@BROKER+BROKER,.."
     )]
-    pub kafka_tokens: Vec<(String, TokenFile)>,
+    pub kafka_tokens: Vec<(String, BoundFile)>,
+
+    /// Files with tokens that a token endpoint takes instead of a client's secret, each with the URL of the endpoint as the pipelines name it,
+    /// such as a projected token of the operator's own ServiceAccount, and the only brokers that get what is granted: bootstrapServers as the
+    /// pipelines name them, with tls. For pipelines with sasl.oauth.clientCredentials.clientAssertion. Read again for each request
+    #[arg(
+        long = "kafka-assertion",
+        env = "SLUICE_KAFKA_ASSERTIONS",
+        value_delimiter = ',',
+        value_parser = assertion_file,
+        value_name = "TOKEN_ENDPOINT=FILE@BROKER+BROKER,.."
+    )]
+    pub kafka_assertions: Vec<(String, BoundFile)>,
+
+    /// The only brokers of Amazon MSK that the operator logs in to with the role of its own ServiceAccount (IRSA or EKS Pod Identity):
+    /// bootstrapServers as the pipelines name them, with tls. For pipelines with sasl.oauth.awsMskIam without secretRef
+    #[arg(
+        long = "kafka-aws",
+        env = "SLUICE_KAFKA_AWS_BROKERS",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new(),
+        value_name = "BROKER,.."
+    )]
+    pub kafka_aws_brokers: Vec<String>,
 
     /// Format of the log lines on standard error
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -164,6 +187,15 @@ impl Args {
         (!labels.is_empty()).then(|| OperatorPods { namespace: self.namespace.clone(), labels })
     }
 
+    /// What the operator logs in to Kafka with where pods log in with their own identity.
+    pub fn own_logins(&self) -> OwnLogins {
+        OwnLogins {
+            tokens: self.kafka_tokens.iter().cloned().collect(),
+            assertions: self.kafka_assertions.iter().cloned().collect(),
+            aws_brokers: self.kafka_aws_brokers.clone(),
+        }
+    }
+
     /// This operator among others: all of its replicas have one Lease.
     pub fn responsible(&self) -> Responsible {
         let name = format!("{}/{}", self.namespace, self.lease_name);
@@ -185,18 +217,22 @@ pub enum LogFormat {
     Text,
 }
 
-/// An audience, which may have equals signs, a file, and the brokers that its token is sent to.
-fn token_file(text: &str) -> Result<(String, TokenFile), String> {
-    let parts = text.rsplit_once('=').and_then(|(audience, rest)| {
-        let (file, servers) = rest.rsplit_once('@')?;
-        let servers: Vec<String> = servers.split('+').map(str::to_owned).collect();
-        let is_whole = !audience.is_empty() && !file.is_empty() && servers.iter().all(|one| !one.is_empty());
-        is_whole.then(|| (audience.to_owned(), TokenFile { file: file.to_owned(), servers }))
-    });
-    parts.ok_or_else(|| {
+/// An audience, a file, and the brokers that its token is sent to.
+fn token_file(text: &str) -> Result<(String, BoundFile), String> {
+    bound_file(text).ok_or_else(|| {
         format!(
             "{text:?} is not AUDIENCE=FILE@BROKER+BROKER, such as \
              kafka=/etc/sluice-tokens/kafka/token@kafka-0.example.com:9093+kafka-1.example.com:9093"
+        )
+    })
+}
+
+/// A token endpoint, a file, and the brokers that what is granted is sent to. The token goes over TLS only.
+fn assertion_file(text: &str) -> Result<(String, BoundFile), String> {
+    bound_file(text).filter(|(endpoint, _)| endpoint.starts_with("https://")).ok_or_else(|| {
+        format!(
+            "{text:?} is not TOKEN_ENDPOINT=FILE@BROKER+BROKER with an endpoint that begins with https://, such as \
+             https://login.example.com/token=/etc/sluice-tokens/assertion/token@kafka.example.com:9093"
         )
     })
 }
@@ -280,6 +316,21 @@ mod tests {
         }
         let said = parse("kafka=/a").unwrap_err().to_string();
         assert!(said.contains("AUDIENCE=FILE@BROKER+BROKER, such as kafka="), "{said}");
+    }
+
+    #[test]
+    fn an_assertion_has_an_endpoint_with_tls_and_an_identity_of_aws_has_brokers() {
+        let parse = |flag: &str, text: &str| Args::try_parse_from(["o", "--gateway-image", "g", flag, text]);
+        let own = parse("--kafka-assertion", "https://a/t?b=c=/d@f:1+g:2").unwrap().own_logins();
+        let bound = BoundFile { file: "/d".into(), servers: vec!["f:1".into(), "g:2".into()] };
+        assert_eq!(own.assertions, [("https://a/t?b=c".to_owned(), bound)].into());
+        for wrong in ["", "https://a/t", "http://a/t=/d@f:1", "https://a/t=/d", "=/d@f:1"] {
+            assert!(parse("--kafka-assertion", wrong).is_err(), "{wrong}");
+        }
+        let own = parse("--kafka-aws", "b-1.example.com:9098,b-2.example.com:9098").unwrap().own_logins();
+        assert_eq!(own.aws_brokers, ["b-1.example.com:9098", "b-2.example.com:9098"]);
+        let none = Args::try_parse_from(["o", "--gateway-image", "g"]).unwrap().own_logins();
+        assert_eq!(none, OwnLogins::default());
     }
 
     #[test]

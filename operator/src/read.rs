@@ -24,7 +24,7 @@ pub mod volumes;
 
 use crate::world::memory::Key;
 use gateways::{commands::Commands, looks::Looks};
-use kafka::{sample::Sampler, security::TokenFiles};
+use kafka::{own_logins::OwnLogins, sample::Sampler};
 use memory::GatewayMemories;
 use secrets::KnownSecrets;
 
@@ -33,8 +33,8 @@ use secrets::KnownSecrets;
 pub struct Sources {
     /// Kafka.
     pub kafka: Sampler,
-    /// The operator's own tokens for Kafka.
-    pub token_files: TokenFiles,
+    /// The operator's own logins to Kafka.
+    pub own_logins: OwnLogins,
     /// The Secrets that pipelines name.
     pub secrets: KnownSecrets,
     /// Asks gateways for their state, beside the reconciles.

@@ -27,6 +27,7 @@ use crate::{
     world::{
         World,
         cache::{Cache, Pipeline},
+        connections::references_any,
         error::Error,
         memory::Key,
         metrics::ReconcileResult,
@@ -43,7 +44,7 @@ use kube::{
 use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, WAITING_SECONDS, next};
 use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
-    Applied, Intent, Objects, Plan, Planned, build, contested,
+    Applied, Intent, Objects, Plan, Planned, Unresolved, build, contested,
     drain::lifecycle::{has_finalizer, needs_finalizer, there},
     plan,
     rollout::replicas_meanwhile,
@@ -119,6 +120,11 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
         world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
     }
+    if references_any(&pipeline) {
+        // Longer than that it has no CRD, or no right to it, and the status says so.
+        let listed = world.cache.connections.wait_until_ready();
+        drop(timeout(Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+    }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
     world.shared.metrics.set_pipelines(world.shared.memory.len());
@@ -130,7 +136,12 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<Reconciler>) -> Ac
     Action::requeue(failed.retry_after)
 }
 
-async fn story(pipeline: &TracePipeline, key: &Key, reconciler: &Reconciler) -> Result<Next, Error> {
+/// One look at a pipeline that stands as it would without references; `unresolved` says which of them lead nowhere.
+async fn story(
+    (pipeline, unresolved): (&TracePipeline, Unresolved),
+    key: &Key,
+    reconciler: &Reconciler,
+) -> Result<Next, Error> {
     let (world, sources) = (&*reconciler.world, &*reconciler.sources);
     // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
     let finished = Box::pin(replace::finish(pipeline, world)).await;
@@ -139,7 +150,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, reconciler: &Reconciler) -> 
         finished?;
         return Ok(while_removed(progress));
     }
-    let mut facts = observe::observe(pipeline, world, sources).await?;
+    let mut facts = observe::observe((pipeline, unresolved), world, sources).await?;
     facts.observed.scaling = scaling::look(pipeline, key, &facts, world);
     facts.observed.unread = unread_partitions::count(key, &facts, &world.shared.memory);
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);

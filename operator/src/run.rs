@@ -28,6 +28,7 @@ use crate::{
         responsibility::Responsibility,
         server_time::ServerTime,
     },
+    write::connections,
 };
 use admin::{Admin, Readiness, WaitsFor};
 use futures::{
@@ -153,8 +154,7 @@ async fn lead(
     metrics.set_leader(true);
     readiness.set(WaitsFor::Watches);
     let kafka = Sampler::new(args.kafka_clients_max, metrics.kafka_clients());
-    let token_files = args.kafka_tokens.iter().cloned().collect();
-    let sources = Arc::new(Sources { kafka, token_files, ..Sources::default() });
+    let sources = Arc::new(Sources { kafka, own_logins: args.own_logins(), ..Sources::default() });
     let shared = Arc::new(Shared {
         events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
@@ -175,6 +175,7 @@ async fn lead(
     let scopes = scopes(args).into_iter();
     let (worlds, listings): (Vec<_>, Vec<_>) =
         scopes.map(|scope| watched(Arc::clone(&shared), scope, &mut tasks)).unzip();
+    let counted: Vec<_> = worlds.iter().map(|(world, _)| Arc::clone(world)).collect();
     let reconciler = |world| Arc::new(Reconciler { world, sources: Arc::clone(&sources) });
     let work =
         join_all(worlds.into_iter().map(|(world, events)| control(reconciler(world), events, stop.clone())));
@@ -190,6 +191,7 @@ async fn lead(
         _ = work => Ending::Asked,
         () = stopped => Ending::Asked,
         never = tidy(&sources.kafka) => match never {},
+        never = connections::count(&counted) => match never {},
         never = ready_once_listed(&listings, readiness, refused) => match never {},
     };
     shared.metrics.set_leader(false);
@@ -250,7 +252,7 @@ fn watched(shared: Arc<Shared>, scope: Scope, tasks: &mut JoinSet<()>) -> (Scope
         all: Arc::clone(&shared.pipelines),
     };
     let cache = watches.start();
-    shared.pipelines.add(cache.pipelines.clone());
+    shared.pipelines.add(&cache);
     let listing = Listing { scope, cache: cache.clone(), state };
     ((Arc::new(World { shared, cache }), events), listing)
 }

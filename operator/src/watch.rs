@@ -10,6 +10,7 @@ pub mod state;
 
 use crate::world::{
     cache::{AllPipelines, Cache, Pipeline, pipelines_with_secret},
+    connections::{Connection, referring},
     error::panic_words,
 };
 use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc::Sender};
@@ -74,6 +75,7 @@ impl Watches<'_> {
     /// Starts all watches.
     pub fn start(mut self) -> Cache {
         let pipelines = self.pipelines();
+        let connections = self.connections(pipelines.clone());
         Cache {
             // Keep the managed fields: they name the manager of `replicas`.
             stateful_sets: self.owned(|_| {}),
@@ -85,8 +87,9 @@ impl Watches<'_> {
             jobs: self.owned(forget_managers),
             pods: self.labelled(ours(), keep_what_we_read),
             claims: self.labelled(of_gateways(), forget_managers),
-            secrets: self.secrets(pipelines.clone()),
+            secrets: self.secrets(pipelines.clone(), connections.clone()),
             pipelines,
+            connections,
         }
     }
 
@@ -114,6 +117,27 @@ impl Watches<'_> {
                     seen.insert(at.clone(), now.clone()) != Some(now)
                 };
                 if is_news { vec![at] } else { Vec::new() }
+            }
+        })
+    }
+
+    /// Connections concern the pipelines that reference them, when their spec changes, and when they come or go. Their status does not: the
+    /// operator writes it.
+    fn connections(&mut self, pipelines: Store<Pipeline>) -> Store<Connection> {
+        self.watch(watcher::Config::default(), forget_managers, move || {
+            let (mut seen, pipelines) = (HashMap::new(), pipelines.clone());
+            move |connection: &Connection, is_gone: bool| {
+                let meta = connection.meta();
+                let at = ObjectRef::from_obj(connection);
+                let now = (meta.uid.clone(), meta.generation);
+                let is_news = if is_gone {
+                    seen.remove(&at);
+                    true
+                } else {
+                    seen.insert(at, now.clone()) != Some(now)
+                };
+                let namespace = meta.namespace.clone().unwrap_or_default();
+                if is_news { referring(&pipelines, &namespace, &connection.name_any()) } else { Vec::new() }
             }
         })
     }
@@ -149,13 +173,17 @@ impl Watches<'_> {
     }
 
     /// Secrets concern the pipelines that name them. Other Secrets are ignored.
-    fn secrets(&mut self, pipelines: Store<Pipeline>) -> Store<PartialObjectMeta<Secret>> {
+    fn secrets(
+        &mut self,
+        pipelines: Store<Pipeline>,
+        connections: Store<Connection>,
+    ) -> Store<PartialObjectMeta<Secret>> {
         let all = watcher::Config::default();
         self.watch(all, keep_the_name, move || {
-            let pipelines = pipelines.clone();
+            let (pipelines, connections) = (pipelines.clone(), connections.clone());
             move |secret: &PartialObjectMeta<Secret>, _: bool| {
                 secret.namespace().map_or_else(Vec::new, |namespace| {
-                    pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
+                    pipelines_with_secret((&pipelines, &connections), &namespace, &secret.name_any())
                 })
             }
         })

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`cache`] | copies of the objects that the operator watches |
+//! | [`connections`] | connections that pipelines share |
 //! | [`memory`] | what is remembered of a pipeline between two reconciles |
 //! | [`responsibility`] | whether this operator looks after a pipeline, where several divide them |
 //! | [`clock`], [`server_time`] | this machine's time, and the API server's |
@@ -13,6 +14,7 @@
 pub mod api_error;
 pub mod cache;
 pub mod clock;
+pub mod connections;
 pub mod error;
 pub mod events;
 pub mod memory;

@@ -9,9 +9,11 @@
 //! | [`resize`] | the memory of OOM-killed gateways |
 //! | [`pod_monitor`] | the `PodMonitor` |
 //! | [`status`], [`dropped_fields`] | the status |
+//! | [`connections`] | the status of connections |
 //! | [`events`], [`resize_events`], [`volume_events`] | events |
 
 pub mod apply;
+pub mod connections;
 pub mod drift;
 pub mod dropped_fields;
 pub mod events;

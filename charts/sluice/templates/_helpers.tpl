@@ -212,6 +212,13 @@ deletes, because Kubernetes deletes them with their TracePipeline, have no `dele
 - apiGroups: [sluice.dev]
   resources: [tracepipelines]
   verbs: [get, list, watch, patch]
+# The operator reads connections and never writes their spec.
+- apiGroups: [sluice.dev]
+  resources: [traceconnections]
+  verbs: [list, watch]
+- apiGroups: [sluice.dev]
+  resources: [traceconnections/status]
+  verbs: [patch]
 - apiGroups: [sluice.dev]
   resources: [tracepipelines/finalizers]
   verbs: [update]

@@ -1,9 +1,13 @@
 //! The Secrets that a spec names: for what, and which of their keys are read.
 
 use super::{
-    CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls, UserSecretRef,
+    AwsSecretRef, CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls,
+    UserSecretRef,
 };
-use crate::trace_pipeline::{Credentials, TracePipelineSpec};
+use crate::{
+    trace_connection::{ClickHouseConnection, KafkaConnection},
+    trace_pipeline::{Credentials, TracePipelineSpec},
+};
 
 /// Key of the authorities' certificates where the spec names none.
 pub const CA_KEY: &str = "ca.crt";
@@ -23,6 +27,13 @@ pub const CLIENT_SECRET_KEY: &str = "client-secret";
 /// Key of a token where the spec names none.
 pub const TOKEN_KEY: &str = "token";
 
+/// Key of the id of an access key of AWS where the spec names none.
+pub const ACCESS_KEY_ID_KEY: &str = "access-key-id";
+/// Key of a secret access key of AWS where the spec names none.
+pub const SECRET_ACCESS_KEY_KEY: &str = "secret-access-key";
+/// The file of a session token of AWS. The spec names its key, or none is read.
+pub const SESSION_TOKEN_KEY: &str = "session-token";
+
 /// What a Secret is named for. The order is that of the fields in the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretUse {
@@ -36,6 +47,8 @@ pub enum SecretUse {
     KafkaClient,
     /// `source.kafka.sasl.oauth.clientCredentials.caSecretRef`
     KafkaTokenAuthorities,
+    /// `source.kafka.sasl.oauth.awsMskIam.secretRef`
+    KafkaAws,
     /// `sink.clickhouse.tls.caSecretRef`
     ClickHouseAuthorities,
     /// `sink.clickhouse.tls.clientCertificateSecretRef`
@@ -65,6 +78,12 @@ pub enum KeyUse {
     ClientSecret,
     /// A token.
     Token,
+    /// The id of an access key of AWS.
+    AccessKeyId,
+    /// A secret access key of AWS.
+    SecretAccessKey,
+    /// The token of a session of AWS.
+    SessionToken,
 }
 
 /// A key that is read.
@@ -96,6 +115,7 @@ impl SecretUse {
             Self::KafkaUser => "spec.source.kafka.sasl.secretRef",
             Self::KafkaClient => "spec.source.kafka.sasl.oauth.clientCredentials.secretRef",
             Self::KafkaTokenAuthorities => "spec.source.kafka.sasl.oauth.clientCredentials.caSecretRef",
+            Self::KafkaAws => "spec.source.kafka.sasl.oauth.awsMskIam.secretRef",
             Self::ClickHouseAuthorities => "spec.sink.clickhouse.tls.caSecretRef",
             Self::ClickHouseCertificate => "spec.sink.clickhouse.tls.clientCertificateSecretRef",
             Self::ClickHouseUser => "spec.sink.clickhouse.credentials.secretRef",
@@ -110,7 +130,8 @@ impl SecretUse {
             | Self::KafkaCertificate
             | Self::KafkaUser
             | Self::KafkaClient
-            | Self::KafkaTokenAuthorities => true,
+            | Self::KafkaTokenAuthorities
+            | Self::KafkaAws => true,
             Self::ClickHouseAuthorities
             | Self::ClickHouseCertificate
             | Self::ClickHouseUser
@@ -131,6 +152,9 @@ impl KeyUse {
             Self::ClientId => CLIENT_ID_KEY,
             Self::ClientSecret => CLIENT_SECRET_KEY,
             Self::Token => TOKEN_KEY,
+            Self::AccessKeyId => ACCESS_KEY_ID_KEY,
+            Self::SecretAccessKey => SECRET_ACCESS_KEY_KEY,
+            Self::SessionToken => SESSION_TOKEN_KEY,
         }
     }
 
@@ -144,6 +168,9 @@ impl KeyUse {
             Self::Password => "passwordKey",
             Self::ClientId => "clientIdKey",
             Self::ClientSecret => "clientSecretKey",
+            Self::AccessKeyId => "accessKeyIdKey",
+            Self::SecretAccessKey => "secretAccessKeyKey",
+            Self::SessionToken => "sessionTokenKey",
         }
     }
 }
@@ -193,20 +220,51 @@ impl ClientSecretRef {
     }
 }
 
+impl AwsSecretRef {
+    /// The keys that are read.
+    pub fn keys(&self) -> Vec<UsedKey> {
+        let id = UsedKey::new(KeyUse::AccessKeyId, self.access_key_id_key.as_ref());
+        let secret = UsedKey::new(KeyUse::SecretAccessKey, self.secret_access_key_key.as_ref());
+        let session = self.session_token_key.as_ref();
+        let session = session.map(|key| UsedKey::new(KeyUse::SessionToken, Some(key)));
+        [id, secret].into_iter().chain(session).collect()
+    }
+}
+
 impl TracePipelineSpec {
-    /// Every Secret that the spec names, in the order of [`SecretUse`].
+    /// Every Secret that the spec names, in the order of [`SecretUse`]. Those that a referenced `TraceConnection` names are not among them.
     pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
         let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
-        let mut named = of_tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate);
-        named.extend(kafka.sasl.iter().flat_map(of_sasl));
-        named.extend(of_tls(
-            clickhouse.tls.as_ref(),
-            SecretUse::ClickHouseAuthorities,
-            SecretUse::ClickHouseCertificate,
-        ));
-        named.extend(clickhouse.credentials.iter().flat_map(of_credentials));
+        let mut named = of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref());
+        named.extend(of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref()));
         named
     }
+}
+
+impl KafkaConnection {
+    /// Every Secret that it names.
+    pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
+        of_kafka(self.tls.as_ref(), self.sasl.as_ref())
+    }
+}
+
+impl ClickHouseConnection {
+    /// Every Secret that it names.
+    pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
+        of_clickhouse(self.tls.as_ref(), self.credentials.as_ref())
+    }
+}
+
+fn of_kafka<'a>(tls: Option<&'a Tls>, sasl: Option<&'a Sasl>) -> Vec<NamedSecret<'a>> {
+    let mut named = of_tls(tls, SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate);
+    named.extend(sasl.into_iter().flat_map(of_sasl));
+    named
+}
+
+fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>) -> Vec<NamedSecret<'a>> {
+    let mut named = of_tls(tls, SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate);
+    named.extend(credentials.into_iter().flat_map(of_credentials));
+    named
 }
 
 fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Vec<NamedSecret<'_>> {
@@ -222,17 +280,23 @@ fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> 
 fn of_sasl(sasl: &Sasl) -> Vec<NamedSecret<'_>> {
     let user = sasl.secret_ref.as_ref();
     let user = user.map(|user| of_user(SecretUse::KafkaUser, user, sasl.username.as_deref()));
-    let client = sasl.oauth.as_ref().and_then(|oauth| oauth.client_credentials.as_ref());
-    user.into_iter().chain(client.into_iter().flat_map(of_client)).collect()
+    let oauth = sasl.oauth.as_ref();
+    let client = oauth.and_then(|oauth| oauth.client_credentials.as_ref());
+    let aws = oauth.and_then(|oauth| oauth.aws_msk_iam.as_ref()).and_then(|msk| msk.secret_ref.as_ref());
+    let aws = aws.map(|aws| NamedSecret { of: SecretUse::KafkaAws, name: &aws.name, keys: aws.keys() });
+    user.into_iter().chain(client.into_iter().flat_map(of_client)).chain(aws).collect()
 }
 
 fn of_client(client: &ClientCredentials) -> Vec<NamedSecret<'_>> {
-    let secret = &client.secret_ref;
-    let keys = secret.keys(client.client_id.as_deref());
+    let secret = client.secret_ref.as_ref().map(|secret| NamedSecret {
+        of: SecretUse::KafkaClient,
+        name: &secret.name,
+        keys: secret.keys(client.client_id.as_deref()),
+    });
     let ca = client.ca_secret_ref.as_ref();
     let ca =
         ca.map(|ca| NamedSecret { of: SecretUse::KafkaTokenAuthorities, name: &ca.name, keys: ca.keys() });
-    [NamedSecret { of: SecretUse::KafkaClient, name: &secret.name, keys }].into_iter().chain(ca).collect()
+    secret.into_iter().chain(ca).collect()
 }
 
 fn of_credentials(credentials: &Credentials) -> Vec<NamedSecret<'_>> {
@@ -304,6 +368,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_aws_have_a_session_token_only_if_its_key_is_named_and_an_assertion_needs_no_secret() {
+        let found =
+            |oauth: Value| secrets(&Value::Null, &json!({"mechanism": "OAuthBearer", "oauth": oauth}));
+        let keys = |of: Value| {
+            let found = found(json!({"awsMskIam": {"secretRef": of}}));
+            (found[0].0, found[0].2.join(" "))
+        };
+        let default = (SecretUse::KafkaAws, "access-key-id secret-access-key".to_owned());
+        assert_eq!(keys(json!({"name": "aws"})), default);
+        let named = json!({"name": "aws", "accessKeyIdKey": "id", "secretAccessKeyKey": "key", "sessionTokenKey": "token"});
+        assert_eq!(keys(named), (SecretUse::KafkaAws, "id key token".to_owned()));
+        assert_eq!(found(json!({"awsMskIam": {}})), []);
+        let client = json!({"tokenEndpoint": "https://a/b", "clientId": "i", "clientAssertion": {}});
+        assert_eq!(found(json!({"clientCredentials": client})), []);
+    }
+
+    #[test]
     fn each_key_has_a_file_and_a_field_of_its_own() {
         let all = [
             KeyUse::Authorities,
@@ -314,6 +395,9 @@ mod tests {
             KeyUse::ClientId,
             KeyUse::ClientSecret,
             KeyUse::Token,
+            KeyUse::AccessKeyId,
+            KeyUse::SecretAccessKey,
+            KeyUse::SessionToken,
         ];
         for (at, of) in all.iter().enumerate() {
             for other in &all[at + 1..] {

@@ -45,6 +45,15 @@ pub struct PodTemplate {
         .message("annotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
+    /// Annotations of the pods' ServiceAccount, at most 32, such as eks.amazonaws.com/role-arn or azure.workload.identity/client-id: the
+    /// cloud gives pods an identity by them when it admits the pods. So a change replaces gateways. None begins with app.kubernetes.io/ or
+    /// sluice.dev/.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+        .message("serviceAccountAnnotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
+    pub service_account_annotations: BTreeMap<String, AnnotationValue>,
+
     /// Labels that a node must have, at most 32. A volume is bound to the node or zone where it was made: if that no longer matches, its
     /// gateway is unschedulable, and the change is rolled back (see rollout.autoRollback).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -50,8 +50,8 @@ pub struct NetworkRules {
     pub metrics_from: Vec<NetworkPolicyPeer>,
 
     /// Servers that the pods may open TCP connections to, at most 32; as in to of a NetworkPolicy. When there is none, any server. All
-    /// brokers and all ClickHouse servers must be among them, and so must the server of tokenEndpoint if sasl.oauth has clientCredentials;
-    /// DNS is always allowed. A change takes effect on all gateways at once.
+    /// brokers and all ClickHouse servers must be among them, and so must the server of tokenEndpoint if sasl.oauth has clientCredentials,
+    /// and for awsMskIam without secretRef AWS STS or the EKS Pod Identity agent (169.254.170.23); DNS is always allowed. A change takes effect on all gateways at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(

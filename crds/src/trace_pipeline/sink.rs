@@ -2,7 +2,8 @@
 
 use crate::{
     security::{ServiceAccountToken, Tls, TokenSecretRef, UserSecretRef},
-    trace_pipeline::{insert::Insert, schema::Schema},
+    trace_connection::ConnectionRef,
+    trace_pipeline::{insert::Insert, schema::Schema, shard_rules},
 };
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -19,49 +20,34 @@ pub struct Sink {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.endpoints) != has(self.shards)")
-        .message("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard"),
+    validation = Rule::new("[has(self.endpoints), has(self.shards), has(self.connectionRef)].exists_one(is_set, is_set)")
+        .message("exactly one of endpoints, shards and connectionRef is set in sink.clickhouse: endpoints are replicas of a single shard; \
+                  with connectionRef, endpoints or shards stand in the TraceConnection"),
+    validation = Rule::new("!has(self.connectionRef) || (!has(self.tls) && !has(self.credentials))")
+        .message("with sink.clickhouse.connectionRef, tls and credentials stand in the TraceConnection: remove them here"),
+    validation = Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID),
+    // What the operator compares when the connection stands in a TraceConnection.
     validation = Rule::new(
-        "!has(self.tls) || (has(self.endpoints) && self.endpoints.exists(e, e.startsWith('https:'))) \
-         || (has(self.shards) && self.shards.exists(s, s.endpoints.exists(e, e.startsWith('https:'))))")
-        .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"),
-    validation = Rule::new(
-        "!has(oldSelf.shards) || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
-        .message("shards can only be added, at the end: rows on their way to a removed shard could not be inserted"),
-    // CEL has no numbers of places but those that are written down: as many as there may be shards.
-    validation = Rule::new(
-        "!has(oldSelf.shards) || !has(self.shards) || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
-         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(i, \
-         i >= size(oldSelf.shards) || i >= size(self.shards) || (has(oldSelf.shards[i].name) \
-         ? has(self.shards[i].name) && self.shards[i].name == oldSelf.shards[i].name \
-         : self.shards[i].endpoints.exists(e, e in oldSelf.shards[i].endpoints)))")
-        .message("a shard keeps its place in the list: one with a name keeps the name, and one without a name keeps at least one of its \
-                  endpoints (to change all of them, first give every shard a name)"),
-    validation = Rule::new(
-        "!has(oldSelf.endpoints) || !has(self.shards) || self.shards[0].endpoints.exists(e, e in oldSelf.endpoints)")
-        .message("the first of shards replaces endpoints: it keeps at least one of those endpoints"),
-    // Shards that are added may take endpoints of others: that is how servers that are no replicas of each other become shards. Only shards
-    // that change are compared, for what one change may cost the API server.
-    validation = Rule::new(
-        "!has(oldSelf.shards) || !has(self.shards) || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
-         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(i, \
-         i >= size(oldSelf.shards) || i >= size(self.shards) || self.shards[i].endpoints == oldSelf.shards[i].endpoints \
-         || [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,\
-         32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63].all(j, \
-         i == j || j >= size(oldSelf.shards) || !sets.intersects(self.shards[i].endpoints, oldSelf.shards[j].endpoints)))")
-        .message("an endpoint may not move to another shard: blocks on their way would go to another server under the same token. Remove it \
-                  in one edit and add it in a later one, with suspend: true in between")
+        "!has(oldSelf.shards) || has(self.connectionRef) \
+         || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
+        .message(shard_rules::ADDED_SAID),
+    validation = Rule::new(shard_rules::PLACE).message(shard_rules::PLACE_SAID),
+    validation = Rule::new(shard_rules::FIRST).message(shard_rules::FIRST_SAID),
+    validation = Rule::new(shard_rules::MOVES).message(shard_rules::MOVES_SAID)
 )]
 pub struct ClickHouseSink {
+    /// A TraceConnection in the pipeline's namespace with spec.clickhouse, instead of endpoints, shards, tls and credentials. When it is not
+    /// set, they stand here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_ref: Option<ConnectionRef>,
+
     /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
-    /// tried in turn. Either these or shards.
+    /// tried in turn. Either these, or shards, or connectionRef.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
-        validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
-            .message("each of endpoints is http://host:port or https://host:port, such as http://clickhouse:8123"),
-        validation = Rule::new("self.all(e, e.startsWith('https:')) || !self.exists(e, e.startsWith('https:'))")
-            .message("endpoints are all http or all https: a server without TLS would receive the password in clear text"),
+        validation = Rule::new(shard_rules::ENDPOINTS).message(shard_rules::ENDPOINTS_SAID),
+        validation = Rule::new(shard_rules::SCHEMES).message(shard_rules::SCHEMES_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
@@ -73,12 +59,8 @@ pub struct ClickHouseSink {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(
-        validation = Rule::new(
-            "self.all(s, s.endpoints.all(e, e.startsWith('https:'))) || !self.exists(s, s.endpoints.exists(e, e.startsWith('https:')))")
-            .message("the endpoints of shards are all http or all https: a server without TLS would receive the password in clear text"),
-        validation = Rule::new(
-            "!self.exists(s, has(s.name)) || self.all(s, has(s.name) && self.exists_one(t, has(t.name) && t.name == s.name))")
-            .message("either every shard has a name of its own, or no shard has a name"),
+        validation = Rule::new(shard_rules::SHARD_SCHEMES).message(shard_rules::SHARD_SCHEMES_SAID),
+        validation = Rule::new(shard_rules::NAMES).message(shard_rules::NAMES_SAID),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]

@@ -1,6 +1,9 @@
 //! Where messages come from: Kafka.
 
-use crate::security::{Sasl, Tls};
+use crate::{
+    security::{Sasl, Tls},
+    trace_connection::ConnectionRef,
+};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +27,25 @@ const OWNED_BEGINNINGS: &str = "self.all(k, !k.startsWith('enable.') && !k.start
     && !k.startsWith('queued.') && !k.startsWith('sluice.') && !k.startsWith('plugin.') \
     && !k.startsWith('compression.') && !k.startsWith('batch.') && !k.startsWith('queue.buffering.'))";
 
+/// The form of each broker.
+pub(crate) const BROKERS: &str = "self.all(s, s.matches('^[^/@, ]+:[1-9][0-9]{0,4}$'))";
+/// What is said of another form.
+pub(crate) const BROKERS_SAID: &str = "each of bootstrapServers is host:port, such as kafka:9092";
+
+/// That a login with IAM knows the region.
+pub(crate) const AWS_REGION: &str = "!has(self.sasl) || !has(self.sasl.oauth) || !has(self.sasl.oauth.awsMskIam) \
+    || has(self.sasl.oauth.awsMskIam.region) || !has(self.bootstrapServers) \
+    || self.bootstrapServers.exists(s, s.matches('[.]kafka(-serverless)?[.][a-z0-9-]+[.]amazonaws[.]com([.]cn)?:[0-9]+$'))";
+/// What is said without it.
+pub(crate) const AWS_REGION_SAID: &str = "awsMskIam needs region: no host of bootstrapServers has it, as NAME.kafka.eu-central-1.amazonaws.com does";
+
+/// That a login with IAM uses TLS.
+pub(crate) const AWS_TLS: &str =
+    "!has(self.sasl) || !has(self.sasl.oauth) || !has(self.sasl.oauth.awsMskIam) || has(self.tls)";
+/// What is said without it.
+pub(crate) const AWS_TLS_SAID: &str =
+    "awsMskIam needs tls: brokers of MSK take logins with IAM over TLS only; set tls: {}";
+
 /// Where messages come from.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,12 +57,26 @@ pub struct Source {
 /// Brokers, topics and how they are read.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.bootstrapServers) != has(self.connectionRef)")
+        .message("exactly one of bootstrapServers and connectionRef is set in source.kafka: with connectionRef, the brokers stand in the \
+                  TraceConnection"),
+    validation = Rule::new("!has(self.connectionRef) || (!has(self.tls) && !has(self.sasl))")
+        .message("with source.kafka.connectionRef, tls and sasl stand in the TraceConnection: remove them here"),
+    validation = Rule::new(AWS_REGION).message(AWS_REGION_SAID),
+    validation = Rule::new(AWS_TLS).message(AWS_TLS_SAID)
+)]
 pub struct KafkaSource {
-    /// Brokers to ask first, each as host:port; 1 to 16.
+    /// A TraceConnection in the pipeline's namespace with spec.kafka, instead of bootstrapServers, tls and sasl. When it is not set, they stand
+    /// here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_ref: Option<ConnectionRef>,
+
+    /// Brokers to ask first, each as host:port; 1 to 16. Either these or connectionRef.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 3, max = 261)))]
     #[x_kube(
-        validation = Rule::new("self.all(s, s.matches('^[^/@, ]+:[1-9][0-9]{0,4}$'))")
-            .message("each of bootstrapServers is host:port, such as kafka:9092"),
+        validation = Rule::new(BROKERS).message(BROKERS_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub bootstrap_servers: Vec<String>,

@@ -1,6 +1,8 @@
 //! Values that the CEL rules take and refuse: tried without a server beside this, and on a real one in e2e.
 
 // By its path from this file, which other packages read, too.
+#[path = "cases/connections.rs"]
+pub mod connections;
 #[path = "cases/idle.rs"]
 mod idle;
 #[path = "cases/logins.rs"]
@@ -28,6 +30,7 @@ pub fn value_cases() -> impl Iterator<Item = &'static Case> {
         .chain(idle::IDLE)
         .chain(presets::PRESETS)
         .chain(logins::LOGINS)
+        .chain(connections::REFERENCES)
 }
 
 /// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
@@ -81,6 +84,12 @@ const TO_SHARDS_B_A: &str =
 const TO_NAMED_SHARDS: &str =
     r#"{"endpoints": null, "shards": [{"name": "one", "endpoints": ["http://a:8123"]}]}"#;
 
+/// Servers that stand in a connection, and servers that come back from there.
+const OF_CONNECTION: &str = r#"{"connectionRef": {"name": "main"}}"#;
+const TO_CONNECTION: &str = r#"{"shards": null, "endpoints": null, "connectionRef": {"name": "main"}}"#;
+const TO_OTHER_CONNECTION: &str = r#"{"connectionRef": {"name": "other"}}"#;
+const FROM_CONNECTION: &str = r#"{"connectionRef": null, "shards": [{"endpoints": ["http://c:8123"]}]}"#;
+
 /// What is said of a shard that is not what stood in its place.
 const KEEPS_PLACE: &str = "a shard keeps its place in the list";
 /// What is said of an endpoint that stood in another shard.
@@ -124,6 +133,11 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_A_B, true, ""),
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_SHARDS_B_A, false, FIRST_OF_SHARDS),
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_NAMED_SHARDS, true, ""),
+    // The operator compares them (operator/plan/src/plan/shard_order.rs).
+    ("/spec/sink/clickhouse", TWO_SHARDS, TO_CONNECTION, true, ""),
+    ("/spec/sink/clickhouse", OF_SHARD_A, TO_CONNECTION, true, ""),
+    ("/spec/sink/clickhouse", OF_CONNECTION, TO_OTHER_CONNECTION, true, ""),
+    ("/spec/sink/clickhouse", OF_CONNECTION, FROM_CONNECTION, true, ""),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
     // Whether volumes can grow is their storage class's to say; what is smaller or of another class is made anew.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),

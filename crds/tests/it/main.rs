@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
 mod cases;
+mod connections;
 mod documents;
 mod manifest;
 mod policies;
@@ -53,6 +54,16 @@ fn samples() -> Vec<String> {
 }
 
 fn sample(name: &str) -> Value {
+    serde_saphyr::from_str(&text_of(name)).unwrap()
+}
+
+fn text_of(name: &str) -> String {
     let path = format!("{}/../config/samples/{name}", env!("CARGO_MANIFEST_DIR"));
-    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The objects of a kind in the sample of a connection.
+fn in_connection_sample(kind: &str) -> Vec<Value> {
+    let all: Vec<Value> = serde_saphyr::from_multiple(&text_of("traceconnection.yaml")).unwrap();
+    all.into_iter().filter(|object| object["kind"] == kind).collect()
 }

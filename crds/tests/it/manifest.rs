@@ -1,6 +1,6 @@
 //! The file, and what a pipeline looks like once the defaults are in.
 
-use crate::{defaulted, sample, schema, smallest};
+use crate::{defaulted, in_connection_sample, sample, schema, smallest};
 use serde_json::{Value, json};
 use sluice_crds::{DERIVED, NAME_CHARS_MAX, TracePipeline, crd, crd_yaml, reference_markdown};
 
@@ -19,9 +19,13 @@ fn the_reference_is_what_the_definition_says() {
         file == reference_markdown(),
         "stale: run `cargo run -p sluice-crds reference > crds/REFERENCE.md`"
     );
-    for section in
-        ["\n## spec.source.kafka\n", "\n## spec.sink.clickhouse.shards[]\n", "\n## status.scaling\n"]
-    {
+    for section in [
+        "\n## spec.source.kafka\n",
+        "\n## spec.sink.clickhouse.shards[]\n",
+        "\n## status.scaling\n",
+        "\n## TraceConnection spec.kafka.sasl\n",
+        "\n## TraceConnection status\n",
+    ] {
         assert!(file.contains(section), "{section}");
     }
 }
@@ -237,7 +241,12 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it. The first that fits counts.
-const INSTEAD: [(&str, &str); 11] = [
+const INSTEAD: [(&str, &str); 13] = [
+    ("/spec/source/kafka/sasl/oauth/awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
+    (
+        "/spec/source/kafka/sasl/oauth/clientCredentials/clientAssertion",
+        "tracepipeline-event-hubs-workload-identity.yaml",
+    ),
     ("/spec/source/kafka/sasl/oauth/serviceAccountToken", "tracepipeline-service-account-token.yaml"),
     ("/spec/source/kafka/sasl/oauth/clientCredentials/clientId", "tracepipeline-confluent-cloud.yaml"),
     ("/spec/source/kafka/sasl/oauth", "tracepipeline-oauth.yaml"),
@@ -293,7 +302,11 @@ fn the_full_sample_names_every_field_of_the_spec() {
                 return;
             }
             let instead = INSTEAD.iter().find(|(field, _)| pointer.starts_with(field));
-            let other = instead.map(|(_, name)| sample(name));
+            let other = if pointer.contains("/connectionRef") {
+                in_connection_sample("TracePipeline").into_iter().next()
+            } else {
+                instead.map(|(_, name)| sample(name))
+            };
             assert!(other.as_ref().unwrap_or(&full).pointer(&pointer).is_some(), "{pointer}");
         }
     });
@@ -354,7 +367,7 @@ fn every_printer_column_and_scale_path_is_a_field() {
 
 /// The field that a JSON pointer into a schema is about, as a pointer into an object; `None` when it is about something else. A
 /// field may itself be called `properties`.
-fn field(path: &str) -> Option<String> {
+pub fn field(path: &str) -> Option<String> {
     let mut steps = path.split('/').skip(1);
     let mut names = Vec::new();
     while let Some(step) = steps.next() {
@@ -369,7 +382,7 @@ fn field(path: &str) -> Option<String> {
 }
 
 /// Visits a value and everything in it, with its JSON pointer.
-fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+pub fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, value);
     match value {
         Value::Object(fields) => {

@@ -137,7 +137,7 @@ pub fn failures(object: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 /// Every schema node that has rules, as text, with the message of each rule.
-fn collect(value: &Value, into: &mut BTreeSet<(String, String)>) {
+pub fn collect(value: &Value, into: &mut BTreeSet<(String, String)>) {
     if let Some(rules) = value.get("x-kubernetes-validations").and_then(Value::as_array) {
         for rule in rules {
             let message = rule["message"].as_str().expect("each rule has a message");

@@ -37,12 +37,13 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 63] = [
+pub const ALL: [State; 64] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
     ("canary", "Progressing", "InProgress"),
     ("claim-deleted", "Healthy", "Current"),
+    ("connection-missing", "Progressing", "InProgress"),
     ("database-missing", "Progressing", "InProgress"),
     ("draining", "Progressing", "Terminating"),
     ("file-systems-pending", "Progressing", "InProgress"),

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::manifests::{of_kind, rendered, rendered_from};
+use super::manifests::{definitions, of_kind, rendered, rendered_from};
 
 /// Labels by which the Deployment of the release `sluice` has selected its pods since the first chart.
 const SELECTOR: &str =
@@ -141,10 +141,15 @@ fn annotations_name_what_there_is() -> Result<()> {
         serde_saphyr::from_str(text.with_context(|| format!("no {name}"))?).context("understand it")
     };
     let objects = rendered(&[])?;
-    let definition = of_kind(&objects, "CustomResourceDefinition").context("no definition")?;
-    let found = &list("crds")?[0];
-    ensure!(found["name"] == definition["metadata"]["name"], "{found}");
-    ensure!(found["version"] == definition["spec"]["versions"][0]["name"], "{found}");
+    let named = list("crds")?;
+    let named = named.as_array().context("definitions are no list")?;
+    ensure!(named.len() == definitions(&objects).count(), "{named:?}");
+    for definition in definitions(&objects) {
+        let found = named.iter().find(|one| one["name"] == definition["metadata"]["name"]);
+        let found = found.with_context(|| format!("{named:?} lacks {}", definition["metadata"]["name"]))?;
+        ensure!(found["kind"] == definition["spec"]["names"]["kind"], "{found}");
+        ensure!(found["version"] == definition["spec"]["versions"][0]["name"], "{found}");
+    }
     let example = &list("crdsExamples")?[0];
     serde_json::from_value::<sluice_crds::TracePipeline>(example.clone()).context("the example")?;
     let images = list("images")?;

@@ -77,12 +77,16 @@ fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
     for kind in kinds {
         ensure!(of_kind(&usual, kind).is_some(), "the chart renders no {kind}");
     }
-    let rendered_crd =
-        of_kind(&usual, "CustomResourceDefinition").context("the chart renders no definition")?;
-    ensure!(
-        rendered_crd["spec"] == sluice_crds::crd()["spec"],
-        "the chart's definition of TracePipeline is not the one that the code makes"
-    );
+    for expected in [sluice_crds::crd(), sluice_crds::connection_crd()] {
+        let name = &expected["metadata"]["name"];
+        let rendered = definitions(&usual).find(|one| one["metadata"]["name"] == *name);
+        let rendered = rendered.with_context(|| format!("the chart does not render {name}"))?;
+        ensure!(
+            rendered["spec"] == expected["spec"],
+            "the chart's {name} is not the one that the code makes"
+        );
+    }
+    ensure!(definitions(&usual).count() == 2, "the chart renders other definitions");
     let without = rendered(&["--set", "crds.enabled=false"])?;
     ensure!(
         of_kind(&without, "CustomResourceDefinition").is_none(),
@@ -179,6 +183,10 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
         ("admin", "tracepipelines", "delete", true),
         ("edit", "tracepipelines/status", "patch", false),
         ("admin", "tracepipelines/status", "update", false),
+        ("view", "traceconnections", "list", true),
+        ("view", "traceconnections", "patch", false),
+        ("edit", "traceconnections", "patch", true),
+        ("admin", "traceconnections/status", "patch", false),
     ] {
         ensure!(may(whom, resource, verb) == expected, "{whom} may {verb} {resource}: {}", !expected);
     }
@@ -196,14 +204,14 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the definition outlives the release.
+/// Whether the definitions outlive the release.
 fn kept() -> anyhow::Result<()> {
     for (value, expected) in [("crds.keep=true", json!("keep")), ("crds.keep=false", Value::Null)] {
         let objects = rendered(&["--set", value])?;
-        let definition =
-            of_kind(&objects, "CustomResourceDefinition").context("the chart renders no definition")?;
-        let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
-        ensure!(*policy == expected, "{value} renders {policy}");
+        for definition in definitions(&objects) {
+            let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
+            ensure!(*policy == expected, "{value} renders {policy}");
+        }
     }
     Ok(())
 }
@@ -340,6 +348,10 @@ pub(super) fn rendered_from(chart: &str, arguments: &[&str]) -> anyhow::Result<V
 
 fn understood(command: &mut Command) -> anyhow::Result<Vec<Value>> {
     serde_saphyr::from_multiple(&output(command)?).context("understand what helm renders")
+}
+
+pub(super) fn definitions(objects: &[Value]) -> impl Iterator<Item = &Value> {
+    objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition")
 }
 
 pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Option<&'a Value> {

@@ -20,6 +20,7 @@ mod install {
 
 mod spec {
     pub mod bad_spec;
+    pub mod connections;
     pub mod mutants;
     pub mod objects;
     pub mod quotas;

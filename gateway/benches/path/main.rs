@@ -15,6 +15,7 @@
 //! | `walk-all` | messages | walks to the bottom of every attribute (`sluice_otlp::validate`) |
 //! | `encode` | messages | walks and writes rows with attributes as JSON, which are forgotten before a frame is full |
 //! | `encode-map`, `encode-nested` | messages | the same with attributes as maps of text, and in typed groups |
+//! | `encode-rules` | messages | the same as `encode`, with ten rules of `attributes.rules` |
 //! | `lz4-64k`, `lz4-256k`, `lz4-512k`, `lz4-1m` | rows | the frames' encoder, in pieces of this size |
 //! | `lz4-flex` | rows | `lz4_flex`, to compare with, in pieces of 256 KiB |
 //! | `hash` | LZ4 blocks of 256 KiB of rows | `CityHash128`, as in a frame's header |

@@ -104,7 +104,7 @@ impl GatewayConfig {
         let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
         in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
         kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
-        kafka.sasl.iter().for_each(|sasl| sasl.check(&at("sasl"), found));
+        kafka.sasl.iter().for_each(|sasl| sasl.check(&kafka.bootstrap_servers, &at("sasl"), found));
         kafka_properties::check(&kafka.properties, &at("properties"), found);
     }
 

@@ -41,7 +41,9 @@ pub use optional_columns::OptionalColumns;
 pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
-pub use security::{ClientCredentials, Credentials, OAuth, Sasl, SaslMechanism, SecretFileError, Tls};
+pub use security::{
+    AwsKeys, AwsMskIam, ClientCredentials, Credentials, OAuth, Sasl, SaslMechanism, SecretFileError, Tls,
+};
 pub use state::{
     DeliveryState, GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState,
     OpenTransactionState, OtherServices, PartitionState, PodIdentity, QueueState, Readiness, STATE_BYTES_MAX,

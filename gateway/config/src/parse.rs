@@ -76,6 +76,34 @@ pub fn commit(text: &str) -> Result<Commit, Error> {
     Ok(config.delivery.and_then(|delivery| delivery.commit).unwrap_or_default())
 }
 
+/// The ClickHouse servers of a config, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
+pub struct Servers {
+    /// The servers of a single shard; empty where there are shards.
+    #[serde(default)]
+    pub endpoints: Vec<String>,
+    /// The servers of each shard.
+    #[serde(default)]
+    pub shards: Vec<Vec<String>>,
+}
+
+/// The servers of a config, whatever its other content and contract version: the fields have had this place in every version.
+pub fn servers(text: &str) -> Result<Servers, Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Config {
+        #[expect(dead_code, reason = "a text without it is no config")]
+        contract_version: u32,
+        sink: Sink,
+    }
+    #[derive(serde::Deserialize)]
+    struct Sink {
+        clickhouse: Servers,
+    }
+    let config: Config = typed(text).map_err(Wrong::into_error)?;
+    Ok(config.sink.clickhouse)
+}
+
 /// The error at which reading ended.
 struct Wrong {
     /// The field, if there is one.
@@ -182,6 +210,19 @@ mod tests {
         }
         for delivery in ["1", "{commit: AfterTomorrow}"] {
             assert!(commit(&format!("contractVersion: 1\ndelivery: {delivery}\n")).is_err(), "{delivery}");
+        }
+    }
+
+    #[test]
+    fn the_servers_are_read_from_a_config_of_any_version() {
+        let of_shards = "contractVersion: 9\nnovelty: [1]\nsink:\n  clickhouse:\n    novelty: 1\n    shards: [[a, b], [c]]\n";
+        let shards = vec![vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]];
+        assert_eq!(servers(of_shards).unwrap(), Servers { shards, ..Servers::default() });
+        let config = from_yaml(SMALLEST).unwrap().sink.clickhouse;
+        assert!(!config.endpoints.is_empty());
+        assert_eq!(servers(SMALLEST).unwrap().endpoints, config.endpoints);
+        for text in ["", "a", "contractVersion: 1", "sink: {clickhouse: {endpoints: [a]}}"] {
+            assert!(servers(text).is_err(), "{text:?}");
         }
     }
 

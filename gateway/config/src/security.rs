@@ -3,9 +3,12 @@
 //! Secrets are never in the config, which is in a ConfigMap: it names files, which the operator mounts from Secrets. They are read when a
 //! client is created. A changed Secret restarts the gateway, so the files are read only once; those of tokens are read again while it runs.
 
+mod oauth;
+
+pub use oauth::{AwsKeys, AwsMskIam, ClientCredentials, OAuth, is_aws_region};
+
 use crate::violation::Violations;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// TLS to a server. If it is empty, the system's authorities are trusted and there is no client certificate. All files are PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,51 +44,6 @@ pub struct Sasl {
     /// Where tokens come from; only with [`SaslMechanism::OAuthBearer`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OAuth>,
-}
-
-/// Where tokens for Kafka come from: exactly one of `clientCredentials` and `tokenFile`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OAuth {
-    /// A token endpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_credentials: Option<ClientCredentials>,
-    /// File with a token. It is read again while the gateway runs, as the kubelet replaces it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token_file: Option<String>,
-    /// SASL extensions that are sent with each token, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub extensions: BTreeMap<String, String>,
-}
-
-/// The client credentials grant of OAuth 2.0.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClientCredentials {
-    /// The URL of the token endpoint, `http` or `https`.
-    pub token_endpoint: String,
-    /// The client's id; absent if `clientIdFile` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<String>,
-    /// File with the client's id; absent if `clientId` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id_file: Option<String>,
-    /// File with the client's secret.
-    pub client_secret_file: String,
-    /// Whether id and secret go in the body of the request instead of its header `Authorization`.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub credentials_in_body: bool,
-    /// More parameters of the request by name, such as `scope`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub parameters: BTreeMap<String, String>,
-    /// File with the certificates of authorities that may sign the endpoint's certificate, in PEM; if absent, those of the system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// User and password, or a token. The files of user and password are read at the start and contain only the text; one trailing line end is
@@ -147,7 +105,8 @@ impl Tls {
 }
 
 impl Sasl {
-    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+    /// Adds what is wrong with it; `at` is its path, and these are the brokers.
+    pub(crate) fn check(&self, brokers: &[String], at: &str, found: &mut Violations) {
         if self.mechanism == SaslMechanism::OAuthBearer {
             let has_user =
                 self.username.is_some() || self.username_file.is_some() || self.password_file.is_some();
@@ -155,7 +114,7 @@ impl Sasl {
                 "has a user or a password, which mechanism OAuthBearer does not use: remove them".into()
             });
             match &self.oauth {
-                Some(oauth) => oauth.check(&format!("{at}.oauth"), found),
+                Some(oauth) => oauth.check(brokers, &format!("{at}.oauth"), found),
                 None => found.add(format!("{at}.oauth"), "must be set, since mechanism is OAuthBearer"),
             }
             return;
@@ -179,55 +138,6 @@ impl Sasl {
     /// The password, or what is wrong with its file. Without a file it is empty, which the config's rules refuse.
     pub fn password(&self) -> Result<String, SecretFileError> {
         self.password_file.as_deref().map_or_else(|| Ok(String::new()), |file| read_secret("password", file))
-    }
-}
-
-impl OAuth {
-    fn check(&self, at: &str, found: &mut Violations) {
-        let sources = [self.client_credentials.is_some(), self.token_file.is_some()];
-        let count = sources.into_iter().filter(|is_set| *is_set).count();
-        found.add_if(count != 1, at, || "must have exactly one of clientCredentials and tokenFile".into());
-        found.add_if(self.token_file.as_deref() == Some(""), &format!("{at}.tokenFile"), || {
-            "must not be empty".into()
-        });
-        for (name, value) in &self.extensions {
-            let is_usable = is_extension(name, value);
-            found.add_if(!is_usable, &format!("{at}.extensions.{name}"), || {
-                "an extension has a name of letters, other than auth, and a value of visible characters (RFC 7628)".into()
-            });
-        }
-        if let Some(credentials) = &self.client_credentials {
-            credentials.check(&format!("{at}.clientCredentials"), found);
-        }
-    }
-}
-
-/// Whether librdkafka takes it: it refuses the whole login otherwise.
-fn is_extension(name: &str, value: &str) -> bool {
-    let is_name = !name.is_empty() && name != "auth" && name.bytes().all(|byte| byte.is_ascii_alphabetic());
-    is_name && value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
-}
-
-impl ClientCredentials {
-    fn check(&self, at: &str, found: &mut Violations) {
-        let endpoint = &self.token_endpoint;
-        let is_url = endpoint.starts_with("https://") || endpoint.starts_with("http://");
-        found.add_if(!is_url || endpoint.contains('@'), &format!("{at}.tokenEndpoint"), || {
-            "must be a URL such as https://login.example.com/oauth2/token, without a user".into()
-        });
-        let (id, file) = (self.client_id.as_deref(), self.client_id_file.as_deref());
-        found.add_if(id.is_some() == file.is_some(), &format!("{at}.clientId"), || {
-            "exactly one of clientId and clientIdFile must be set".into()
-        });
-        let files = [("clientIdFile", file), ("clientSecretFile", Some(self.client_secret_file.as_str()))];
-        for (field, file) in files.into_iter().chain([("caFile", self.ca_file.as_deref())]) {
-            found.add_if(file == Some(""), &format!("{at}.{field}"), || "must not be empty".into());
-        }
-        for owned in ["grant_type", "client_id", "client_secret"] {
-            found.add_if(self.parameters.contains_key(owned), &format!("{at}.parameters.{owned}"), || {
-                "is set by other fields".into()
-            });
-        }
     }
 }
 
@@ -350,6 +260,23 @@ mod tests {
         let user = r#""usernameFile":"u","passwordFile":"p""#;
         for (mechanism, fields, expected) in [
             ("Plain", user.to_owned(), ""),
+            ("OAuthBearer", r#""oauth":{"awsMskIam":{}}"#.into(), ""),
+            ("OAuthBearer", oauth.replace("clientSecretFile", "clientAssertionFile"), ""),
+            (
+                "OAuthBearer",
+                oauth.replace("}}", r#","clientAssertionFile":"a"}}"#),
+                "sasl.oauth.clientCredentials.clientSecretFile: exactly one of",
+            ),
+            (
+                "OAuthBearer",
+                oauth.replace(r#","clientSecretFile":"s""#, ""),
+                "sasl.oauth.clientCredentials.clientSecretFile: exactly one of",
+            ),
+            (
+                "OAuthBearer",
+                r#""oauth":{"awsMskIam":{},"tokenFile":"t"}"#.into(),
+                "sasl.oauth: must have exactly one of",
+            ),
             ("OAuthBearer", oauth.to_owned(), ""),
             ("OAuthBearer", file.to_owned(), ""),
             ("OAuthBearer", r#""oauth":{}"#.into(), "sasl.oauth: must have exactly one of"),
@@ -382,7 +309,11 @@ mod tests {
             let text = format!(r#"{{"mechanism":"{mechanism}",{fields}}}"#);
             let sasl: Sasl = serde_json::from_str(&text).unwrap();
             let mut found = Violations::default();
-            sasl.check("sasl", &mut found);
+            sasl.check(
+                &["b-1.traces.a1b2c3.c2.kafka.eu-central-1.amazonaws.com:9098".to_owned()],
+                "sasl",
+                &mut found,
+            );
             let found = found.to_string();
             assert!(
                 found.starts_with(expected) && found.is_empty() == expected.is_empty(),

@@ -4,17 +4,18 @@
 //! pointer. Limits: see [`crate::schedule`].
 
 use crate::{
-    Error, Login, Source, Text, Token, client_credentials, file,
-    http_client::without_user,
+    Error, Login, Source, Text, Token, aws, client_credentials,
+    file::{self, Content},
+    http_client::{Server, without_user},
     schedule::{FILE_LOOK, refresh_in, retry_in},
     token::now_ms,
 };
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often the thread looks whether anybody still wants tokens, and so how long it outlives the last client.
@@ -31,6 +32,8 @@ static AGENTS: Mutex<Vec<Weak<Tokens>>> = Mutex::new(Vec::new());
 pub struct Tokens {
     login: Login,
     state: Mutex<State>,
+    /// Each try that has ended: those who wait for the first token look again.
+    tried: Condvar,
     version: AtomicU64,
     granted: AtomicU64,
     failed: AtomicU64,
@@ -75,7 +78,8 @@ impl Tokens {
 
     fn new(login: Login) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { login, state: Mutex::default(), version: zero(), granted: zero(), failed: zero() }
+        let (state, tried) = (Mutex::default(), Condvar::new());
+        Self { login, state, tried, version: zero(), granted: zero(), failed: zero() }
     }
 
     /// Changes with each token; 0 before the first. Cheap: a client may ask at each poll.
@@ -93,6 +97,17 @@ impl Tokens {
         self.state().failure.clone()
     }
 
+    /// Waits until there is a token, or until the last try has failed, and no longer than to the deadline.
+    pub fn wait(&self, deadline: Instant) {
+        self.wait_while(deadline, |state| state.token.is_none() && state.failure.is_none());
+    }
+
+    fn wait_while(&self, deadline: Instant, mut is_early: impl FnMut(&State) -> bool) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self.tried.wait_timeout_while(self.state(), left, |state| is_early(state));
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Why there is no next token, once the last one has expired: nobody can log in any more. `None` before the first token too.
     pub fn overdue(&self) -> Option<Error> {
         self.overdue_at(now_ms())
@@ -108,12 +123,14 @@ impl Tokens {
     pub fn slow(&self, seconds: u64) -> Error {
         let late = |path: &str| {
             let reason = format!("it is not read within {seconds} s");
-            Error::File { what: "token", path: path.to_owned(), reason }
+            Error::File { what: Content::Token, path: path.to_owned(), reason }
         };
         match &self.login.source {
             Source::ClientCredentials(credentials) => {
-                Error::Slow { endpoint: without_user(&credentials.endpoint), seconds }
+                let endpoint = without_user(&credentials.endpoint);
+                Error::Slow { server: Server::TokenEndpoint, endpoint, seconds }
             }
+            Source::AwsMskIam(login) => aws::slow(login, seconds),
             Source::Given(Text::File(path)) => late(path),
             Source::Given(Text::Value(_)) => late(IN_MEMORY),
         }
@@ -132,6 +149,8 @@ impl Tokens {
     fn learn(&self, got: Result<Token, Error>, now_ms: i64) -> Duration {
         let is_given = matches!(self.login.source, Source::Given(_));
         let mut state = self.state();
+        // They get the lock once it is released here.
+        self.tried.notify_all();
         match got {
             Ok(mut token) => {
                 token.extensions.clone_from(&self.login.extensions);
@@ -195,10 +214,11 @@ fn run(tokens: &Weak<Tokens>, login: &Login) {
 async fn fetch(login: &Login) -> Result<Token, Error> {
     match &login.source {
         Source::ClientCredentials(credentials) => client_credentials::fetch(credentials).await,
+        Source::AwsMskIam(login) => aws::fetch(login).await,
         Source::Given(text) => {
             let (value, path) = match text {
                 Text::Value(value) => (value.clone(), IN_MEMORY),
-                Text::File(path) => (file::read("token", path)?, path.as_str()),
+                Text::File(path) => (file::read(Content::Token, path)?, path.as_str()),
             };
             let refused = |reason| Error::Token { path: path.to_owned(), reason };
             Token::new(&value, None, now_ms()).map_err(refused)
@@ -208,4 +228,4 @@ async fn fetch(login: &Login) -> Result<Token, Error> {
 
 #[cfg(test)]
 #[path = "agent_tests.rs"]
-mod tests;
+pub(crate) mod tests;

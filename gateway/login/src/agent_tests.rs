@@ -1,10 +1,10 @@
 //! The agent against a server of the test's own.
 
 use super::*;
-use crate::{ClientCredentials, token::tests::jwt};
+use crate::{ClientCredentials, ClientProof, token::tests::jwt};
 use std::{
     io::{Read as _, Write as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     time::Instant,
 };
 
@@ -18,8 +18,7 @@ fn asking(endpoint: String) -> Login {
     let credentials = ClientCredentials {
         endpoint,
         client_id: Text::Value("me".into()),
-        client_secret: Text::Value("s3cret".into()),
-        in_body: false,
+        proof: ClientProof::Secret { value: Text::Value("s3cret".into()), in_body: false },
         parameters: Vec::new(),
         authorities: None,
     };
@@ -29,30 +28,52 @@ fn asking(endpoint: String) -> Login {
 
 /// A server that gives each connection this answer, byte by byte, and its address.
 fn server(answer: Vec<u8>) -> String {
+    issuer(move |_| answer.clone())
+}
+
+/// A server that answers what it is asked, and its address.
+pub(crate) fn issuer(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/token", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut request = [0; 4_096];
-            let _bytes = stream.read(&mut request);
-            stream.write_all(&answer).ok();
+            let request = request(&mut stream);
+            stream.write_all(&answer(&request)).ok();
         }
     });
     endpoint
 }
 
-fn http(status: &str, body: &str) -> Vec<u8> {
+/// Head and body of a request, as far as it comes.
+fn request(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let mut bytes = [0; 4_096];
+    while !is_whole(&text) {
+        match stream.read(&mut bytes) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => text.push_str(&String::from_utf8_lossy(&bytes[..count])),
+        }
+    }
+    text
+}
+
+fn is_whole(text: &str) -> bool {
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
+pub(crate) fn http(status: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
         .into_bytes()
 }
 
-fn wait(tokens: &Tokens, is_there: impl Fn(&Tokens) -> bool) {
-    let begun = Instant::now();
-    while !is_there(tokens) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{tokens:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// Waits for the end of the first try, or of one that was before.
+fn wait(tokens: &Tokens) {
+    tokens.wait(Instant::now() + Duration::from_secs(20));
 }
 
 #[test]
@@ -61,7 +82,7 @@ fn a_token_comes_with_the_extensions_of_its_login_and_is_shared() {
     let login = asking(server(http("200 OK", &body)));
     let tokens = Tokens::of(&login).unwrap();
     assert!(Arc::ptr_eq(&tokens, &Tokens::of(&login).unwrap()), "one agent for each login");
-    wait(&tokens, |tokens| tokens.version() == 1);
+    wait(&tokens);
     let token = tokens.latest().unwrap();
     assert_eq!((token.principal.as_str(), token.extensions.len()), ("me", 1));
     assert_eq!(tokens.counts().granted, 1);
@@ -77,14 +98,14 @@ fn an_endpoint_that_refuses_or_talks_nonsense_is_told_and_counted() {
         (http("200 OK", &"x".repeat(1 << 20)), "its answer goes on behind them"),
     ] {
         let tokens = Tokens::of(&asking(server(answer))).unwrap();
-        wait(&tokens, |tokens| tokens.failure().is_some());
+        wait(&tokens);
         let said = tokens.failure().unwrap().to_string();
         assert!(said.contains(part), "{said}");
         assert_eq!((tokens.version(), tokens.counts().granted), (0, 0));
         assert!(tokens.counts().failed >= 1);
     }
     let tokens = Tokens::of(&asking("http://127.0.0.1:1/token".into())).unwrap();
-    wait(&tokens, |tokens| tokens.failure().is_some());
+    wait(&tokens);
     assert!(tokens.failure().unwrap().to_string().contains("does not answer"));
 }
 
@@ -111,7 +132,7 @@ fn a_file_that_is_rotated_is_read_again_and_one_that_is_the_same_is_no_other_tok
 #[test]
 fn a_failure_keeps_the_last_token_and_the_next_token_forgets_the_failure() {
     let tokens = Tokens::new(asking("http://login/token".into()));
-    let failed = || Err(Error::Slow { endpoint: "e".into(), seconds: 10 });
+    let failed = || Err(Error::Slow { server: Server::TokenEndpoint, endpoint: "e".into(), seconds: 10 });
     assert_eq!(tokens.learn(failed(), NOW), Duration::from_secs(1));
     assert_eq!(tokens.learn(failed(), NOW), Duration::from_secs(2));
     let wait = tokens.learn(Ok(Token::new("a", Some(300), NOW).unwrap()), NOW);
@@ -125,7 +146,7 @@ fn a_failure_keeps_the_last_token_and_the_next_token_forgets_the_failure() {
 #[test]
 fn once_the_last_token_has_expired_it_is_told_why_there_is_no_next_one() {
     let tokens = Tokens::new(asking("http://login/token".into()));
-    let failure = Error::Slow { endpoint: "e".into(), seconds: 10 };
+    let failure = Error::Slow { server: Server::TokenEndpoint, endpoint: "e".into(), seconds: 10 };
     tokens.learn(Err(failure.clone()), NOW);
     assert_eq!(tokens.overdue_at(NOW + 400_000), None, "there was none to expire");
     let token = || Token::new("a", Some(300), NOW).unwrap();
@@ -154,8 +175,62 @@ fn a_token_in_a_file_is_got_and_its_secret_is_in_no_text() {
     let path = std::env::temp_dir().join(format!("sluice-login-agent-{}", std::process::id()));
     std::fs::write(&path, format!("{}\n", jwt(r#"{"sub":"pod"}"#))).unwrap();
     let tokens = Tokens::of(&given(path.to_str().unwrap())).unwrap();
-    wait(&tokens, |tokens| tokens.version() == 1);
+    wait(&tokens);
     assert_eq!(tokens.latest().unwrap().principal, "pod");
     assert!(!format!("{:?}", asking("http://login/token".into())).contains("s3cret"));
     std::fs::remove_file(&path).unwrap();
+}
+
+/// The issuer trusts one assertion at a time, as the kubelet replaces it.
+#[test]
+fn an_assertion_is_read_again_for_each_token_and_is_in_no_text() {
+    let path = std::env::temp_dir().join(format!("sluice-login-assertion-{}", std::process::id()));
+    let (first, second) = (jwt(r#"{"sub":"first"}"#), jwt(r#"{"sub":"second"}"#));
+    std::fs::write(&path, format!("{first}\n")).unwrap();
+    let trusted = second.clone();
+    let endpoint = issuer(move |request| {
+        let kind = "client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer";
+        let (_, sent) = request.rsplit_once("client_assertion=").unwrap();
+        let is_alone = !request.contains("client_secret") && !request.contains("authorization:");
+        if is_alone && request.contains("client_id=me") && request.contains(kind) && sent == trusted {
+            return http("200 OK", r#"{"access_token":"granted","expires_in":3600}"#);
+        }
+        let said = format!(r#"{{"error":"invalid_client","error_description":"{sent} is not trusted"}}"#);
+        http("401 Unauthorized", &said)
+    });
+    let credentials = ClientCredentials {
+        endpoint,
+        client_id: Text::Value("me".into()),
+        proof: ClientProof::Assertion(Text::File(path.to_str().unwrap().into())),
+        parameters: Vec::new(),
+        authorities: None,
+    };
+    let source = Source::ClientCredentials(Box::new(credentials));
+    let login = Login { source, extensions: Vec::new() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let said = runtime.block_on(fetch(&login)).unwrap_err().to_string();
+    assert!(said.contains("answered 401: invalid_client: … is not trusted; check"), "{said}");
+    assert!(said.contains("issuer, subject and audience"), "{said}");
+    std::fs::write(&path, &second).unwrap();
+    assert_eq!(runtime.block_on(fetch(&login)).unwrap().value, "granted");
+    std::fs::remove_file(&path).unwrap();
+    let said = runtime.block_on(fetch(&login)).unwrap_err().to_string();
+    assert!(said.contains("cannot read the client assertion from"), "{said}");
+}
+
+#[test]
+fn whoever_waits_for_a_token_is_woken_by_a_try_and_by_the_deadline() {
+    let tokens = Arc::new(Tokens::new(asking("http://login/token".into())));
+    let begun = Instant::now();
+    tokens.wait(begun + Duration::from_millis(50));
+    assert!(begun.elapsed() >= Duration::from_millis(50) && tokens.failure().is_none());
+    let other = tokens.clone();
+    let waits = std::thread::spawn(move || {
+        other.wait(Instant::now() + Duration::from_secs(20));
+        other.version()
+    });
+    tokens.learn(Ok(Token::new("a", Some(300), NOW).unwrap()), NOW);
+    assert_eq!(waits.join().unwrap(), 1);
+    // There is a token: nobody waits any more, whatever the deadline is.
+    tokens.wait(Instant::now() + Duration::from_secs(20));
 }

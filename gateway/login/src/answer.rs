@@ -2,6 +2,7 @@
 
 use crate::{
     Error,
+    http_client::Server,
     token::{Token, whole},
 };
 use serde::Deserialize;
@@ -36,17 +37,39 @@ struct Denied {
     error_description: Option<Value>,
 }
 
-/// The token of an answer. `secrets` are not repeated, whatever the endpoint says.
+/// What of a refusal must not be shown, and what a person checks after it.
+#[derive(Clone, Copy)]
+pub struct Refusal<'a> {
+    /// They are not repeated, whatever the server says.
+    pub secrets: &'a [&'a str],
+    /// In words.
+    pub check: &'static str,
+}
+
+impl Answer {
+    /// Whether the server has done what it was asked.
+    pub fn is_grant(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// The token of an answer.
 ///
 /// # Errors
 /// [`Error::Refused`] or [`Error::Nonsense`].
-pub fn token(endpoint: &str, answer: &Answer, secrets: &[&str], now_ms: i64) -> Result<Token, Error> {
-    if !(200..300).contains(&answer.status) {
-        let said = shown(&answer.body, secrets);
-        return Err(Error::Refused { endpoint: endpoint.to_owned(), status: answer.status, said });
+pub fn token(endpoint: &str, answer: &Answer, refusal: Refusal<'_>, now_ms: i64) -> Result<Token, Error> {
+    let server = Server::TokenEndpoint;
+    if !answer.is_grant() {
+        let (status, check) = (answer.status, refusal.check);
+        let said = shown(&answer.body, refusal.secrets);
+        return Err(Error::Refused { server, endpoint: endpoint.to_owned(), status, said, check });
     }
-    let nonsense =
-        |reason: String| Error::Nonsense { endpoint: endpoint.to_owned(), bytes: answer.body.len(), reason };
+    let nonsense = |reason: String| Error::Nonsense {
+        server,
+        endpoint: endpoint.to_owned(),
+        bytes: answer.body.len(),
+        reason,
+    };
     // What serde says of a text may repeat a part of it.
     let granted: Granted =
         serde_json::from_slice(&answer.body).map_err(|_| nonsense("it is no JSON object".into()))?;
@@ -67,16 +90,22 @@ fn shown(body: &[u8], secrets: &[&str]) -> String {
     let Some(denied) = denied.filter(|denied| is_code(&denied.error)) else {
         return "no error of OAuth 2.0".to_owned();
     };
-    let code = without(denied.error, secrets);
-    let sentence = match denied.error_description {
-        Some(Value::String(text)) => first_sentence(&without(text, secrets)),
+    let description = match denied.error_description {
+        Some(Value::String(text)) => text,
         _ => String::new(),
     };
+    told(denied.error, description, secrets)
+}
+
+/// A code and the first sentence of a description, in one line, without secrets.
+pub(crate) fn told(code: String, description: String, secrets: &[&str]) -> String {
+    let code = without(code, secrets);
+    let sentence = first_sentence(&without(description, secrets));
     if sentence.is_empty() { code } else { format!("{code}: {sentence}") }
 }
 
 /// Whether a text is an error code such as `invalid_client`: a word.
-fn is_code(text: &str) -> bool {
+pub(crate) fn is_code(text: &str) -> bool {
     let is_of_words = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=CODE_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_of_words)
 }
@@ -103,7 +132,8 @@ mod tests {
 
     fn of(status: u16, body: &str) -> Result<Token, String> {
         let answer = Answer { status, body: body.as_bytes().to_vec() };
-        token("https://login", &answer, &["s3cret"], NOW).map_err(|error| error.to_string())
+        let refusal = Refusal { secrets: &["s3cret"], check: "the client" };
+        token("https://login", &answer, refusal, NOW).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -131,7 +161,7 @@ mod tests {
         ] {
             let said = of(401, body).unwrap_err();
             assert!(
-                said.contains(&format!("https://login answered 401: {expected} check")),
+                said.contains(&format!("https://login answered 401: {expected} check the client")),
                 "{body}: {said}"
             );
             assert!(!said.contains("s3cret") && !said.contains('\n'), "{said}");

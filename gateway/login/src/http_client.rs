@@ -23,13 +23,67 @@ use std::{error::Error as StdError, sync::Arc, time::Duration};
 /// How long a server may take for its whole answer. Chosen: a login server answers in a second, a proxy tells of one that is away after ten.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The content type of a form.
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
+
+/// What kind of server is asked, in the words of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// It grants tokens.
+    TokenEndpoint,
+    /// It gives keys for the token of a ServiceAccount.
+    AwsSts,
+    /// It gives keys to the pods of its node.
+    EksPodIdentity,
+}
+
+impl Server {
+    /// Its name in a sentence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TokenEndpoint => "token endpoint",
+            Self::AwsSts => "AWS STS endpoint",
+            Self::EksPodIdentity => "EKS Pod Identity agent",
+        }
+    }
+
+    /// A URL of its kind.
+    pub(crate) fn example(self) -> &'static str {
+        match self {
+            Self::TokenEndpoint => "https://login.example.com/oauth2/token",
+            Self::AwsSts => "https://sts.eu-central-1.amazonaws.com",
+            Self::EksPodIdentity => "http://169.254.170.23/v1/credentials",
+        }
+    }
+
+    /// What it gives.
+    pub(crate) fn grant(self) -> &'static str {
+        match self {
+            Self::TokenEndpoint => "a usable token",
+            Self::AwsSts | Self::EksPodIdentity => "usable keys",
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::TokenEndpoint => "the token endpoint of an OAuth 2.0 server",
+            Self::AwsSts => "the endpoint of AWS STS, and that no proxy answers in its place",
+            Self::EksPodIdentity => "the agent of EKS Pod Identity, and that no proxy answers in its place",
+        }
+    }
+}
+
 /// The URL of a server: `http` or `https`, with a host.
 ///
 /// # Errors
 /// [`Error::Endpoint`].
-pub fn url(endpoint: &str) -> Result<Uri, Error> {
-    let refused =
-        |reason: &str| Error::Endpoint { endpoint: without_user(endpoint), reason: reason.to_owned() };
+pub fn url(server: Server, endpoint: &str) -> Result<Uri, Error> {
+    let refused = |reason: &str| Error::Endpoint {
+        server,
+        endpoint: without_user(endpoint),
+        reason: reason.to_owned(),
+    };
     let uri: Uri = endpoint.parse().map_err(|_| refused("it cannot be read"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(refused("it does not begin with https:// or http://"));
@@ -51,24 +105,27 @@ pub(crate) fn without_user(endpoint: &str) -> String {
 /// # Errors
 /// [`Error::Unreachable`], [`Error::Slow`], [`Error::Nonsense`] for an answer that is too long, and [`Error::Authorities`].
 pub async fn ask(
-    endpoint: &str,
+    (server, endpoint): (Server, &str),
     request: Request<Full<Bytes>>,
     authorities: Option<&Text>,
 ) -> Result<Answer, Error> {
-    let roots = roots(request.uri(), authorities)?;
-    let asked = tokio::time::timeout(REQUEST_TIMEOUT, exchange(endpoint, request, roots)).await;
+    let roots = roots(server, request.uri(), authorities)?;
+    let asked = tokio::time::timeout(REQUEST_TIMEOUT, exchange((server, endpoint), request, roots)).await;
     asked.unwrap_or_else(|_| {
-        Err(Error::Slow { endpoint: endpoint.to_owned(), seconds: REQUEST_TIMEOUT.as_secs() })
+        Err(Error::Slow { server, endpoint: endpoint.to_owned(), seconds: REQUEST_TIMEOUT.as_secs() })
     })
 }
 
 async fn exchange(
-    endpoint: &str,
+    (server, endpoint): (Server, &str),
     request: Request<Full<Bytes>>,
     roots: RootCertStore,
 ) -> Result<Answer, Error> {
-    let unreachable =
-        |error: &dyn StdError| Error::Unreachable { endpoint: endpoint.to_owned(), reason: causes(error) };
+    let unreachable = |error: &dyn StdError| Error::Unreachable {
+        server,
+        endpoint: endpoint.to_owned(),
+        reason: causes(error),
+    };
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     let connector = HttpsConnectorBuilder::new()
@@ -83,6 +140,7 @@ async fn exchange(
     match Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await {
         Ok(body) => Ok(Answer { status, body: body.to_bytes().to_vec() }),
         Err(error) if error.is::<LengthLimitError>() => Err(Error::Nonsense {
+            server,
             endpoint: endpoint.to_owned(),
             bytes: ANSWER_BYTES_MAX,
             reason: "its answer goes on behind them".to_owned(),
@@ -100,12 +158,12 @@ fn tls(roots: RootCertStore) -> ClientConfig {
 }
 
 /// The authorities that are trusted; none for a server without TLS.
-fn roots(uri: &Uri, authorities: Option<&Text>) -> Result<RootCertStore, Error> {
+fn roots(server: Server, uri: &Uri, authorities: Option<&Text>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     if uri.scheme_str() == Some("http") {
         return Ok(roots);
     }
-    let refused = |reason: String| Error::Authorities { reason };
+    let refused = |reason: String| Error::Authorities { server, reason };
     let pem = match authorities {
         None => {
             let found = rustls_native_certs::load_native_certs();
@@ -114,7 +172,7 @@ fn roots(uri: &Uri, authorities: Option<&Text>) -> Result<RootCertStore, Error> 
             return if added > 0 { Ok(roots) } else { Err(none()) };
         }
         Some(Text::Value(pem)) => pem.clone(),
-        Some(Text::File(path)) => file::read_long("authorities", path)?,
+        Some(Text::File(path)) => file::read_long(file::Content::Authorities, path)?,
     };
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|error| refused(format!("they are not PEM: {error}")))?;
@@ -148,13 +206,18 @@ mod tests {
         for good in
             ["https://login.example.com/oauth2/token", "http://keycloak:8080/a?b=c", "https://[::1]:1/"]
         {
-            url(good).unwrap();
+            url(Server::TokenEndpoint, good).unwrap();
         }
         for bad in ["", "login.example.com", "ftp://a/b", "/token", "https:// a"] {
-            assert!(url(bad).is_err(), "{bad}");
+            assert!(url(Server::TokenEndpoint, bad).is_err(), "{bad}");
         }
-        let said = url("https://user:s3cret@login/token").unwrap_err().to_string();
-        assert!(said.contains("belongs in the Secret") && !said.contains("s3cret"), "{said}");
+        let said = url(Server::TokenEndpoint, "https://user:s3cret@login/token").unwrap_err().to_string();
+        assert!(
+            said.contains("the token endpoint")
+                && said.contains("belongs in the Secret")
+                && !said.contains("s3cret"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -25,9 +25,6 @@ use std::{
 /// Room for librdkafka's reason, in bytes, as in its examples.
 const REASON_BYTES: usize = 512;
 
-/// How often a thread that waits for the first token looks for it.
-const FIRST_TOKEN_LOOK: Duration = Duration::from_millis(20);
-
 /// How often a new token is looked for beside work that keeps the client's own thread. Chosen: tokens come seconds before the last one expires.
 const MEANWHILE_LOOK: Duration = Duration::from_millis(200);
 
@@ -82,8 +79,8 @@ impl Renewal {
 
     /// The same with a deadline of its own.
     pub fn wait_until<C: ClientContext>(&self, client: &Client<C>, deadline: Instant) {
-        while self.has_none_yet() && self.failure().is_none() && Instant::now() < deadline {
-            std::thread::sleep(FIRST_TOKEN_LOOK);
+        if let Some(tokens) = &self.tokens {
+            tokens.wait(deadline);
         }
         self.renew(client);
     }
@@ -178,7 +175,7 @@ fn set_token<C: ClientContext>(client: &Client<C>, token: &Token) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientCredentials, Source, Text};
+    use crate::{ClientCredentials, ClientProof, Source, Text};
     use rdkafka::{
         ClientConfig,
         consumer::{BaseConsumer, Consumer as _},
@@ -234,8 +231,7 @@ mod tests {
         let credentials = ClientCredentials {
             endpoint: format!("http://{}/token", listener.local_addr().unwrap()),
             client_id: Text::Value("me".into()),
-            client_secret: Text::Value("s3cret".into()),
-            in_body: false,
+            proof: ClientProof::Secret { value: Text::Value("s3cret".into()), in_body: false },
             parameters: Vec::new(),
             authorities: None,
         };
@@ -257,7 +253,7 @@ mod tests {
         let begun = Instant::now();
         let done = renewal.meanwhile(consumer.client(), || {
             while applied() == 0 && begun.elapsed() < Duration::from_secs(20) {
-                std::thread::sleep(FIRST_TOKEN_LOOK);
+                std::thread::park_timeout(MEANWHILE_LOOK / 10);
             }
             7
         });

@@ -49,6 +49,7 @@ Examples:
   kubectl sluice plan -f pipeline.yaml --partitions 48
   kubectl sluice plan -f pipeline.yaml --clickhouse-memory 64 --clickhouse-cores 16
   kubectl sluice plan -f - --json < pipeline.yaml
+  kubectl sluice plan -f pipeline.yaml --connections connection.yaml
 
 Exit codes:
   0   the plan was printed
@@ -112,6 +113,14 @@ pub struct PlanArgs {
     /// File with the pipeline, as YAML or JSON; - for standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
+
+    /// Which pipeline, if the file has several
+    #[arg(long, value_name = "NAME")]
+    pub pipeline: Option<String>,
+
+    /// File with the connections that the pipeline references, if they are not in the same file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub connections: Vec<PathBuf>,
 
     /// Partitions of each topic
     #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]

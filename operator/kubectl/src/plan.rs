@@ -1,15 +1,17 @@
-//! `kubectl sluice plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka.
+//! `kubectl sluice plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka. Connections
+//! that it references stand in files, too.
 //!
 //! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
 
+mod documents;
+
 use crate::{
-    admission,
     args::PlanArgs,
     exit_codes::{EXIT_MISSING, EXIT_USAGE},
 };
+use documents::Documents;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Resource as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
@@ -20,6 +22,7 @@ use sluice_plan::{
 use std::{
     fmt::Write as _,
     io::{Read as _, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
@@ -34,6 +37,10 @@ pub struct Assumed {
     pub gateway_image: String,
     /// Namespace of a pipeline without `metadata.namespace`.
     pub namespace: String,
+    /// Which pipeline of the text; `None` for the only one.
+    pub pipeline: Option<String>,
+    /// More texts with `TraceConnection`s.
+    pub connections: Vec<String>,
 }
 
 /// The printed plan.
@@ -55,19 +62,26 @@ pub struct Outline {
 /// Prints a plan to standard output. Violations go to standard error as text, or with `--json` to standard output.
 /// `namespace` is for a pipeline without `metadata.namespace`.
 pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
-    let text = match text_of(args) {
-        Ok(text) => text,
-        Err(error) => {
-            let told = writeln!(std::io::stderr(), "cannot read {}: {error}", args.file.display());
-            return if told.is_ok() { ExitCode::from(EXIT_MISSING) } else { ExitCode::FAILURE };
+    let files = std::iter::once(&args.file).chain(&args.connections);
+    let mut texts = Vec::new();
+    for file in files {
+        match text_of(file) {
+            Ok(text) => texts.push(text),
+            Err(error) => {
+                let told = writeln!(std::io::stderr(), "cannot read {}: {error}", file.display());
+                return if told.is_ok() { ExitCode::from(EXIT_MISSING) } else { ExitCode::FAILURE };
+            }
         }
-    };
+    }
+    let text = texts.remove(0);
     let server = args.clickhouse_memory.zip(args.clickhouse_cores);
     let assumed = Assumed {
         partitions: args.partitions,
         server: server.map(|(gib, cores)| Server { memory_bytes: u64::from(gib) << 30, cores }),
         gateway_image: args.gateway_image.clone(),
         namespace: namespace.unwrap_or("default").to_owned(),
+        pipeline: args.pipeline.clone(),
+        connections: texts,
     };
     let planned = outline(&text, &assumed);
     let is_valid = planned.is_ok();
@@ -84,9 +98,9 @@ pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
     }
 }
 
-fn text_of(args: &PlanArgs) -> std::io::Result<String> {
-    if args.file.as_os_str() != "-" {
-        return std::fs::read_to_string(&args.file);
+fn text_of(file: &Path) -> std::io::Result<String> {
+    if file.as_os_str() != "-" {
+        return std::fs::read_to_string(file);
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map(|_| text)
@@ -99,7 +113,9 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
 
 /// Plans the pipeline in a text of YAML or JSON, or returns all its violations.
 pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
-    let (pipeline, mut found) = read(text, &assumed.namespace)?;
+    let documents = Documents::of(text, assumed)?;
+    let (pipeline, mut found) = documents.pipeline(assumed)?;
+    let (pipeline, unresolved) = documents.resolved(&pipeline, &mut found);
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
         // They are options of the operator, unknown here.
@@ -108,9 +124,12 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
         // The operator's namespace and labels are unknown here.
         operator_pods: None,
     };
-    match plan(&pipeline, &observed(&pipeline, assumed.partitions), &defaults) {
+    let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
+    match plan(&pipeline, &facts, &defaults) {
         Ok(Planned::Ready(plan)) if found.is_empty() => return Ok(Outline::of(&plan, assumed)),
         Ok(Planned::Ready(_)) => {}
+        // What is missing was said with its field.
+        Ok(Planned::Waiting(_)) if !found.is_empty() => {}
         Ok(Planned::Waiting(waiting)) => found.add("spec", waiting.message),
         Err(others) => add_unsaid(&others, &mut found),
     }
@@ -203,50 +222,6 @@ fn add_unsaid(others: &Violations, found: &mut Violations) {
     }
 }
 
-/// The pipeline in a text, and the violations that the API server would report. An error if the text is no pipeline at all.
-fn read(text: &str, namespace: &str) -> Result<(TracePipeline, Violations), Violations> {
-    let mut given: Value = serde_saphyr::from_str(text)
-        .map_err(|error| one("file", format!("is neither YAML nor JSON: {error}")))?;
-    if given["kind"] != "TracePipeline" {
-        return Err(one("kind", format!("is {}, not TracePipeline", given["kind"])));
-    }
-    let api_version = TracePipeline::api_version(&());
-    if given["apiVersion"] != *api_version {
-        return Err(one("apiVersion", format!("is {}, not {api_version}", given["apiVersion"])));
-    }
-    let written = given.clone();
-    let mut found = admission::bounds(&written);
-    // The API server sets these fields.
-    if let Some(metadata) = given["metadata"].as_object_mut() {
-        metadata.entry("namespace").or_insert_with(|| namespace.into());
-        metadata.entry("uid").or_insert_with(|| "00000000-0000-0000-0000-000000000000".into());
-    }
-    let pipeline: TracePipeline = match serde_path_to_error::deserialize(given) {
-        Ok(pipeline) => pipeline,
-        Err(_) if !found.is_empty() => return Err(found),
-        Err(error) => return Err(one(error.path().to_string(), error.inner().to_string())),
-    };
-    let known = serde_json::to_value(&pipeline.spec).unwrap_or_default();
-    unknown(&written["spec"], &known, "spec", &mut found);
-    found.extend(admission::rules(&pipeline));
-    Ok((pipeline, found))
-}
-
-/// Unknown fields, which are misspelt or in the wrong place. The API server would drop them without an error.
-fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
-    if let Some(fields) = written.as_object() {
-        // An empty field changes nothing. If it is known, it may be missing in `known`, as serialization skips it.
-        let is_empty = |value: &Value| value.is_null() || *value == json!({}) || *value == json!([]);
-        for (name, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
-            let at = format!("{path}.{name}");
-            match known.get(name) {
-                Some(known) => unknown(value, known, &at, found),
-                None => found.add(at, "there is no such field"),
-            }
-        }
-    }
-}
-
 /// Facts of a healthy cluster: only the spec can be wrong.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
@@ -278,12 +253,14 @@ mod tests {
             server,
             gateway_image: "sluice-gateway:0.1.0".into(),
             namespace: "default".into(),
+            pipeline: None,
+            connections: Vec::new(),
         }
     }
 
     /// The files of `config/samples` that hold a pipeline, by name.
     fn samples() -> Vec<(String, String)> {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples");
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
         let read = |file: std::path::PathBuf| {
             let name = file.file_name().unwrap().to_str().unwrap().to_owned();

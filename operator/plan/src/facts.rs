@@ -2,10 +2,11 @@
 
 use crate::{
     observed::{
-        Hindrance, MessagesSeen, OpenTransaction, Partitions, SchemaSeen, Secrets, StorageClassSeen,
-        UnreadSeen, VolumesSeen, WorkloadSeen,
+        Hindrance, MessagesSeen, OpenTransaction, Partitions, SchemaSeen, Secrets, ServersSeen,
+        StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
         inserts::{InsertError, SinkSeen},
     },
+    pipeline::connections::Unresolved,
     scale::{Decision, Watched},
 };
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
@@ -17,6 +18,10 @@ use std::collections::BTreeMap;
 pub struct Observed {
     /// Topics and partitions, as Kafka answers.
     pub partitions: Partitions,
+    /// Connections that the spec references and that cannot be used.
+    pub unresolved: Unresolved,
+    /// The ClickHouse servers that gateways were last given; `None` when there is no StatefulSet, or its config is not known.
+    pub servers: Option<ServersSeen>,
     /// The Secrets that the spec names.
     pub secrets: Secrets,
     /// The schema Job that [`crate::plan::schema_job_name`] names.

@@ -50,11 +50,12 @@ pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, Hindrance,
     HolderSeen, KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, SaidBy, SchemaFailed,
-    SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen,
-    VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
+    SchemaFailure, SchemaSeen, SecretSeen, Secrets, ServersSeen, SourceFailure, StorageClassSeen,
+    TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
 };
 pub use pipeline::{
     Intent,
+    connections::{ConnectionSeen, Unresolved, references, resolved},
     group_owner::{asks_first, group_of, rival},
     policy::REPLICAS_MAX,
     responsible::{Responsible, Turn, Wait as OperatorWait},

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 /// Annotation of pod templates: the version of the Secrets that the pod mounts, so that a new one restarts pods.
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
+/// Annotation of pod templates: the hash of the annotations that the spec gives the ServiceAccount, so that other ones replace pods.
+pub const SERVICE_ACCOUNT_VERSION: &str = "sluice.dev/service-account-version";
 /// Annotation of the StatefulSet while Secrets have changed in nothing that gateways use: the versions that are kept all the same.
 pub const SECRETS_KEPT: &str = "sluice.dev/secrets-kept";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
@@ -194,6 +196,8 @@ impl Names {
 pub(crate) enum TokenUse {
     /// `source.kafka.sasl.oauth.serviceAccountToken`
     Kafka,
+    /// `source.kafka.sasl.oauth.clientCredentials.clientAssertion`
+    KafkaAssertion,
     /// `sink.clickhouse.credentials.serviceAccountToken`
     ClickHouse,
 }
@@ -202,6 +206,7 @@ pub(crate) enum TokenUse {
 pub(crate) fn token_volume(of: TokenUse) -> &'static str {
     match of {
         TokenUse::Kafka => "kafka-token",
+        TokenUse::KafkaAssertion => "kafka-assertion",
         TokenUse::ClickHouse => "clickhouse-pod-token",
     }
 }
@@ -224,6 +229,7 @@ pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
         SecretUse::KafkaUser => "kafka-user",
         SecretUse::KafkaClient => "kafka-client",
         SecretUse::KafkaTokenAuthorities => "kafka-token-ca",
+        SecretUse::KafkaAws => "kafka-aws",
         SecretUse::ClickHouseAuthorities => "clickhouse-ca",
         SecretUse::ClickHouseCertificate => "clickhouse-certificate",
         SecretUse::ClickHouseUser => "clickhouse-user",

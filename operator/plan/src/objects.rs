@@ -174,6 +174,13 @@ pub fn configs_of(workload: &StatefulSet) -> BTreeSet<String> {
     volumes.filter_map(|volume| Some(volume.config_map?.name)).collect()
 }
 
+/// The config that the template of a StatefulSet has now.
+pub fn live_config_of(workload: &StatefulSet) -> Option<&str> {
+    let volumes = workload.spec.as_ref()?.template.spec.as_ref()?.volumes.as_ref()?;
+    let config = volumes.iter().find(|volume| volume.name == pod::CONFIG_VOLUME)?.config_map.as_ref()?;
+    Some(config.name.as_str())
+}
+
 impl SchemaPlan {
     /// Name of the Job and of its ConfigMap: the hash of all that the Job is and reads.
     pub fn name(&self) -> String {

@@ -1,5 +1,6 @@
 //! The spec of a pipeline: what it is to do, its terms, its config, and who owns its consumer group.
 
+pub mod connections;
 pub mod drain_terms;
 pub mod gateway_config;
 pub mod group_owner;

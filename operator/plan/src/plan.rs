@@ -2,6 +2,7 @@
 
 mod kept_revision;
 mod schema_job;
+mod shard_order;
 mod topics;
 
 pub use schema_job::schema_job_name;
@@ -16,7 +17,7 @@ use crate::{
     },
     objects,
     observed::{StorageClassSeen, WorkloadSeen},
-    pipeline::{Pipeline, gateway_config},
+    pipeline::{Pipeline, connections::located_all, gateway_config},
     planned::{Plan, Planned, Waiting},
     rollout::source_change::is_to_be_seen_first,
     schema::{SchemaPlan, SchemaStep},
@@ -27,12 +28,22 @@ use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 use topics::{partitions_known, sum, topics};
 
-/// Decides. Everything that is wrong with the spec is named at once.
+/// Decides. Everything that is wrong with the spec is named at once. The pipeline is one whose references are resolved
+/// ([`crate::resolved`]).
 pub fn plan(
     pipeline: &TracePipeline,
     observed: &Observed,
     defaults: &Defaults,
 ) -> Result<Planned, Violations> {
+    // Without its brokers or servers, nothing else of a spec can be checked.
+    if let Some(message) = observed.unresolved.words() {
+        return Ok(Planned::Waiting(Waiting { reason: reason::CONNECTION_MISSING, message }));
+    }
+    decide(pipeline, observed, defaults).map_err(|found| located_all(&pipeline.spec, found))
+}
+
+/// The same of a spec that names brokers and servers.
+fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> Result<Planned, Violations> {
     // What does not depend on facts is checked first, so that a wrong spec is never said to be waiting.
     let of_source = mounted(&pipeline.spec, &observed.secrets, true);
     let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
@@ -40,6 +51,7 @@ pub fn plan(
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
     let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
+    shard_order::kept(pipeline, observed)?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);

@@ -161,7 +161,7 @@ impl SchemaPlan {
         }
         let mut identity = identity.clone();
         identity.secrets.retain(|secret| !secret.of.is_of_source());
-        identity.tokens.retain(|token| token.of != TokenUse::Kafka);
+        identity.tokens.retain(|token| !matches!(token.of, TokenUse::Kafka | TokenUse::KafkaAssertion));
         let limit = pipeline.spec.gateway.resources.cpu_limit();
         let cpu_limit = resources::of_job(limit.as_ref().map(|limit| limit.text.as_str()));
         Ok(Some(Self { identity, config, cpu_limit: cpu_limit.map(str::to_owned) }))

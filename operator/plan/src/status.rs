@@ -28,7 +28,7 @@ use crate::{
     drain::lifecycle,
     facts::Observed,
     names::Names,
-    pipeline::{Intent, gateway_config},
+    pipeline::{Intent, connections, gateway_config},
     planned::{Plan, Planned},
     size::resize,
     volumes::zone_loss,
@@ -192,6 +192,7 @@ fn planned(
         } else {
             status.bootstrap_servers
         },
+        connections: if starts { connections::remembered(&pipeline.spec) } else { status.connections },
         operator_version: Some(plan.operator_version.clone()),
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
         default_image: plan.image.default.clone(),

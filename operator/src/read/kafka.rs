@@ -11,10 +11,12 @@
 pub mod clients;
 pub mod cluster;
 mod committed;
+pub mod own_logins;
 mod refusal;
 mod remedy;
 pub mod sample;
 pub mod security;
+mod tokens;
 
 use cluster::Cluster;
 use committed::{Offsets, committed};
@@ -296,7 +298,10 @@ fn left(deadline: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::kafka::security::{KafkaSecrets, KafkaSecurity, TokenFiles};
+    use crate::read::kafka::{
+        own_logins::OwnLogins,
+        security::{KafkaSecrets, KafkaSecurity},
+    };
     use cluster::tests::cluster;
     use rdkafka::{
         consumer::CommitMode,
@@ -437,7 +442,7 @@ mod tests {
         });
         let spec = serde_json::json!({"bootstrapServers": [address], "topics": ["spans"], "tls": {}});
         let spec = serde_json::from_value(spec).unwrap();
-        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &TokenFiles::new()).unwrap();
+        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &OwnLogins::default()).unwrap();
         let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
         let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(2)).unwrap_err();
         let found = [asked(), asked()].map(|error| (error.code(), error.to_string()));
@@ -461,7 +466,7 @@ mod tests {
         let secret = serde_json::json!({"data": {"client-secret": "czNjcmV0"}});
         let secret = Arc::new(serde_json::from_value(secret).unwrap());
         let secrets: KafkaSecrets = [(SecretUse::KafkaClient, secret)].into();
-        let security = KafkaSecurity::of(&spec, &secrets, &TokenFiles::new()).unwrap();
+        let security = KafkaSecurity::of(&spec, &secrets, &OwnLogins::default()).unwrap();
         let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
         let found = client.partitions("spans", Instant::now() + Duration::from_secs(1)).unwrap_err();
         assert!(matches!(found, Error::Token { .. }), "{found}");

@@ -14,7 +14,7 @@ use super::{
 use crate::world::{
     World,
     api_error::ErrorClass,
-    cache::{self, Cache, Pipeline, find},
+    cache::{self, Cache, find},
     error::Error,
     memory::Key,
 };
@@ -25,8 +25,9 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, StorageClassSeen, TopicSeen,
-    WorkloadSeen, asks_first, group_of, names, rival, schema_job_name, volumes::replacement::needs_class,
+    KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
+    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, names,
+    objects::live_config_of, rival, schema_job_name, volumes::replacement::needs_class,
 };
 use std::sync::Arc;
 use tracing::debug;
@@ -63,21 +64,27 @@ pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
 }
 
 /// Reads all facts about one pipeline.
-pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources) -> Result<Facts, Error> {
+pub async fn observe(
+    (pipeline, unresolved): (&TracePipeline, Unresolved),
+    world: &World,
+    sources: &Sources,
+) -> Result<Facts, Error> {
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
     let (secrets, of_kafka) = secrets(pipeline, (&names, &key), world, sources).await?;
     let source_spec = &pipeline.spec.source.kafka;
-    let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.token_files) {
-        Ok(security) => sources.kafka.sample(&source(pipeline, &names, security)).await,
-        Err(why) => Err(sample::Error::unasked(&why)),
+    // Without brokers nothing is asked, and nothing is known of the topics.
+    let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.own_logins) {
+        _ if unresolved.source.is_some() => None,
+        Ok(security) => Some(sources.kafka.sample(&source(pipeline, &names, security)).await),
+        Err(why) => Some(Err(sample::Error::unasked(&why))),
     };
-    let kafka = answer.as_ref().ok().cloned();
+    let kafka = answer.as_ref().and_then(|answer| answer.as_ref().ok()).cloned();
     let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
     let pods = gateway_pods(&names, &world.cache);
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
-    let partitions = partitions(&source_spec.topics, answer);
+    let partitions = answer.map(|answer| partitions(&source_spec.topics, answer)).unwrap_or_default();
     let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
@@ -98,8 +105,10 @@ pub async fn observe(pipeline: &TracePipeline, world: &World, sources: &Sources)
     let sharing = group_of(pipeline).map(|group| world.shared.pipelines.sharing(&group)).unwrap_or_default();
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: rival(pipeline, readable(&sharing)),
-        asks_for_group: asks_first(pipeline, readable(&sharing)),
+        rival: rival(pipeline, sharing.iter()),
+        asks_for_group: asks_first(pipeline, sharing.iter()),
+        servers: stateful_set.as_deref().and_then(|found| servers(found, &names, &world.cache)),
+        unresolved,
         schema: schema(pipeline, job.as_deref(), world).await,
         schema_job: job,
         partitions,
@@ -188,9 +197,10 @@ async fn schema(pipeline: &TracePipeline, job: Option<&str>, world: &World) -> S
     seen.not_started_before(status).remembering(name, before).succeeded_before(name, status)
 }
 
-/// Other pipelines are looked at as far as they can be read.
-fn readable(all: &[Arc<Pipeline>]) -> impl Iterator<Item = &TracePipeline> {
-    all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok())
+/// The ClickHouse servers in the config of the present template.
+fn servers(workload: &StatefulSet, names: &Names, cache: &Cache) -> Option<ServersSeen> {
+    let config = find(&cache.config_maps, names.namespace(), live_config_of(workload)?)?;
+    ServersSeen::of(&config)
 }
 
 /// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and

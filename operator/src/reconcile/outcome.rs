@@ -12,6 +12,7 @@ use crate::{
         World,
         api_error::{ErrorClass, described},
         cache::Pipeline,
+        connections::resolve,
         error::{Error, panic_words},
         events::shortened,
         memory::Key,
@@ -57,7 +58,8 @@ async fn look(
     let world = &*reconciler.world;
     match &pipeline.0 {
         Ok(pipeline) => {
-            let Next { result, after_seconds } = story(pipeline, key, reconciler).await?;
+            let (resolved, unresolved) = resolve(pipeline, &world.cache.connections);
+            let Next { result, after_seconds } = story((&resolved, unresolved), key, reconciler).await?;
             if world.shared.memory.succeeded(key) {
                 info!(namespace = %key.namespace, pipeline = %key.name, "reconciles work again");
             }

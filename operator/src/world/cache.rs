@@ -3,6 +3,7 @@
 //! There is one [`Cache`] for each watched scope: all namespaces or one. Reads never leave the process. A copy may be a moment old; a
 //! decision from an old copy at worst repeats a write without effect.
 
+use super::connections::{Connection, resolve, uses_secret};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
@@ -30,6 +31,8 @@ pub type Pipeline = DeserializeGuard<TracePipeline>;
 #[derive(Clone)]
 pub struct Cache {
     pub pipelines: Store<Pipeline>,
+    /// Connections that pipelines share. They may never be listed: an older installation has no CRD of them.
+    pub connections: Store<Connection>,
     /// Workloads of gateways.
     pub stateful_sets: Store<StatefulSet>,
     /// Configs of gateways and schema Jobs.
@@ -54,9 +57,12 @@ pub struct Cache {
 /// A look asks for the pipelines of its own group only, so that it costs the same among any number of others.
 #[derive(Default)]
 pub struct AllPipelines {
-    scopes: Mutex<Vec<Store<Pipeline>>>,
+    scopes: Mutex<Vec<OfScope>>,
     groups: Mutex<Groups>,
 }
+
+/// The pipelines of a scope, and the connections that they reference.
+type OfScope = (Store<Pipeline>, Store<Connection>);
 
 /// Which pipelines read with which consumer group, as the watches have told.
 #[derive(Default)]
@@ -87,13 +93,13 @@ impl Groups {
 
 impl AllPipelines {
     /// Adds the pipelines of a scope.
-    pub fn add(&self, scope: Store<Pipeline>) {
-        self.scopes().push(scope);
+    pub fn add(&self, scope: &Cache) {
+        self.scopes().push((scope.pipelines.clone(), scope.connections.clone()));
     }
 
     /// Has the pipelines of this scope, and no others.
-    pub fn only(&self, scope: Store<Pipeline>) {
-        *self.scopes() = vec![scope];
+    pub fn only(&self, scope: &Cache) {
+        *self.scopes() = vec![(scope.pipelines.clone(), scope.connections.clone())];
     }
 
     /// Records that a pipeline exists, has changed, or is gone.
@@ -102,15 +108,23 @@ impl AllPipelines {
         self.groups().set(ObjectRef::from_obj(pipeline), group);
     }
 
-    /// The known pipelines that read with this consumer group.
-    pub fn sharing(&self, group: &str) -> Vec<Arc<Pipeline>> {
+    /// The known pipelines that read with this consumer group, as far as they can be read, each with what its connections say. One whose
+    /// connection is missing has no brokers but those of its status.
+    pub fn sharing(&self, group: &str) -> Vec<TracePipeline> {
         let members: Vec<_> = self.groups().members.get(group).into_iter().flatten().cloned().collect();
         let scopes = self.scopes();
-        // A pipeline that was deleted while its watch was down is in no store.
-        members.iter().filter_map(|at| scopes.iter().find_map(|scope| scope.get(at))).collect()
+        let found = |at: &ObjectRef<Pipeline>| {
+            // A pipeline that was deleted while its watch was down is in no store.
+            scopes.iter().find_map(|(pipelines, connections)| Some((pipelines.get(at)?, connections)))
+        };
+        let readable = |(pipeline, connections): (Arc<Pipeline>, &Store<Connection>)| {
+            let pipeline = pipeline.0.as_ref().ok()?;
+            Some(resolve(pipeline, connections).0.into_owned())
+        };
+        members.iter().filter_map(found).filter_map(readable).collect()
     }
 
-    fn scopes(&self) -> MutexGuard<'_, Vec<Store<Pipeline>>> {
+    fn scopes(&self) -> MutexGuard<'_, Vec<OfScope>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +135,7 @@ impl AllPipelines {
 }
 
 impl Cache {
-    /// Waits until every watch has listed.
+    /// Waits until every watch has listed but that of connections, which may have nothing to list: pipelines without a reference need none.
     pub async fn ready(&self) -> Result<(), WriterDropped> {
         self.pipelines.wait_until_ready().await?;
         self.stateful_sets.wait_until_ready().await?;
@@ -189,16 +203,16 @@ pub fn is_of<K: Resource>(object: &K, pipeline: &str, uid: &str) -> bool {
     is_orphan || is_owned(object, uid)
 }
 
-/// The pipelines that name this Secret.
+/// The pipelines that name this Secret, or reference a connection that does.
 pub fn pipelines_with_secret(
-    pipelines: &Store<Pipeline>,
+    (pipelines, connections): (&Store<Pipeline>, &Store<Connection>),
     namespace: &str,
     secret: &str,
 ) -> Vec<ObjectRef<Pipeline>> {
     let names_it = |pipeline: &Pipeline| {
         let Ok(pipeline) = &pipeline.0 else { return false };
         pipeline.metadata.namespace.as_deref() == Some(namespace)
-            && pipeline.spec.secrets().iter().any(|named| named.name == secret)
+            && uses_secret(pipeline, secret, connections)
     };
     pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
 }
@@ -217,7 +231,7 @@ mod tests {
     }
 
     fn sharing(all: &AllPipelines, group: &str) -> Vec<String> {
-        let mut names: Vec<_> = all.sharing(group).iter().map(|found| found.name_any()).collect();
+        let mut names: Vec<_> = all.sharing(group).iter().map(ResourceExt::name_any).collect();
         names.sort_unstable();
         names
     }
@@ -226,8 +240,9 @@ mod tests {
     #[test]
     fn a_look_sees_the_pipelines_of_its_own_group_alone() {
         let (store, mut writer) = kube::runtime::reflector::store();
+        let (connections, _none) = kube::runtime::reflector::store();
         let all = AllPipelines::default();
-        all.add(store);
+        all.scopes().push((store, connections));
         let mut note = |pipeline: Pipeline| {
             all.note(&pipeline, false);
             writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(pipeline));

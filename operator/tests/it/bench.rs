@@ -127,7 +127,7 @@ impl Bench {
     /// The operator, with copies of what there is now.
     pub fn world(&self) -> World {
         let cache = cache(&self.server);
-        self.shared.pipelines.only(cache.pipelines.clone());
+        self.shared.pipelines.only(&cache);
         for pipeline in cache.pipelines.state() {
             self.shared.pipelines.note(&pipeline, false);
         }
@@ -232,6 +232,7 @@ fn sources(answers_max: Duration) -> Arc<Sources> {
 fn cache(server: &ApiServer) -> Cache {
     Cache {
         pipelines: store(server, "tracepipelines"),
+        connections: store(server, "traceconnections"),
         stateful_sets: store(server, "statefulsets"),
         config_maps: store(server, "configmaps"),
         services: store(server, "services"),
@@ -254,7 +255,8 @@ where
     writer.apply_watcher_event(&Event::Init);
     for object in server.list(plural) {
         let is_ours = object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "sluice-operator";
-        if is_ours || matches!(plural, "tracepipelines" | "secrets" | "persistentvolumeclaims") {
+        let all = ["tracepipelines", "traceconnections", "secrets", "persistentvolumeclaims"];
+        if is_ours || all.contains(&plural) {
             writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
         }
     }

@@ -15,11 +15,13 @@ const WATCHING: [&str; 3] =
 const SEVERITIES: [&str; 3] = ["critical", "warning", "info"];
 
 #[test]
-fn the_charts_crd_is_the_generated_one() {
-    assert!(
-        read("charts/sluice/files/tracepipelines.yaml") == read("crds/tracepipelines.yaml"),
-        "stale: cp crds/tracepipelines.yaml charts/sluice/files/"
-    );
+fn the_charts_crds_are_the_generated_ones() {
+    for file in ["tracepipelines.yaml", "traceconnections.yaml"] {
+        assert!(
+            read(&format!("charts/sluice/files/{file}")) == read(&format!("crds/{file}")),
+            "stale: cp crds/{file} charts/sluice/files/"
+        );
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod asked;
 mod bench;
 mod chart;
 mod complaints;
+mod connections;
 mod deletion;
 mod divided;
 mod failures;

@@ -8,7 +8,7 @@ use crate::{
     apply_failure,
     asked::{self, Right},
     bench::Bench,
-    life, quiet, replaced, resize, schema, volumes, watches,
+    connections, life, quiet, replaced, resize, schema, volumes, watches,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -19,7 +19,7 @@ use sluice_operator::run::lease::{Lease, LeaseName};
 use std::collections::BTreeSet;
 
 /// Together they do all that the operator does; each of them is a test by itself.
-const SCENES: [fn(); 14] = [
+const SCENES: [fn(); 15] = [
     watches::each_watch_sees_what_the_table_says_and_no_more,
     a_lease_is_made_held_and_given_back,
     what_happens_twice_is_one_event_and_other_words_are_another,
@@ -33,6 +33,7 @@ const SCENES: [fn(); 14] = [
     quiet::a_pod_monitor_comes_and_goes_with_its_switch_and_is_looked_at_no_more_than_that,
     quiet::another_spec_rolls_the_gateways_and_leaves_few_configs_behind,
     quiet::a_secret_is_read_again_once_it_has_changed,
+    connections::a_connection_says_how_many_pipelines_reference_it,
     apply_failure::pods_that_kubernetes_does_not_make_are_told_in_its_words,
 ];
 

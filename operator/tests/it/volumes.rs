@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_operator::{read::observe::observe, volumes::grow::make_anew};
-use sluice_plan::{Planned, plan};
+use sluice_plan::{Planned, Unresolved, plan};
 
 const GIB: [&str; 2] = ["1Gi", "2Gi"];
 
@@ -174,7 +174,7 @@ async fn made_anew(bench: &Bench, meanwhile: impl FnOnce(&Bench)) {
     let world = bench.world();
     let pipeline = bench.server.get("tracepipelines/prod").unwrap();
     let pipeline: TracePipeline = serde_json::from_value(pipeline).unwrap();
-    let facts = observe(&pipeline, &world, &bench.sources).await.unwrap();
+    let facts = observe((&pipeline, Unresolved::default()), &world, &bench.sources).await.unwrap();
     let Ok(Planned::Ready(plan)) = plan(&pipeline, &facts.observed, &world.shared.defaults) else {
         panic!("nothing is planned")
     };

@@ -47,7 +47,75 @@ pub const LOGINS: &[Case] = &[
             r#"{"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "a"},
                 "clientCredentials": {"tokenEndpoint": "https://a/b", "secretRef": {"name": "a"}}}}"#,
         ],
-        message: "one of clientCredentials and serviceAccountToken",
+        message: "oauth has exactly one of clientCredentials, serviceAccountToken and awsMskIam",
+    },
+    Case {
+        pointer: "/spec/source/kafka",
+        taken: &[
+            r#"{"bootstrapServers": ["b-1.t.a.c2.kafka.eu-central-1.amazonaws.com:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {}}}}"#,
+            r#"{"bootstrapServers": ["boot-a.c1.kafka-serverless.us-east-1.amazonaws.com:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"secretRef": {"name": "a"}}}}}"#,
+            r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {}, "sasl": {"mechanism": "OAuthBearer",
+                "oauth": {"awsMskIam": {"region": "us-gov-east-1", "secretRef": {"name": "a", "accessKeyIdKey": "AWS_ACCESS_KEY_ID",
+                "secretAccessKeyKey": "AWS_SECRET_ACCESS_KEY", "sessionTokenKey": "AWS_SESSION_TOKEN"}}}}}"#,
+        ],
+        refused: &[
+            r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {}}}}"#,
+            r#"{"bootstrapServers": ["a.kafka.eu-central-1.amazonaws.com.example.com:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {}}}}"#,
+        ],
+        message: "awsMskIam needs region",
+    },
+    Case {
+        pointer: "/spec/source/kafka",
+        taken: &[r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"region": "eu-central-1"}}}}"#],
+        refused: &[r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"],
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"region": "eu-central-1"}}}}"#],
+        message: "awsMskIam needs tls",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "authentication": "Post", "clientAssertion": {"audience": "a", "expirationSeconds": 600}}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "secretRef": {"name": "a"}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i"}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}, "secretRef": {"name": "a"}}}}"#,
+        ],
+        message: "clientCredentials has exactly one of secretRef",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientAssertion": {}}}}"#,
+        ],
+        message: "clientAssertion needs clientId",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}, "parameters": {"audience": "a"}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}, "parameters": {"client_assertion": "a"}}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a/b", "clientId": "i",
+                "clientAssertion": {}, "parameters": {"client_assertion_type": "a"}}}}"#,
+        ],
+        message: "which clientAssertion decides",
     },
     Case {
         pointer: "/spec/source/kafka/sasl",

@@ -117,7 +117,7 @@ pub const VALUES: &[Case] = &[
             r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
         ],
         refused: &["{}", r#"{"endpoints": ["http://a:8123"], "shards": [{"endpoints": ["http://b:8123"]}]}"#],
-        message: "one of endpoints and shards is set, and not both",
+        message: "exactly one of endpoints, shards and connectionRef is set",
     },
     Case {
         pointer: "/spec/sink/clickhouse",
@@ -235,6 +235,14 @@ pub const VALUES: &[Case] = &[
             r#"{"annotations": {"a": "b", "app.kubernetes.io/name": "mine"}}"#,
         ],
         message: "annotations of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/traces"}}"#,
+        ],
+        refused: &[r#"{"serviceAccountAnnotations": {"sluice.dev/service-account-version": "0"}}"#],
+        message: "serviceAccountAnnotations of podTemplate cannot begin with",
     },
     Case {
         pointer: "/spec/gateway/podTemplate",

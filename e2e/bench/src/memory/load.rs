@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -108,6 +108,7 @@ impl Load {
     /// # Errors
     /// When the broker does not take a batch.
     pub async fn fill_partitions(&mut self, filling: &Filling, partitions: &[i32], end: u64) -> Result<()> {
+        ensure!(!partitions.is_empty(), "topic {} has no partitions to fill", self.topic.name());
         while self.spans < end {
             interrupt::check()?;
             let mut waiting = Vec::new();

@@ -122,6 +122,18 @@ pub async fn operator_image(cluster: &Cluster) -> Result<String> {
     container.image.context("a container without image")
 }
 
+/// To the chart of this checkout. The first chart had fewer definitions: one that is there already belongs to the installed operator's release.
+const UPGRADE: [&str; 8] = [
+    "upgrade",
+    RELEASE,
+    CHART,
+    "--reset-then-reuse-values",
+    "--take-ownership",
+    "--wait",
+    "--timeout",
+    HELM_TIMEOUT,
+];
+
 struct Release<'a> {
     target: &'a Resolved,
     namespace: Namespace,
@@ -159,9 +171,7 @@ impl Release<'_> {
     async fn upgraded(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<i64>)> {
         let image = self.image()?;
         let image: Vec<&str> = image.iter().map(String::as_str).collect();
-        let upgrade =
-            ["upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", HELM_TIMEOUT];
-        let notes = self.deploy(&upgrade, &image).await?;
+        let notes = self.deploy(&UPGRADE, &image).await?;
         ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
         ensure!(self.knows("rollout").await?, "the upgrade left the definition as it was");
         let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
@@ -182,7 +192,7 @@ impl Release<'_> {
 
         let other_image = format!("gateway.image={OTHER_GATEWAY_IMAGE}");
         let debug = ["logLevel=debug", "resources.limits.memory=192Mi", "podAnnotations.a=b", &other_image];
-        let notes = self.deploy(&upgrade, &debug).await?;
+        let notes = self.deploy(&UPGRADE, &debug).await?;
         ensure!(notes.contains(OTHER_GATEWAY_IMAGE), "NOTES do not name the gateway image: {notes}");
         let deployment =
             self.namespace.api::<Deployment>().get(RELEASE).await.context("get the Deployment")?;
@@ -198,13 +208,16 @@ impl Release<'_> {
         Ok(before)
     }
 
-    /// Back to the first chart and to the newest revision again: fields that the first definition does not know come back.
+    /// Back to the first chart and to this one again: fields that the first definition does not know come back.
     async fn rolled_back_and_forth(&self, pipeline: &Pipeline, newest: &Value) -> Result<()> {
         let (gateways, uid) = (self.workload().await?, pipeline.get().await?.uid());
         self.helm(&["rollback", RELEASE, "1"], &[]).await?;
         ensure!(!self.knows("rollout").await?, "the definition was not rolled back");
         ensure!(gateways == self.workload().await?, "a downgrade of the chart changed the gateways");
-        self.helm(&["rollback", RELEASE, "3", "--wait", "--timeout", HELM_TIMEOUT], &[]).await?;
+        // A rollback of helm cannot take up a definition that was kept: an upgrade can.
+        let image = self.image()?;
+        let image: Vec<&str> = image.iter().map(String::as_str).collect();
+        self.deploy(&UPGRADE, &image).await?;
         ensure!(pipeline.get().await?.uid() == uid, "the pipeline was made again");
         pipeline.wait("looked after again", READY, |status| status.desired_replicas.is_some()).await?;
         ensure!(gateways == self.workload().await?, "an upgrade after a downgrade changed the gateways");

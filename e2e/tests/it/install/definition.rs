@@ -7,7 +7,7 @@ use e2e_fixtures::pipeline::merged;
 use e2e_stack::TargetArgs;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+use sluice_crds::{TraceConnection, TracePipeline};
 
 use crate::turns::Uses;
 
@@ -15,6 +15,7 @@ use crate::turns::Uses;
 #[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
+use cases::connections::{CONNECTION_CHANGES, CONNECTIONS};
 use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, value_cases};
 
 /// A namespace that every cluster has; nothing is made in it.
@@ -23,7 +24,11 @@ const NAMESPACE: &str = "default";
 /// A field manager that owns nothing, since nothing is stored.
 const MANAGER: &str = "sluice-e2e-dry-run";
 
-const DEFINITION: &str = include_str!("../../../../crds/tracepipelines.yaml");
+const DEFINITIONS: [&str; 2] = [
+    include_str!("../../../../crds/tracepipelines.yaml"),
+    include_str!("../../../../crds/traceconnections.yaml"),
+];
+const CONNECTION: &str = include_str!("../../../../config/samples/traceconnection.yaml");
 const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
 
 /// A number or a share, bounded without a rule: what is taken, and what is refused.
@@ -62,19 +67,22 @@ pub fn samples() -> Result<Vec<(String, String)>> {
 
 /// Argo CD compares like this, and shows a resource that differs as out of sync for ever.
 #[tokio::test]
-async fn the_definition_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
+async fn the_definitions_come_back_from_the_server_as_they_were_sent() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
-    let sent = read(DEFINITION)?;
     let kind: ApiResource = ApiResource::erase::<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     >(&());
     let definitions: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
     let how = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
-    let name = sent["metadata"]["name"].as_str().context("the definition has no name")?;
-    let back = definitions.patch(name, &how, &Patch::Apply(&sent)).await.context("apply the definition")?;
-    let differences = differences(&sent["spec"], &back.data["spec"], "spec");
-    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    for text in DEFINITIONS {
+        let sent = read(text)?;
+        let name = sent["metadata"]["name"].as_str().context("the definition has no name")?;
+        let back = definitions.patch(name, &how, &Patch::Apply(&sent)).await;
+        let back = back.with_context(|| format!("apply {name}"))?;
+        let differences = differences(&sent["spec"], &back.data["spec"], "spec");
+        ensure!(differences.is_empty(), "{name}: {}", differences.join("\n"));
+    }
     Ok(())
 }
 
@@ -133,6 +141,54 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
     Ok(())
 }
 
+/// The connection of the sample, which comes back as it was sent, with other values in it.
+#[tokio::test]
+async fn every_rule_of_a_connection_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
+    let _turn = Uses::Servers.turn().await?;
+    let cluster = cluster().await?;
+    let connections: Api<DynamicObject> = connections(&cluster, NAMESPACE);
+    let how = PostParams { dry_run: true, ..PostParams::default() };
+    let create = async |object: &Value| {
+        let object = serde_json::from_value(object.clone()).context("describe a connection")?;
+        told(connections.create(&how, &object).await)
+    };
+    let back = create(&connection(NAMESPACE, "/spec/kafka", None)?).await?.map_err(anyhow::Error::msg)?;
+    let differences =
+        differences(&connection(NAMESPACE, "/spec/kafka", None)?["spec"], &back["spec"], "spec");
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    let mut wrong = Vec::new();
+    for case in CONNECTIONS {
+        let taken = case.taken.iter().map(|value| (value, ""));
+        let refused = case.refused.iter().map(|value| (value, case.message));
+        for (value, message) in taken.chain(refused) {
+            let mut object = connection(NAMESPACE, case.pointer, Some(value))?;
+            if case.pointer.ends_with("/endpoints") {
+                // It needs https.
+                object["spec"]["clickhouse"]["tls"].take();
+            }
+            judge(&mut wrong, &format!("{} {value}", case.pointer), &create(&object).await?, message);
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+fn connections(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client(), namespace, &ApiResource::erase::<TraceConnection>(&()))
+}
+
+/// The sample's connection in this namespace, with one value in it.
+fn connection(namespace: &str, pointer: &str, value: Option<&str>) -> Result<Value> {
+    let text = CONNECTION.split("\n---\n").next().context("an empty sample")?;
+    let mut object = read(text)?;
+    object["metadata"]["namespace"] = json!(namespace);
+    if let Some(value) = value {
+        let value: Value = serde_json::from_str(value).with_context(|| format!("read {value}"))?;
+        *object.pointer_mut(pointer).with_context(|| format!("no {pointer}"))? = value;
+    }
+    Ok(object)
+}
+
 /// Rules about a change need something that is there: one pipeline, in a namespace of its own.
 #[tokio::test]
 async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
@@ -163,7 +219,37 @@ async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace
         let message = if *is_taken { "" } else { message };
         judge(&mut wrong, &format!("{pointer} {from} -> {to}"), &answer, message);
     }
+    connection_changes(cluster, namespace, &mut wrong).await?;
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+async fn connection_changes(
+    cluster: &Cluster,
+    namespace: &e2e_fixtures::cluster::Namespace,
+    wrong: &mut Vec<String>,
+) -> Result<()> {
+    let connections = connections(cluster, namespace.name());
+    for (number, (from, to, is_taken, message)) in CONNECTION_CHANGES.iter().enumerate() {
+        let named = |value| -> Result<Value> {
+            let mut object = connection(namespace.name(), "/spec/clickhouse", Some(value))?;
+            object["metadata"]["name"] = json!(format!("change-{number}"));
+            Ok(object)
+        };
+        let object = serde_json::from_value(named(from)?).context("describe a connection")?;
+        connections.create(&PostParams::default(), &object).await.context("make a connection")?;
+        let how = PatchParams { dry_run: true, ..PatchParams::default() };
+        // A merge patch: what is not in the new value goes.
+        let mut after = named(to)?["spec"]["clickhouse"].clone();
+        for field in ["endpoints", "shards"] {
+            if after[field].is_null() {
+                after[field] = Value::Null;
+            }
+        }
+        let spec = json!({"spec": {"clickhouse": after}});
+        let answer = told(connections.patch(&format!("change-{number}"), &how, &Patch::Merge(&spec)).await)?;
+        judge(wrong, &format!("{from} -> {to}"), &answer, if *is_taken { "" } else { message });
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use e2e_stack::{definitions, paths};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{TracePipeline, TracePipelineSpec, TracePipelineStatus};
+use sluice_crds::{TraceConnection, TracePipeline, TracePipelineSpec, TracePipelineStatus};
 
 use crate::environment::{Environment, READY};
 use crate::install::definition::samples;
@@ -19,6 +19,9 @@ use crate::turns::Uses;
 
 /// What stands beside a pipeline.
 const BESIDE: &str = "config/samples/side-by-side.yaml";
+
+/// A connection and two pipelines that reference it.
+const CONNECTED: &str = "config/samples/traceconnection.yaml";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
@@ -54,6 +57,51 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Two pipelines that share a connection, without its Secrets: both say which one is missing, and the connection counts them.
+#[tokio::test]
+async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
+    let _turn = Uses::Servers.turn().await?;
+    let environment = Environment::resolve().await?;
+    let name = format!("e2e-sample-connection-{:x}", std::process::id());
+    let namespace = Namespace::create(&environment.cluster, &name).await?;
+    let applied = apply_connected(&namespace).await;
+    namespace.delete().await.and(applied)
+}
+
+async fn apply_connected(namespace: &Namespace) -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join(CONNECTED)).context("read the sample")?;
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the sample")?;
+    // The pipelines first: the order does not matter.
+    objects.reverse();
+    for object in &objects {
+        namespace.apply(object).await.with_context(|| format!("apply {}", object["metadata"]["name"]))?;
+    }
+    let pipelines: Api<TracePipeline> = namespace.api();
+    for name in ["checkout-traces", "search-traces"] {
+        until(&format!("{name} to say what it lacks"), READY, async || {
+            let status = pipelines.get(name).await.context("get a sample")?.status.unwrap_or_default();
+            let says = |kind: &str, secrets: [&str; 2]| {
+                condition(&status, kind).is_some_and(|said| {
+                    said.reason == reason::SECRET_MISSING
+                        && secrets.iter().any(|secret| said.message.contains(secret))
+                        && said.message.ends_with("(from the TraceConnection \"main\")")
+                })
+            };
+            let is_told = says(kind::SOURCE_REACHABLE, ["kafka-ca", "kafka-user"])
+                && says(kind::SINK_REACHABLE, ["clickhouse-ca", "clickhouse-writer"]);
+            Ok(if is_told { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.conditions)) })
+        })
+        .await?;
+    }
+    let connections: Api<TraceConnection> = namespace.api();
+    until("the connection to count its pipelines", READY, async || {
+        let status = connections.get("main").await.context("get the connection")?.status;
+        let pipelines = status.as_ref().and_then(|status| status.pipelines);
+        Ok(if pipelines == Some(2) { Seen::Done(()) } else { Seen::NotYet(format!("{status:?}")) })
+    })
+    .await
+}
+
 /// What a sample without any of its Secrets should say and does not.
 fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String> {
     let secrets_of = |is_of_source: bool| {
@@ -80,11 +128,9 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_sink.is_empty() {
         check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
     }
-    // Without a Secret it lacks the topic, or a token of the operator for an audience.
-    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
-    let token = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
-    let topics = spec.source.kafka.topics.iter().chain(token.map(|token| &token.audience));
-    let topics: Vec<&str> = topics.map(String::as_str).collect();
+    // Without a Secret it lacks the topic, or a login of the operator's own.
+    let topics = spec.source.kafka.topics.iter().map(String::as_str);
+    let topics: Vec<&str> = topics.chain(own_login(spec)).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
         (true, false) => of_source,
@@ -95,6 +141,15 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     first.extend(spec.queue.storage_class_name.as_deref());
     check(kind::READY, None, &first);
     untold
+}
+
+/// What is said of a login of the operator's own that it lacks: the audience, the token endpoint or the flag.
+fn own_login(spec: &TracePipelineSpec) -> Option<&str> {
+    let oauth = spec.source.kafka.sasl.as_ref()?.oauth.as_ref()?;
+    let token = oauth.service_account_token.as_ref().map(|token| token.audience.as_str());
+    let client = oauth.client_credentials.as_ref().filter(|client| client.client_assertion.is_some());
+    let aws = oauth.aws_msk_iam.as_ref().filter(|msk| msk.secret_ref.is_none());
+    token.or(client.map(|client| client.token_endpoint.as_str())).or(aws.map(|_| "--kafka-aws"))
 }
 
 #[test]

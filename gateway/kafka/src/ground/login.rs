@@ -5,6 +5,5 @@ use sluice_login::{Login, Renewal};
 
 /// The tokens of a client. All clients of a process with the same login share the thread that asks for them.
 pub fn renewal(kafka: &Kafka) -> Renewal {
-    let oauth = kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
-    Renewal::of(oauth.and_then(Login::of_config).as_ref())
+    Renewal::of(Login::of_config(kafka).as_ref())
 }

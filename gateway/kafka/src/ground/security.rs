@@ -4,7 +4,9 @@
 //! client is created.
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode};
-use sluice_gateway_config::{Kafka, OAuth, Sasl, SaslMechanism, SecretFileError, Tls, security::read_secret};
+use sluice_gateway_config::{
+    AwsMskIam, Kafka, OAuth, Sasl, SaslMechanism, SecretFileError, Tls, security::read_secret,
+};
 
 /// The librdkafka settings for TLS and SASL.
 pub fn security_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
@@ -115,6 +117,9 @@ fn sasl_advice(sasl: &Sasl) -> String {
 }
 
 fn oauth_advice(oauth: &OAuth) -> String {
+    if let Some(msk) = &oauth.aws_msk_iam {
+        return msk_advice(msk);
+    }
     let from = match (&oauth.client_credentials, &oauth.token_file) {
         (Some(credentials), _) => format!("from {}", credentials.token_endpoint),
         (None, file) => format!("in {}", file.as_deref().unwrap_or_default()),
@@ -122,6 +127,17 @@ fn oauth_advice(oauth: &OAuth) -> String {
     format!(
         "check source.kafka.sasl.oauth: the broker must accept the issuer, audience and scope of the token {from}, and the principal \
          that it reads in it"
+    )
+}
+
+fn msk_advice(msk: &AwsMskIam) -> String {
+    let whose = match &msk.keys {
+        Some(keys) => format!("the user of AWS whose keys are in {}", keys.access_key_id_file),
+        None => "the role of AWS that the pod's ServiceAccount has".to_owned(),
+    };
+    format!(
+        "check that the policies of {whose} allow kafka-cluster:Connect on the cluster, that the cluster takes logins with IAM, and \
+         source.kafka.sasl.oauth.awsMskIam.region"
     )
 }
 
@@ -167,6 +183,7 @@ mod tests {
         let oauth = OAuth {
             client_credentials: None,
             token_file: Some("/token".into()),
+            aws_msk_iam: None,
             extensions: std::collections::BTreeMap::new(),
         };
         let none = Sasl { username_file: None, password_file: None, ..sasl(SaslMechanism::OAuthBearer) };
@@ -191,6 +208,11 @@ mod tests {
         assert_eq!(problem, ConnectionProblem::Token);
         assert!(problem.advice(&kafka).contains("the token in /token"), "{}", problem.advice(&kafka));
         assert_eq!(ConnectionProblem::Tls.with(&kafka), ConnectionProblem::Tls);
+        let mut msk = with_token();
+        let aws_msk_iam = Some(AwsMskIam { region: None, keys: None });
+        msk.oauth = msk.oauth.map(|oauth| OAuth { token_file: None, aws_msk_iam, ..oauth });
+        let advice = ConnectionProblem::Token.advice(&Kafka { sasl: Some(msk), ..kafka });
+        assert!(advice.contains("the role of AWS") && advice.contains("kafka-cluster:Connect"), "{advice}");
     }
 
     #[test]

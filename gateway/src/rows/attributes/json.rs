@@ -23,6 +23,8 @@
 //! Limits: lists and arrays nest to [`DEPTH_MAX`]; deeper values are written as JSON text in a String. Writing fails before the member or
 //! element that would exceed the row's limit.
 
+mod arrays;
+
 use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
 use crate::rows::{
     carry::{Carried, ORIGINAL_BYTES, SetCarry, Source},
@@ -35,7 +37,6 @@ use sluice_clickhouse::{
         JsonObject, put_empty_object, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null,
         put_tagged_string,
     },
-    json_array::{ArrayKind, ArrayShape, ElementKind, put_array_header, put_object_tag},
     json_limits::JsonLimits,
     json_paths::JsonPaths,
     json_type::{JsonType, PathRule},
@@ -43,7 +44,7 @@ use sluice_clickhouse::{
     rowbinary::put_len,
     typed_value::TypedValue,
 };
-use sluice_otlp::{Array, Attributes, Scalar, Value};
+use sluice_otlp::{Attributes, Scalar, Value};
 
 /// How deep lists and arrays nest in a value before the rest is written as text. Chosen: instrumentation nests 2 to 3 deep; each level
 /// makes paths longer, and the server limits the complexity of a type.
@@ -407,86 +408,6 @@ impl Members<'_> {
         self.scratch.text.clear();
         json_text::put(&mut self.scratch.text, value, bytes)?;
         Ok(self.room(self.scratch.text.len())?)
-    }
-
-    fn array(&mut self, array: Array<'_>, depth: usize) -> Result<(), Error> {
-        let mut shape = ArrayShape::default();
-        for element in &array {
-            shape.add(element_kind(&element?, depth));
-        }
-        let kind = shape.kind();
-        put_array_header(self.object.buffer(), kind, shape.len, self.elements);
-        for element in &array {
-            let element = element?;
-            if let Value::String(text) = element {
-                let text = mended(text, self.bytes_left())?;
-                self.room(text.len())?;
-                self.element(kind, Value::String(&text), depth)?;
-            } else {
-                self.room(value_bytes(&element))?;
-                self.element(kind, element, depth)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn element(&mut self, kind: ArrayKind, element: Value<'_>, depth: usize) -> Result<(), Error> {
-        let out = self.object.buffer();
-        match (kind, element) {
-            (_, Value::Empty) => kind.null(out),
-            (_, Value::String(text)) => kind.string(out, text),
-            (_, Value::Bool(value)) => kind.bool(out, value),
-            (_, Value::Int(value)) => kind.int(out, value),
-            (_, Value::Double(value)) => kind.double(out, value),
-            (_, Value::Bytes(bytes)) => kind.string(out, value_text::base64(&mut self.scratch.text, bytes)),
-            (ArrayKind::Objects, Value::KeyValues(list)) if depth < DEPTH_MAX => {
-                self.nested_object(&list, depth)?;
-            }
-            (ArrayKind::Mixed, Value::KeyValues(list)) if depth < DEPTH_MAX => {
-                put_object_tag(out, self.elements);
-                self.nested_object(&list, depth)?;
-            }
-            (ArrayKind::Mixed, Value::Array(array)) if depth < DEPTH_MAX => self.array(array, depth + 1)?,
-            (_, value @ (Value::Array(_) | Value::KeyValues(_))) => {
-                self.json_text(value)?;
-                kind.string(self.object.buffer(), &self.scratch.text);
-            }
-        }
-        self.let_go_of_text();
-        Ok(())
-    }
-
-    /// Writes a list as an object with its own paths.
-    fn nested_object(&mut self, list: &Attributes<'_>, depth: usize) -> Result<(), Error> {
-        let outer_prefix = std::mem::take(&mut self.scratch.prefix);
-        let mut nested = Members {
-            object: self.object.element_object(),
-            rules: None,
-            elements: self.elements.in_array(),
-            root: depth,
-            scratch: self.scratch,
-            limit: self.limit,
-        };
-        nested.write(list, depth)?;
-        let limit = nested.limit;
-        all_stored(nested.object.finish())?;
-        self.limit = limit;
-        self.scratch.prefix = outer_prefix;
-        Ok(())
-    }
-}
-
-/// The kind of an element for choosing the type of its array; elements that are too deep count as text.
-fn element_kind(element: &Value<'_>, depth: usize) -> ElementKind {
-    match element {
-        Value::Empty => ElementKind::Null,
-        Value::Bool(_) => ElementKind::Bool,
-        Value::Int(_) => ElementKind::Int,
-        Value::Double(_) => ElementKind::Double,
-        Value::String(_) | Value::Bytes(_) => ElementKind::String,
-        Value::Array(_) | Value::KeyValues(_) if depth >= DEPTH_MAX => ElementKind::String,
-        Value::Array(_) => ElementKind::Array,
-        Value::KeyValues(_) => ElementKind::Object,
     }
 }
 

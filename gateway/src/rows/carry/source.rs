@@ -46,7 +46,8 @@ pub struct Carried<'a> {
     /// Whether only key-value lists are read.
     only_lists: bool,
     truncated: Option<usize>,
-    hash: HashText,
+    /// The last value that was hashed.
+    hash: Option<HashText>,
     /// A list that was written again.
     list: Vec<u8>,
 }
@@ -58,7 +59,7 @@ impl<'a> Carried<'a> {
             carry,
             only_lists: false,
             truncated: None,
-            hash: [0; hash::TEXT_BYTES],
+            hash: None,
             list: Vec::new(),
         }
     }
@@ -108,7 +109,8 @@ impl<'a> Carried<'a> {
 }
 
 impl<'a> Source<'a> for Carried<'a> {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as the walk's own: the loop over the attributes of every span")]
+    #[inline(always)]
     fn next_usual(&mut self) -> Option<(&'a [u8], Scalar<'_>)> {
         self.truncated = None;
         loop {
@@ -119,8 +121,7 @@ impl<'a> Source<'a> for Carried<'a> {
                     let Some(hash) = hash::of_scalar(scalar) else {
                         return Some((key, scalar));
                     };
-                    self.hash = hash;
-                    return Some((key, Scalar::String(&self.hash)));
+                    return Some((key, Scalar::String(self.hash.insert(hash))));
                 }
                 Some(AttributeAction::Keep) | None => {
                     let scalar = match scalar {
@@ -157,10 +158,7 @@ impl<'a> Source<'a> for Carried<'a> {
                 (Some(AttributeAction::Hash), _) if self.only_lists => {}
                 (Some(AttributeAction::Hash), value) => {
                     return Some(match hash::of_value(value) {
-                        Ok(Some(hash)) => {
-                            self.hash = hash;
-                            Ok((key, Value::String(&self.hash)))
-                        }
+                        Ok(Some(hash)) => Ok((key, Value::String(self.hash.insert(hash)))),
                         Ok(None) => Ok((key, value)),
                         Err(error) => Err(error),
                     });

@@ -36,13 +36,22 @@ pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> S
     let asked = kafka.consumer_group.as_deref();
     let group = status.consumer_group.as_deref().or(asked).unwrap_or_default();
     let group = if group.is_empty() { String::new() } else { format!(" as {group}") };
-    format!("{topics}{group} from {}", kafka.bootstrap_servers.join(", "))
+    let brokers = match &kafka.connection_ref {
+        // Those that gateways were given, which a change of the connection may be about to replace.
+        Some(named) if status.bootstrap_servers.is_empty() => format!("the TraceConnection {}", named.name),
+        Some(named) => format!("{} (TraceConnection {})", status.bootstrap_servers.join(", "), named.name),
+        None => kafka.bootstrap_servers.join(", "),
+    };
+    format!("{topics}{group} from {brokers}")
 }
 
 pub(super) fn writes(pipeline: &TracePipeline) -> String {
     let clickhouse = &pipeline.spec.sink.clickhouse;
     let servers = match clickhouse.shards.len() {
-        0 => clickhouse.endpoints.join(", "),
+        0 => match &clickhouse.connection_ref {
+            Some(named) => format!("the servers of the TraceConnection {}", named.name),
+            None => clickhouse.endpoints.join(", "),
+        },
         1 => format!("one shard, {}", clickhouse.shards[0].endpoints.join(", ")),
         shards => {
             let names: Vec<&str> =

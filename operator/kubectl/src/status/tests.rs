@@ -62,6 +62,35 @@ fn a_pipeline_that_is_well_is_told_in_ten_lines() {
 }
 
 #[test]
+fn a_pipeline_that_references_a_connection_names_it() {
+    let lines = |status: &Value| {
+        let mut object = serde_json::to_value(pipeline(status)).unwrap();
+        let named = json!({"name": "main"});
+        object["spec"]["source"]["kafka"] = json!({"topics": ["otlp_spans"], "connectionRef": named});
+        object["spec"]["sink"]["clickhouse"] = json!({"connectionRef": named});
+        let story = Story::of(&serde_json::from_value(object).unwrap());
+        (story.reads, story.writes, story.to_do)
+    };
+    let mut status = well(&[]);
+    let (reads, writes, _) = lines(&status);
+    assert_eq!(reads, "otlp_spans (12 partitions) as tracing.prod from the TraceConnection main");
+    assert_eq!(writes, "otel.otel_traces at the servers of the TraceConnection main");
+    status["bootstrapServers"] = json!(["kafka:9092"]);
+    let reads = lines(&status).0;
+    assert!(reads.ends_with("from kafka:9092 (TraceConnection main)"), "{reads}");
+    let missing = well(&[
+        condition("Ready", "False", "ConnectionMissing", "no brokers; no servers"),
+        condition("SourceReachable", "False", "ConnectionMissing", "no brokers"),
+        condition("SinkReachable", "False", "ConnectionMissing", "no servers"),
+    ]);
+    let expected = [
+        "SourceReachable is false (ConnectionMissing): no brokers",
+        "SinkReachable is false (ConnectionMissing): no servers",
+    ];
+    assert_eq!(lines(&missing).2, expected);
+}
+
+#[test]
 fn a_field_that_the_next_release_does_not_read_is_named_last() {
     let mut object = pipeline(&well(&[]));
     object.spec.gateway.resources =

@@ -107,6 +107,8 @@ fn told(object: &Value) -> String {
         server: None,
         gateway_image: "sluice-gateway:0.1.0".to_owned(),
         namespace: "default".to_owned(),
+        pipeline: None,
+        connections: Vec::new(),
     };
     outline(&object.to_string(), &assumed).err().map(|found| found.to_string()).unwrap_or_default()
 }

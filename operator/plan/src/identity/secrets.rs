@@ -9,6 +9,7 @@ use crate::{
     ground::hash,
     names::secret_volume,
     observed::{KeptVersion, KeptVersions, SecretSeen, Secrets},
+    pipeline::connections::{located, reference, where_it_stands},
 };
 use sluice_crds::{KeyUse, NamedSecret, SecretUse, TracePipelineSpec, UsedKey, status::reason};
 
@@ -40,11 +41,12 @@ pub(crate) fn mounted(
     is_of_source: bool,
 ) -> Result<Vec<Mounted>, Unusable> {
     let named = spec.secrets().into_iter().filter(|named| named.of.is_of_source() == is_of_source);
-    named.map(|named| of_one(named, seen)).collect()
+    named.map(|named| of_one(named, spec, seen)).collect()
 }
 
-fn of_one(named: NamedSecret<'_>, seen: &Secrets) -> Result<Mounted, Unusable> {
-    let unusable = |reason, message| Err(Unusable { reason, message });
+fn of_one(named: NamedSecret<'_>, spec: &TracePipelineSpec, seen: &Secrets) -> Result<Mounted, Unusable> {
+    let whose = where_it_stands(reference(spec, named.of.is_of_source()));
+    let unusable = |reason, message: String| Err(Unusable { reason, message: message + &whose });
     let (of, name, seen) = (named.of, named.name, seen.get(&named.of));
     match seen {
         Some(SecretSeen::Present { version, object }) => {
@@ -55,7 +57,8 @@ fn of_one(named: NamedSecret<'_>, seen: &Secrets) -> Result<Mounted, Unusable> {
             unusable(reason::SECRET_MISSING, format!("the Secret {name:?} does not exist"))
         }
         Some(SecretSeen::KeysMissing { keys, found }) => {
-            unusable(reason::SECRET_INCOMPLETE, incomplete(of, name, keys, found))
+            let message = incomplete(|field| located(spec, field), (of, name), keys, found);
+            Err(Unusable { reason: reason::SECRET_INCOMPLETE, message })
         }
         None => {
             unusable(reason::NOT_PROBED, format!("the operator has not looked for the Secret {name:?} yet"))
@@ -63,8 +66,13 @@ fn of_one(named: NamedSecret<'_>, seen: &Secrets) -> Result<Mounted, Unusable> {
     }
 }
 
-/// What a Secret lacks, what it has instead, and what to do. Names of keys, never values.
-fn incomplete(of: SecretUse, name: &str, keys: &[UsedKey], found: &[String]) -> String {
+/// What a Secret lacks, what it has instead, and what to do. Names of keys, never values. `place` says where a field of the spec stands.
+fn incomplete(
+    place: impl Fn(&str) -> String,
+    (of, name): (SecretUse, &str),
+    keys: &[UsedKey],
+    found: &[String],
+) -> String {
     let lacks: Vec<&str> = keys.iter().map(|key| key.key.as_str()).collect();
     let has = if found.is_empty() {
         "it has no keys at all".to_owned()
@@ -74,7 +82,8 @@ fn incomplete(of: SecretUse, name: &str, keys: &[UsedKey], found: &[String]) -> 
         let more = if left > 0 { format!(" and {left} more") } else { String::new() };
         format!("it has {}{more}", shown.join(", "))
     };
-    let fields: Vec<String> = keys.iter().map(|key| format!("{}.{}", of.field(), key.of.field())).collect();
+    let fields: Vec<String> =
+        keys.iter().map(|key| place(&format!("{}.{}", of.field(), key.of.field()))).collect();
     let lacks_any = |of| keys.iter().any(|key| key.of == of);
     let beside = match (lacks_any(KeyUse::Username), lacks_any(KeyUse::ClientId)) {
         (true, _) => ", or write the name into username beside secretRef",
@@ -127,20 +136,24 @@ mod tests {
         let keys = [key(KeyUse::Username, "username")];
         let found = ["password".to_owned(), "sasl.jaas.config".to_owned()];
         assert_eq!(
-            incomplete(SecretUse::KafkaUser, "sluice", &keys, &found),
+            incomplete(str::to_owned, (SecretUse::KafkaUser, "sluice"), &keys, &found),
             "the Secret \"sluice\" has no username; it has password, sasl.jaas.config: add the key, or name another in \
              spec.source.kafka.sasl.secretRef.usernameKey, or write the name into username beside secretRef"
         );
         let keys = [key(KeyUse::Certificate, "tls.crt"), key(KeyUse::PrivateKey, "tls.key")];
         assert_eq!(
-            incomplete(SecretUse::ClickHouseCertificate, "c", &keys, &[]),
+            incomplete(str::to_owned, (SecretUse::ClickHouseCertificate, "c"), &keys, &[]),
             "the Secret \"c\" has no tls.crt and no tls.key; it has no keys at all: add the key, or name another in \
              spec.sink.clickhouse.tls.clientCertificateSecretRef.certificateKey and \
              spec.sink.clickhouse.tls.clientCertificateSecretRef.privateKeyKey"
         );
         let many: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
-        let text =
-            incomplete(SecretUse::KafkaAuthorities, "ca", &[key(KeyUse::Authorities, "ca.crt")], &many);
+        let text = incomplete(
+            str::to_owned,
+            (SecretUse::KafkaAuthorities, "ca"),
+            &[key(KeyUse::Authorities, "ca.crt")],
+            &many,
+        );
         assert!(text.contains("it has k0, k1, k2, k3, k4, k5, k6, k7 and 92 more:"), "{text}");
     }
 

@@ -23,7 +23,7 @@ const USER: i64 = 65_532;
 /// Readable only by the group, which is the pod's `fsGroup`: files of a Secret belong to root.
 const SECRET_MODE: i32 = 0o440;
 
-const CONFIG_VOLUME: &str = "config";
+pub(super) const CONFIG_VOLUME: &str = "config";
 
 /// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it unless the spec says otherwise,
 /// where the spec has it.

@@ -4,8 +4,9 @@ use crate::names::{TokenUse, secret_file, token_file};
 use sluice_crds::{
     Credentials, SaslMechanism, SecretUse,
     security::{
-        CA_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, ClientAuthentication, ClientCredentials, OAuth,
-        PASSWORD_KEY, Sasl, TOKEN_KEY, USERNAME_KEY,
+        ACCESS_KEY_ID_KEY, AwsMskIam, CA_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, ClientAuthentication,
+        ClientCredentials, OAuth, PASSWORD_KEY, SECRET_ACCESS_KEY_KEY, SESSION_TOKEN_KEY, Sasl, TOKEN_KEY,
+        USERNAME_KEY,
     },
 };
 use sluice_gateway_config as contract;
@@ -48,20 +49,34 @@ fn oauth(oauth: &OAuth) -> contract::OAuth {
     contract::OAuth {
         client_credentials: oauth.client_credentials.as_ref().map(client_credentials),
         token_file: oauth.service_account_token.as_ref().map(|_| token_file(TokenUse::Kafka)),
+        aws_msk_iam: oauth.aws_msk_iam.as_ref().map(aws_msk_iam),
         extensions: oauth.extensions.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
     }
+}
+
+fn aws_msk_iam(msk: &AwsMskIam) -> contract::AwsMskIam {
+    let file = |key| secret_file(SecretUse::KafkaAws, key);
+    let keys = msk.secret_ref.as_ref().map(|secret| contract::AwsKeys {
+        access_key_id_file: file(ACCESS_KEY_ID_KEY),
+        secret_access_key_file: file(SECRET_ACCESS_KEY_KEY),
+        session_token_file: secret.session_token_key.as_ref().map(|_| file(SESSION_TOKEN_KEY)),
+    });
+    contract::AwsMskIam { region: msk.region.clone(), keys }
 }
 
 fn client_credentials(credentials: &ClientCredentials) -> contract::ClientCredentials {
     let file = |key| secret_file(SecretUse::KafkaClient, key);
     let parameters = credentials.parameters.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    let assertion = credentials.client_assertion.as_ref();
     let scope = credentials.scope.iter().map(|scope| (SCOPE.to_owned(), scope.clone()));
     contract::ClientCredentials {
         token_endpoint: credentials.token_endpoint.clone(),
         client_id: credentials.client_id.clone(),
         client_id_file: credentials.client_id.is_none().then(|| file(CLIENT_ID_KEY)),
-        client_secret_file: file(CLIENT_SECRET_KEY),
-        credentials_in_body: credentials.authentication == ClientAuthentication::Post,
+        client_secret_file: credentials.secret_ref.as_ref().map(|_| file(CLIENT_SECRET_KEY)),
+        client_assertion_file: assertion.map(|_| token_file(TokenUse::KafkaAssertion)),
+        // It says how a secret is sent.
+        credentials_in_body: assertion.is_none() && credentials.authentication == ClientAuthentication::Post,
         parameters: parameters.chain(scope).collect(),
         ca_file: credentials
             .ca_secret_ref

@@ -4,7 +4,8 @@
 //! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
 
 use crate::{
-    names::{GATEWAY, Names},
+    ground::hash,
+    names::{GATEWAY, Names, SERVICE_ACCOUNT_VERSION},
     pipeline::pod_settings::PodSettings,
 };
 use k8s_openapi::{
@@ -14,7 +15,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use sluice_crds::{Gateway, LabelValue, PodTemplate};
+use sluice_crds::{AnnotationValue, Gateway, LabelValue, PodTemplate};
 use sluice_gateway_config::Violations;
 use std::collections::BTreeMap;
 
@@ -44,6 +45,8 @@ pub(crate) struct Added {
     pub labels: BTreeMap<String, String>,
     /// Annotations of every pod.
     pub annotations: BTreeMap<String, String>,
+    /// Annotations of the pods' ServiceAccount.
+    pub service_account_annotations: BTreeMap<String, String>,
     node_selector: BTreeMap<String, String>,
     tolerations: Vec<Toleration>,
     affinity: Option<Affinity>,
@@ -67,11 +70,18 @@ impl Added {
         let texts = |labels: &BTreeMap<String, LabelValue>| {
             labels.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
         };
-        let annotations = template.annotations.iter();
+        let values = |annotations: &BTreeMap<String, AnnotationValue>| -> BTreeMap<String, String> {
+            annotations.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+        };
+        let service_account_annotations = values(&template.service_account_annotations);
+        // A webhook of the cloud reads them when it admits a pod: pods that exist keep the identity that they have.
+        let version = (!service_account_annotations.is_empty())
+            .then(|| (SERVICE_ACCOUNT_VERSION.to_owned(), hash::of_object(&service_account_annotations)));
         let spread = template.topology_spread_constraints.iter();
         Self {
             labels: texts(&template.labels),
-            annotations: annotations.map(|(key, value)| (key.clone(), value.0.clone())).collect(),
+            annotations: values(&template.annotations).into_iter().chain(version).collect(),
+            service_account_annotations,
             node_selector: texts(&template.node_selector),
             tolerations: template.tolerations.iter().cloned().map(without_nothing).collect(),
             affinity: template.affinity.clone(),
@@ -137,6 +147,7 @@ fn check(template: &PodTemplate, found: &mut Violations) {
     let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
     check_labels(&template.labels, &at("labels"), found);
     check_keys(template.annotations.keys(), &at("annotations"), found);
+    check_keys(template.service_account_annotations.keys(), &at("serviceAccountAnnotations"), found);
     for key in template.labels.keys() {
         let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
         found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {

@@ -4,6 +4,7 @@
 //!
 //! - the number of replicas, since an autoscaler that writes it tries nothing again;
 //! - how many gateways may be away, since older operators knew no such field;
+//! - references to connections, since what these say is part of the spec that is hashed;
 //! - a field that has its default, where an earlier definition had no default for it. Its server did not fill it in, and an object does not
 //!   tell whether a person wrote it. If one did, the earlier hash has it: [`spec_known_as`] finds that hash.
 
@@ -67,6 +68,9 @@ fn without_defaults(pipeline: &TracePipeline) -> TracePipelineSpec {
     let mut spec = pipeline.spec.clone();
     spec.replicas = None;
     spec.rollout.max_unavailable = None;
+    // What it says stands in the spec by now: the same change fails again in either form.
+    spec.source.kafka.connection_ref = None;
+    spec.sink.clickhouse.connection_ref = None;
     for field in LATE_DEFAULTS.iter().filter(|field| (field.is_default)(&pipeline.spec)) {
         (field.set)(&mut spec, false);
     }

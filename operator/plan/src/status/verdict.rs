@@ -5,7 +5,7 @@ use crate::{
     ground::words::plural,
     identity::secrets::mounted,
     observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
-    pipeline::Intent,
+    pipeline::{Intent, connections::where_it_stands},
     scale::{Hold, Limit},
     status::{messages, scaling::joined, transactions},
 };
@@ -73,6 +73,9 @@ impl Verdict {
 
 /// Whether Kafka answers and has every topic, and gateways can read what the topics hold.
 pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Verdict {
+    if let Some(message) = &observed.unresolved.source {
+        return Verdict::no(reason::CONNECTION_MISSING, message);
+    }
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, true) {
         return Verdict::no(unusable.reason, unusable.message);
     }
@@ -108,6 +111,9 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
 
 /// Whether ClickHouse answered with these credentials when the schema Job last asked, and takes what gateways insert since.
 pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+    if let Some(message) = &observed.unresolved.sink {
+        return Verdict::no(reason::CONNECTION_MISSING, message);
+    }
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
         return Verdict::no(unusable.reason, unusable.message);
     }
@@ -136,27 +142,37 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     }
 }
 
-/// What Kafka's client said, with the Secret of a user or an OAuth client that is refused.
+/// What Kafka's client said, with the Secret of a user, an OAuth client or keys of AWS that are refused.
 pub(super) fn of_source(
     pipeline: &TracePipeline,
     observed: &Observed,
     failure: SourceFailure,
     message: &str,
 ) -> String {
-    let has_tokens = pipeline.spec.source.kafka.sasl.as_ref().is_some_and(|sasl| sasl.oauth.is_some());
-    let of = if has_tokens { SecretUse::KafkaClient } else { SecretUse::KafkaUser };
-    match failure {
+    let oauth = pipeline.spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let of = match oauth {
+        None => SecretUse::KafkaUser,
+        Some(oauth) if oauth.aws_msk_iam.is_some() => SecretUse::KafkaAws,
+        Some(_) => SecretUse::KafkaClient,
+    };
+    let words = match failure {
         SourceFailure::AuthFailed => with_secret(pipeline, observed, of, message),
         SourceFailure::Unreachable | SourceFailure::Timeout | SourceFailure::TlsFailed => message.to_owned(),
-    }
+    };
+    words + &where_it_stands(pipeline.spec.source.kafka.connection_ref.as_ref())
 }
 
 /// What the schema Job said, with the Secret of a user that ClickHouse refuses.
 pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: &SchemaFailure) -> String {
-    if failure.reason == reason::AUTH_FAILED {
-        return with_secret(pipeline, observed, SecretUse::ClickHouseUser, &failure.message);
+    let named = pipeline.spec.sink.clickhouse.connection_ref.as_ref();
+    match failure.reason {
+        reason::AUTH_FAILED => {
+            let words = with_secret(pipeline, observed, SecretUse::ClickHouseUser, &failure.message);
+            words + &where_it_stands(named)
+        }
+        reason::UNREACHABLE | reason::TLS_FAILED => failure.message.clone() + &where_it_stands(named),
+        _ => failure.message.clone(),
     }
-    failure.message.clone()
 }
 
 /// Where the credentials are that were refused, and who has them.
@@ -164,8 +180,9 @@ fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, mes
     let mounted = mounted(&pipeline.spec, &observed.secrets, of.is_of_source()).unwrap_or_default();
     let Some(found) = mounted.iter().find(|one| one.of == of) else { return message.to_owned() };
     let runs = observed.workload.as_ref().is_some_and(|workload| workload.replicas > 0);
-    // The secret of an OAuth client is read again for each token.
-    let kept = if runs && of != SecretUse::KafkaClient {
+    // The secret of an OAuth client and keys of AWS are read again for each token.
+    let is_read_again = matches!(of, SecretUse::KafkaClient | SecretUse::KafkaAws);
+    let kept = if runs && !is_read_again {
         "; gateways that run go on with the credentials that they read at their start"
     } else {
         ""

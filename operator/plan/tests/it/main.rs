@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
 mod argocd;
+mod connections;
 mod fields;
 mod flows;
 mod golden;
@@ -34,7 +35,7 @@ use serde_json::{Value, json};
 use sluice_crds::{KeyUse, TracePipeline, UsedKey};
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
-    TopicSeen, VolumesSeen, observed::inserts::SinkSeen, plan,
+    TopicSeen, Unresolved, VolumesSeen, observed::inserts::SinkSeen, plan,
 };
 use std::collections::BTreeMap;
 
@@ -79,6 +80,8 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let secrets = pipeline.spec.secrets().into_iter();
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
+        unresolved: Unresolved::default(),
+        servers: None,
         secrets: secrets.map(|named| (named.of, secret_seen("1111111111"))).collect(),
         schema: SchemaSeen::Succeeded,
         schema_job: None,

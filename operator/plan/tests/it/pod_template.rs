@@ -18,6 +18,7 @@ fn everything() -> TracePipeline {
     let mut pipeline = pipeline(&json!({
         "labels": {"team": "a"},
         "annotations": {"sidecar.istio.io/inject": "false"},
+        "serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/traces"},
         "nodeSelector": {"pool": "ingest"},
         "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {
@@ -83,6 +84,7 @@ fn every_pod_has_what_is_added_and_keeps_what_is_ours() {
         assert_eq!(labels, before_labels);
         let mut annotations = metadata.annotations.unwrap();
         assert_eq!(annotations.remove("sidecar.istio.io/inject").as_deref(), Some("false"));
+        assert!(annotations.remove("sluice.dev/service-account-version").is_some());
         assert_eq!(annotations, before.annotations.unwrap_or_default());
         let pod = added.spec.unwrap();
         let secrets = pod.image_pull_secrets.as_ref().unwrap().iter().map(|secret| secret.name.as_str());
@@ -190,6 +192,26 @@ fn a_spread_without_a_selector_counts_the_pipelines_gateways() {
 }
 
 #[test]
+fn annotations_of_the_service_account_are_on_it_alone_and_replace_pods_when_they_change() {
+    let with_role = |role: &str| {
+        parts(&pipeline(&json!({"serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": role}})))
+    };
+    let version = |parts: &Parts| {
+        let annotations = gateway(parts).metadata.unwrap().annotations.unwrap();
+        assert!(!annotations.contains_key("eks.amazonaws.com/role-arn"), "{annotations:?}");
+        annotations["sluice.dev/service-account-version"].clone()
+    };
+    let (one, other) = (with_role("one"), with_role("other"));
+    let annotations = one.service_account.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations["eks.amazonaws.com/role-arn"], "one");
+    assert_ne!(version(&one), version(&other));
+    let plain = parts(&pipeline(&Value::Null));
+    assert_eq!(plain.service_account.metadata.annotations, None);
+    let without = gateway(&plain).metadata.unwrap().annotations.unwrap();
+    assert!(!without.contains_key("sluice.dev/service-account-version"), "{without:?}");
+}
+
+#[test]
 fn an_empty_template_is_none() {
     let plain = with("/spec/replicas", json!(3));
     let mut empty = pipeline(&json!({}));
@@ -250,6 +272,7 @@ fn what_a_pod_would_be_refused_for_is_a_violation_with_its_path() {
             "every key that begins with sluice.dev/",
         ),
         (json!({"annotations": {"/a": "c"}}), "annotations", "is not a key"),
+        (json!({"serviceAccountAnnotations": {"/a": "c"}}), "serviceAccountAnnotations", "is not a key"),
         (json!({"nodeSelector": {"a": "-"}}), "nodeSelector", "is not the value of a label"),
         (json!({"nodeSelector": {"a/": "b"}}), "nodeSelector", "is not a key"),
         (requirement("In", json!([])), "affinity.nodeAffinity", "needs at least one value"),

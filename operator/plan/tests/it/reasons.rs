@@ -22,12 +22,13 @@ const TYPES: [&str; 12] = [
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 62] = [
+const REASONS: [&str; 63] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
     "ClaimDeleted",
     "ColumnMismatch",
+    "ConnectionMissing",
     "ConsumerGroupTaken",
     "DatabaseMissing",
     "Deleting",

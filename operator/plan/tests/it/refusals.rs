@@ -61,10 +61,20 @@ fn an_oauth_client_without_a_token_is_said_with_its_secret() {
             "no token; the credentials are those of the Secret \"kafka-client\"",
         ),
         (json!({"serviceAccountToken": {"audience": "kafka"}}), "no token"),
+        (json!({"awsMskIam": {"region": "eu-central-1"}}), "no token"),
+        (
+            json!({"awsMskIam": {"region": "eu-central-1", "secretRef": {"name": "msk"}}}),
+            "no token; the credentials are those of the Secret \"msk\"",
+        ),
+        (
+            json!({"clientCredentials": {"tokenEndpoint": "https://login/token", "clientId": "me", "clientAssertion": {}}}),
+            "no token",
+        ),
     ] {
+        let of = if oauth["awsMskIam"].is_object() { SecretUse::KafkaAws } else { SecretUse::KafkaClient };
         let sasl = json!({"mechanism": "OAuthBearer", "oauth": oauth});
         let pipeline: TracePipeline = with("/spec/source/kafka/sasl", sasl);
-        for mut facts in both(SecretUse::KafkaClient) {
+        for mut facts in both(of) {
             for topic in &pipeline.spec.source.kafka.topics {
                 let failure = SourceFailure::AuthFailed;
                 let seen = TopicSeen::Unavailable { failure, message: "no token".into() };

@@ -1,6 +1,9 @@
 //! Which fields of a spec replace gateways when they are changed: `operator/RESTARTS.md` has every field, and says of each what is so.
 
-use crate::{observed, planned, sample, with};
+use crate::{
+    connections::{by_reference, spec_of},
+    observed, planned, sample, with,
+};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
 use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
@@ -15,7 +18,8 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 138] = [
+const CHANGES: [(&str, &str); 148] = [
+    ("source.kafka.connectionRef.name", r#""another""#),
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
     ("source.kafka.tls.caSecretRef.key", r#""another""#),
@@ -32,6 +36,8 @@ const CHANGES: [(&str, &str); 138] = [
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.name", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientIdKey", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.secretRef.clientSecretKey", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientAssertion.audience", r#""another""#),
+    ("source.kafka.sasl.oauth.clientCredentials.clientAssertion.expirationSeconds", "7200"),
     ("source.kafka.sasl.oauth.clientCredentials.authentication", r#""Post""#),
     ("source.kafka.sasl.oauth.clientCredentials.scope", r#""another""#),
     ("source.kafka.sasl.oauth.clientCredentials.parameters", "{}"),
@@ -39,6 +45,11 @@ const CHANGES: [(&str, &str); 138] = [
     ("source.kafka.sasl.oauth.clientCredentials.caSecretRef.key", r#""another""#),
     ("source.kafka.sasl.oauth.serviceAccountToken.audience", r#""another""#),
     ("source.kafka.sasl.oauth.serviceAccountToken.expirationSeconds", "7200"),
+    ("source.kafka.sasl.oauth.awsMskIam.region", r#""us-east-1""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.name", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.accessKeyIdKey", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.secretAccessKeyKey", r#""another""#),
+    ("source.kafka.sasl.oauth.awsMskIam.secretRef.sessionTokenKey", r#""another""#),
     ("source.kafka.sasl.oauth.extensions", "{}"),
     ("source.kafka.topics", r#"["otlp_spans"]"#),
     ("source.kafka.consumerGroup", r#""another""#),
@@ -47,6 +58,7 @@ const CHANGES: [(&str, &str); 138] = [
     ("source.kafka.format", r#""OtlpJson""#),
     ("source.kafka.recordBatchBytesMax", r#""2Mi""#),
     ("source.kafka.properties", r#"{"socket.receive.buffer.bytes": "2097152"}"#),
+    ("sink.clickhouse.connectionRef.name", r#""another""#),
     ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
     ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
     ("sink.clickhouse.tls.caSecretRef.name", r#""another""#),
@@ -110,6 +122,7 @@ const CHANGES: [(&str, &str); 138] = [
     ("gateway.terminationGracePeriod", r#""2m""#),
     ("gateway.podTemplate.labels", r#"{"example.com/team": "another"}"#),
     ("gateway.podTemplate.annotations", r#"{"sidecar.istio.io/inject": "true"}"#),
+    ("gateway.podTemplate.serviceAccountAnnotations", r#"{"eks.amazonaws.com/role-arn": "another"}"#),
     ("gateway.podTemplate.nodeSelector", r#"{"kubernetes.io/arch": "arm64"}"#),
     ("gateway.podTemplate.tolerations", "[]"),
     ("gateway.podTemplate.affinity", "{}"),
@@ -202,11 +215,13 @@ fn conflicting(field: &str) -> &'static [&'static str] {
 /// The sample that has what stands in the full one's place around this field: its login to Kafka.
 fn with_login(field: &str) -> Option<&'static str> {
     let is_in = |part: &str| field.starts_with(&format!("source.kafka.sasl.oauth.{part}"));
-    match (is_in("serviceAccountToken"), is_in("")) {
-        (true, _) => Some("tracepipeline-service-account-token.yaml"),
-        (false, true) => Some("tracepipeline-oauth.yaml"),
-        (false, false) => None,
-    }
+    let all = [
+        ("serviceAccountToken", "tracepipeline-service-account-token.yaml"),
+        ("awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
+        ("clientCredentials.clientAssertion", "tracepipeline-event-hubs-workload-identity.yaml"),
+        ("", "tracepipeline-oauth.yaml"),
+    ];
+    all.into_iter().find_map(|(part, name)| is_in(part).then_some(name))
 }
 
 /// The full sample, and with this change.
@@ -229,6 +244,9 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     }
     // The sample has a number of gateways, beside which it cannot stand.
     object["spec"]["scaling"]["idle"] = json!({"after": "30m", "refreshEvery": "24h"});
+    if field.ends_with("connectionRef.name") {
+        return referred(&object, field, value);
+    }
     let before = object.clone();
     let place = |field: &str| {
         let pointer = format!("/spec/{}", field.replace('.', "/"));
@@ -242,6 +260,18 @@ fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     let (parent, name) = place(field);
     object.pointer_mut(&parent).unwrap()[name] = value.clone();
     [before, object].map(|object| serde_json::from_value(object).unwrap())
+}
+
+/// The same pipeline by a connection with what it says itself, and by this other one.
+fn referred(object: &Value, field: &str, other: &Value) -> [TracePipeline; 2] {
+    let part = if field.starts_with("source") { "kafka" } else { "clickhouse" };
+    let inline: TracePipeline = serde_json::from_value(object.clone()).unwrap();
+    let spec = spec_of(&inline);
+    let mut others = spec.clone();
+    others["kafka"]["bootstrapServers"] = json!(["kafka-9.kafka:9093"]);
+    others["clickhouse"]["endpoints"] = json!(["https://clickhouse-0.clickhouse:8443"]);
+    let by = |name: &Value, spec: &Value| by_reference(&inline, &[part], name.as_str().unwrap(), spec);
+    [by(&json!("main"), &spec), by(other, &others)]
 }
 
 /// Fields with a value of their own, as the definition has them.

@@ -38,12 +38,12 @@ const REVISIONS: [(&str, &str); 2] =
 
 /// The revision of the full sample with every field, and of the one with shards, which that cannot have beside its endpoints.
 const REVISIONS_OF_ALL: [(&str, &str); 2] =
-    [("tracepipeline-full.yaml", "52c8afd9a5"), ("tracepipeline-sharded.yaml", "8e27f3ba41")];
+    [("tracepipeline-full.yaml", "f13d12b798"), ("tracepipeline-sharded.yaml", "8e27f3ba41")];
 
 /// The revisions of pipelines that begin now.
 const REVISIONS_AT_FIRST: [(&str, &str); 3] = [
     ("tracepipeline.yaml", "24779c6170"),
-    ("tracepipeline-full.yaml", "78b8c12fe6"),
+    ("tracepipeline-full.yaml", "05a726ed9e"),
     ("tracepipeline-sharded.yaml", "315b8f7c78"),
 ];
 

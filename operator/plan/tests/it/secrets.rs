@@ -150,6 +150,46 @@ fn tokens_come_from_the_endpoint_of_the_spec_or_from_a_volume_of_the_pod() {
 }
 
 #[test]
+fn keys_of_aws_and_an_assertion_are_where_gateways_look_for_them() {
+    let of = |name: &str| {
+        let pipeline = sample(name);
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+        let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+        let of_job = parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap();
+        assert!(of_job.volumes.unwrap().iter().all(|volume| !volume.name.starts_with("kafka-")), "{name}");
+        (config["source"]["kafka"]["sasl"]["oauth"].clone(), pod)
+    };
+    let (found, pod) = of("tracepipeline-msk-iam-keys.yaml");
+    let keys = json!({
+        "accessKeyIdFile": "/etc/sluice-secrets/kafka-aws/access-key-id",
+        "secretAccessKeyFile": "/etc/sluice-secrets/kafka-aws/secret-access-key",
+        "sessionTokenFile": "/etc/sluice-secrets/kafka-aws/session-token",
+    });
+    assert_eq!(found, json!({"awsMskIam": {"region": "eu-central-1", "keys": keys}}));
+    let volumes = pod.volumes.unwrap();
+    let secret = volumes.iter().find(|one| one.name == "kafka-aws").unwrap().secret.as_ref().unwrap();
+    assert_eq!(
+        (secret.secret_name.as_deref(), secret.items.iter().flatten().count()),
+        (Some("msk-reader"), 3)
+    );
+    // AWS gives its identity to the pod; nothing of it is the operator's to mount.
+    let (found, pod) = of("tracepipeline-msk-iam.yaml");
+    assert_eq!(found, json!({"awsMskIam": {}}));
+    assert!(pod.volumes.unwrap().iter().all(|one| one.projected.is_none() && one.name != "kafka-aws"));
+    let (found, pod) = of("tracepipeline-event-hubs-workload-identity.yaml");
+    let client = &found["clientCredentials"];
+    let file = "/etc/sluice-tokens/kafka-assertion/token";
+    assert_eq!((&client["clientAssertionFile"], &client["clientSecretFile"]), (&json!(file), &Value::Null));
+    let volumes = pod.volumes.unwrap();
+    let volume =
+        volumes.iter().find(|one| one.name == "kafka-assertion").unwrap().projected.as_ref().unwrap();
+    let token = volume.sources.as_ref().unwrap()[0].service_account_token.as_ref().unwrap();
+    assert_eq!(token.audience.as_deref(), Some("api://AzureADTokenExchange"));
+    assert_eq!(token.expiration_seconds, Some(3_600));
+}
+
+#[test]
 fn a_token_for_clickhouse_is_where_gateways_and_the_schema_job_look_for_it() {
     for (credentials, expected) in [
         (

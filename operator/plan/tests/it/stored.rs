@@ -27,11 +27,12 @@ const OBJECTS: [(&str, &str); 7] = [
 ];
 
 /// Fields that samples have got since then.
-const LATER: [&str; 12] = [
+const LATER: [&str; 13] = [
     "/spec/sink/clickhouse/schema/optionalColumns",
     "/spec/attributes",
     "/spec/networkPolicy/metricsFrom",
     "/spec/networkPolicy/egressTo",
+    "/spec/gateway/podTemplate/serviceAccountAnnotations",
     "/spec/gateway/podTemplate/env",
     "/spec/gateway/podTemplate/volumes",
     "/spec/gateway/podTemplate/volumeMounts",

@@ -13,12 +13,7 @@ pub(super) fn words(error: &Error, failure: SourceFailure, brokers: &str) -> Str
 
 fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
     match (error, failure) {
-        (Error::Token { source, .. }, _) if is_of_file(source) => {
-            "the operator's --kafka-token, and the volume that has its file"
-        }
-        (Error::Token { .. }, _) => {
-            "source.kafka.sasl.oauth, and that the operator's own pod reaches the token endpoint"
-        }
+        (Error::Token { source, .. }, _) => of_login(source),
         (Error::Create { .. }, _) => "source.kafka.properties, and the keys of the Secrets for Kafka",
         (_, SourceFailure::TlsFailed) => {
             "source.kafka.tls, the key ca.crt of its Secret, and the port of the listener"
@@ -34,9 +29,36 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
     }
 }
 
-/// Whether the token is one that the operator itself has in a file. It has nothing else of a login in files.
-fn is_of_file(error: &login::Error) -> bool {
-    matches!(error, login::Error::File { .. } | login::Error::Token { .. })
+/// The operator has the content of Secrets in memory: what is in a file is its own, and so is an identity of AWS.
+fn of_login(error: &login::Error) -> &'static str {
+    use login::{Content, Error, Server};
+    match error {
+        Error::File { what: Content::ClientAssertion, .. } => {
+            "the operator's --kafka-assertion, and the volume that has its file"
+        }
+        Error::File { what: Content::StsToken | Content::AgentToken, .. }
+        | Error::NoIdentity { .. }
+        | Error::Endpoint { server: Server::AwsSts | Server::EksPodIdentity, .. }
+        | Error::Authorities { server: Server::AwsSts | Server::EksPodIdentity, .. }
+        | Error::Unreachable { server: Server::AwsSts | Server::EksPodIdentity, .. }
+        | Error::Slow { server: Server::AwsSts | Server::EksPodIdentity, .. }
+        | Error::Refused { server: Server::AwsSts | Server::EksPodIdentity, .. }
+        | Error::Nonsense { server: Server::AwsSts | Server::EksPodIdentity, .. } => {
+            "the identity of AWS of the operator's own ServiceAccount, which --kafka-aws uses"
+        }
+        Error::File { .. } | Error::Token { .. } => {
+            "the operator's --kafka-token, and the volume that has its file"
+        }
+        Error::Keys { .. } => "the keys of the Secret that source.kafka.sasl.oauth.awsMskIam names",
+        Error::Endpoint { .. }
+        | Error::Authorities { .. }
+        | Error::Unreachable { .. }
+        | Error::Slow { .. }
+        | Error::Refused { .. }
+        | Error::Nonsense { .. } => {
+            "source.kafka.sasl.oauth, and that the operator's own pod reaches the token endpoint"
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,15 +90,37 @@ mod tests {
             let error = Error::Token { brokers: "a:9092".into(), source: Box::new(source) };
             words(&error, SourceFailure::AuthFailed, "a:9092")
         };
-        let said = without_token(login::Error::Slow { endpoint: "https://login".into(), seconds: 5 });
+        let said = without_token(login::Error::Slow {
+            server: login::Server::TokenEndpoint,
+            endpoint: "https://login".into(),
+            seconds: 5,
+        });
         assert!(
             said.starts_with("cannot log in to Kafka at a:9092: the token endpoint https://login does not answer within 5 s; check")
                 && said.ends_with("; check source.kafka.sasl.oauth, and that the operator's own pod reaches the token endpoint")
                 && !said.contains("(brokers:"),
             "{said}"
         );
-        let file = login::Error::File { what: "token", path: "/token".into(), reason: "gone".into() };
-        let said = without_token(file);
+        let of_file = |what| login::Error::File { what, path: "/token".into(), reason: "gone".into() };
+        for (error, expected) in [
+            (
+                of_file(login::Content::ClientAssertion),
+                "check the operator's --kafka-assertion, and the volume",
+            ),
+            (
+                of_file(login::Content::StsToken),
+                "check the identity of AWS of the operator's own ServiceAccount",
+            ),
+            (login::Error::NoIdentity { reason: "none".into() }, "which --kafka-aws uses"),
+            (
+                login::Error::Keys { reason: "empty".into() },
+                "the Secret that source.kafka.sasl.oauth.awsMskIam names",
+            ),
+        ] {
+            let said = without_token(error);
+            assert!(said.contains(expected), "{said}");
+        }
+        let said = without_token(of_file(login::Content::Token));
         assert!(
             said.ends_with("; check the operator's --kafka-token, and the volume that has its file"),
             "{said}"

@@ -2,30 +2,20 @@
 //!
 //! The values are part of a client's key: a changed Secret leads to another client, and the old one is closed when it is idle.
 
+use super::{
+    own_logins::{NotOwn, OwnLogins},
+    tokens,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use sluice_crds::{
-    KafkaSource, KeyUse, Sasl, SaslMechanism, SecretUse, Tls, UsedKey,
-    security::{ClientAuthentication, ClientCredentials, OAuth, UserSecretRef},
+    KafkaSource, KeyUse, Sasl, SaslMechanism, SecretUse, Tls, UsedKey, security::UserSecretRef,
 };
 use sluice_login as login;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The Secrets for the connection to Kafka, by their use.
 pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
-
-/// The operator's own tokens for Kafka, by audience.
-pub type TokenFiles = BTreeMap<String, TokenFile>;
-
-/// A token of the operator, and the only brokers that it is sent to. Who may make a pipeline chooses its brokers and its audience: a token
-/// that went wherever a pipeline says would be a token of everybody.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenFile {
-    /// The file.
-    pub file: String,
-    /// Brokers, each as `bootstrapServers` of a pipeline has it.
-    pub servers: Vec<String>,
-}
 
 /// TLS and SASL settings of a connection. Its `Debug` text shows no secret.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -40,18 +30,15 @@ pub enum Unreadable {
     /// A Secret is missing or lacks a key. Another condition names it.
     #[error("the operator does not ask Kafka before its Secrets are complete")]
     Incomplete,
-    /// Pods log in with a token of their own, and the operator has none for this audience.
+    /// The login is that of the pods, and an admin has not allowed the operator one of its own there.
+    #[error(transparent)]
+    NotOwn(#[from] NotOwn),
+    /// The region of an MSK cluster is in no field and in no broker's name.
     #[error(
-        "the operator does not ask Kafka: it has no token of its own for the audience {audience:?}; mount one into the operator's pod, and \
-         name it and its brokers with --kafka-token={audience}=FILE@BROKER+BROKER (SECURITY.md, Tokens)"
+        "the operator does not ask Kafka for partitions and offsets: no host of source.kafka.bootstrapServers names a region of AWS; set \
+         source.kafka.sasl.oauth.awsMskIam.region"
     )]
-    NoToken { audience: String },
-    /// The operator's token for this audience is for other brokers, or the connection has no TLS.
-    #[error(
-        "the operator does not ask Kafka: its token for the audience {audience:?} is sent over TLS only, and only to the brokers that \
-         --kafka-token names; set tls, or add all of source.kafka.bootstrapServers to --kafka-token (SECURITY.md, Tokens)"
-    )]
-    NotForBrokers { audience: String },
+    NoRegion,
     /// A value is not UTF-8.
     #[error(
         "the operator does not ask Kafka: {key} of the Secret {secret} is not UTF-8 text; certificates and keys must be PEM (a file \
@@ -80,15 +67,10 @@ impl KafkaSecurity {
     /// From the spec and the Secrets that it names.
     ///
     /// # Errors
-    /// If a Secret is missing or incomplete, a value is not UTF-8, or the operator has no token for these brokers.
-    pub fn of(
-        kafka: &KafkaSource,
-        secrets: &KafkaSecrets,
-        token_files: &TokenFiles,
-    ) -> Result<Self, Unreadable> {
+    /// If a Secret is missing or incomplete, a value is not UTF-8, or the operator has no login of its own for these brokers.
+    pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets, own: &OwnLogins) -> Result<Self, Unreadable> {
         let tls = kafka.tls.as_ref().map(|tls| TlsPem::of(tls, secrets)).transpose()?;
-        let sasl =
-            kafka.sasl.as_ref().map(|sasl| Login::of(sasl, kafka, secrets, token_files)).transpose()?;
+        let sasl = kafka.sasl.as_ref().map(|sasl| Login::of(sasl, kafka, secrets, own)).transpose()?;
         Ok(Self { tls, sasl })
     }
 
@@ -153,10 +135,10 @@ impl Login {
         sasl: &Sasl,
         kafka: &KafkaSource,
         secrets: &KafkaSecrets,
-        token_files: &TokenFiles,
+        own: &OwnLogins,
     ) -> Result<Self, Unreadable> {
         match (&sasl.oauth, &sasl.secret_ref) {
-            (Some(oauth), _) => Self::of_tokens(oauth, kafka, secrets, token_files),
+            (Some(oauth), _) => tokens::login(oauth, kafka, secrets, own).map(Self::Tokens),
             (None, Some(user)) => Self::of_user(sasl, user, secrets),
             // The definition refuses it.
             (None, None) => Err(Unreadable::Incomplete),
@@ -175,67 +157,6 @@ impl Login {
             password: text(KeyUse::Password)?,
         })
     }
-
-    fn of_tokens(
-        oauth: &OAuth,
-        kafka: &KafkaSource,
-        secrets: &KafkaSecrets,
-        token_files: &TokenFiles,
-    ) -> Result<Self, Unreadable> {
-        let source = match (&oauth.client_credentials, &oauth.service_account_token) {
-            (Some(credentials), _) => {
-                login::Source::ClientCredentials(Box::new(of_client(credentials, secrets)?))
-            }
-            // The token of pods is theirs. The operator logs in as its own ServiceAccount.
-            (None, Some(token)) => {
-                let audience = || token.audience.clone();
-                let own = token_files.get(&token.audience);
-                let own = own.ok_or_else(|| Unreadable::NoToken { audience: audience() })?;
-                if !own.is_for(kafka) {
-                    return Err(Unreadable::NotForBrokers { audience: audience() });
-                }
-                login::Source::Given(login::Text::File(own.file.clone()))
-            }
-            // The definition refuses it.
-            (None, None) => return Err(Unreadable::Incomplete),
-        };
-        let extensions = oauth.extensions.iter().map(|(name, value)| (name.clone(), value.0.clone()));
-        Ok(Self::Tokens(login::Login { source, extensions: extensions.collect() }))
-    }
-}
-
-impl TokenFile {
-    /// Whether the token may be sent to the brokers of this spec. Brokers are compared as text: one that is written in another way is
-    /// another one.
-    fn is_for(&self, kafka: &KafkaSource) -> bool {
-        kafka.tls.is_some() && kafka.bootstrap_servers.iter().all(|server| self.servers.contains(server))
-    }
-}
-
-fn of_client(
-    credentials: &ClientCredentials,
-    secrets: &KafkaSecrets,
-) -> Result<login::ClientCredentials, Unreadable> {
-    let keys = credentials.secret_ref.keys(credentials.client_id.as_deref());
-    let text = |of| value_of(secrets, SecretUse::KafkaClient, &keys, of);
-    let client_id = match &credentials.client_id {
-        Some(id) => id.clone(),
-        None => text(KeyUse::ClientId)?,
-    };
-    let authorities = credentials
-        .ca_secret_ref
-        .as_ref()
-        .map(|named| value_of(secrets, SecretUse::KafkaTokenAuthorities, &named.keys(), KeyUse::Authorities));
-    let scope = credentials.scope.iter().map(|scope| ("scope".to_owned(), scope.clone()));
-    let given = credentials.parameters.iter().map(|(name, value)| (name.clone(), value.0.clone()));
-    Ok(login::ClientCredentials {
-        endpoint: credentials.token_endpoint.clone(),
-        client_id: login::Text::Value(client_id),
-        client_secret: login::Text::Value(text(KeyUse::ClientSecret)?),
-        in_body: credentials.authentication == ClientAuthentication::Post,
-        parameters: given.chain(scope).collect(),
-        authorities: authorities.transpose()?.map(login::Text::Value),
-    })
 }
 
 impl fmt::Debug for KafkaSecurity {
@@ -245,7 +166,7 @@ impl fmt::Debug for KafkaSecurity {
 }
 
 /// What the Secret of a use has for this.
-fn value_of(
+pub(super) fn value_of(
     secrets: &KafkaSecrets,
     of: SecretUse,
     keys: &[UsedKey],
@@ -300,12 +221,12 @@ mod tests {
         let user = secret(&[("username", "gateway\n"), ("password", "s3cret")]);
         let mut secrets: KafkaSecrets = [(SecretUse::KafkaUser, user)].into();
         assert_eq!(
-            KafkaSecurity::of(&kafka(), &secrets, &TokenFiles::new()),
+            KafkaSecurity::of(&kafka(), &secrets, &OwnLogins::default()),
             Err(Unreadable::Incomplete),
             "without the authorities nothing is tried"
         );
         secrets.insert(SecretUse::KafkaAuthorities, secret(&[("ca.crt", "PEM")]));
-        let security = KafkaSecurity::of(&kafka(), &secrets, &TokenFiles::new()).unwrap();
+        let security = KafkaSecurity::of(&kafka(), &secrets, &OwnLogins::default()).unwrap();
         assert_eq!(
             security.settings(),
             [
@@ -339,7 +260,7 @@ mod tests {
             (SecretUse::KafkaUser, secret(&[("password", "s3cret"), ("sasl.jaas.config", "x")])),
         ]
         .into();
-        let security = KafkaSecurity::of(&kafka, &secrets, &TokenFiles::new()).unwrap();
+        let security = KafkaSecurity::of(&kafka, &secrets, &OwnLogins::default()).unwrap();
         let settings = security.settings();
         for expected in [
             ("ssl.ca.pem", "ROOT"),
@@ -353,90 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_asked_for_as_the_gateways_do_with_the_content_of_the_secrets() {
-        let kafka: KafkaSource = serde_json::from_value(json!({
-            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
-            "sasl": {"mechanism": "OAuthBearer", "oauth": {
-                "clientCredentials": {
-                    "tokenEndpoint": "https://login/token", "clientId": "me", "scope": "kafka",
-                    "parameters": {"audience": "brokers"},
-                    "secretRef": {"name": "client", "clientSecretKey": "secret"},
-                },
-                "extensions": {"logicalCluster": "lkc-1"},
-            }},
-        }))
-        .unwrap();
-        let client = secret(&[("secret", "s3cret\n")]);
-        let security =
-            KafkaSecurity::of(&kafka, &[(SecretUse::KafkaClient, client)].into(), &TokenFiles::new())
-                .unwrap();
-        assert_eq!(
-            security.settings(),
-            [("security.protocol", "sasl_plaintext"), ("sasl.mechanism", "OAUTHBEARER")]
-        );
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let credentials = login::ClientCredentials {
-            endpoint: "https://login/token".into(),
-            client_id: login::Text::Value("me".into()),
-            client_secret: login::Text::Value("s3cret".into()),
-            in_body: false,
-            parameters: vec![pair("audience", "brokers"), pair("scope", "kafka")],
-            authorities: None,
-        };
-        let source = login::Source::ClientCredentials(Box::new(credentials));
-        let expected = login::Login { source, extensions: vec![pair("logicalCluster", "lkc-1")] };
-        assert_eq!(security.tokens(), Some(&expected));
-        assert!(!format!("{security:?} {expected:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn a_token_of_pods_is_in_their_pods_and_the_operator_needs_its_own() {
-        let kafka: KafkaSource = serde_json::from_value(json!({
-            "bootstrapServers": ["a:9093", "b:9093"], "topics": ["spans"], "tls": {},
-            "sasl": {"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "kafka"}}},
-        }))
-        .unwrap();
-        let of = |files: &TokenFiles| KafkaSecurity::of(&kafka, &KafkaSecrets::new(), files);
-        let missing = of(&own_token("other", &["a:9093", "b:9093"])).unwrap_err().to_string();
-        assert!(missing.contains("--kafka-token=kafka=FILE@BROKER+BROKER"), "{missing}");
-        let security = of(&own_token("kafka", &["c:9093", "b:9093", "a:9093"])).unwrap();
-        let source = login::Source::Given(login::Text::File("/token".into()));
-        assert_eq!(security.tokens(), Some(&login::Login { source, extensions: Vec::new() }));
-    }
-
-    fn own_token(audience: &str, servers: &[&str]) -> TokenFiles {
-        let servers = servers.iter().map(|server| (*server).to_owned()).collect();
-        [(audience.to_owned(), TokenFile { file: "/token".to_owned(), servers })].into()
-    }
-
-    #[test]
-    fn the_operators_token_goes_to_its_own_brokers_only_and_over_tls_only() {
-        let of = |tls: &serde_json::Value, servers: &[&str], allowed: &[&str]| {
-            let kafka: KafkaSource = serde_json::from_value(json!({
-                "bootstrapServers": servers, "topics": ["spans"], "tls": tls,
-                "sasl": {"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "kafka"}}},
-            }))
-            .unwrap();
-            KafkaSecurity::of(&kafka, &KafkaSecrets::new(), &own_token("kafka", allowed))
-        };
-        let (none, tls) = (json!(null), json!({}));
-        let refusal = || Unreadable::NotForBrokers { audience: "kafka".into() };
-        assert!(of(&tls, &["a:9093"], &["a:9093", "b:9093"]).is_ok());
-        for (tls, servers, allowed) in [
-            (&none, &["a:9093"][..], &["a:9093"][..]),
-            (&tls, &["theirs:9093"][..], &["a:9093"][..]),
-            (&tls, &["a:9093", "theirs:9093"][..], &["a:9093"][..]),
-            (&tls, &["a:9093,theirs:9093"][..], &["a:9093"][..]),
-            (&tls, &["a:9094"][..], &["a:9093"][..]),
-            (&tls, &["a:9093"][..], &[][..]),
-        ] {
-            assert_eq!(of(tls, servers, allowed), Err(refusal()), "{servers:?} {allowed:?}");
-        }
-        let said = refusal().to_string();
-        assert!(said.contains("set tls, or add all of source.kafka.bootstrapServers"), "{said}");
-    }
-
-    #[test]
     fn a_value_that_is_no_text_is_named() {
         let der = Secret {
             data: Some([("ca.crt".to_owned(), ByteString(vec![0x30, 0x82, 0xff]))].into()),
@@ -446,7 +283,7 @@ mod tests {
         let said = KafkaSecurity::of(
             &kafka(),
             &[(SecretUse::KafkaAuthorities, Arc::new(der))].into(),
-            &TokenFiles::new(),
+            &OwnLogins::default(),
         );
         assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt".into() }));
         let text = said.unwrap_err().to_string();
@@ -458,7 +295,7 @@ mod tests {
         let user = secret(&[("username", "gateway"), ("password", "s3cret")]);
         let plain = KafkaSource { tls: None, ..kafka() };
         let security =
-            KafkaSecurity::of(&plain, &[(SecretUse::KafkaUser, user)].into(), &TokenFiles::new()).unwrap();
+            KafkaSecurity::of(&plain, &[(SecretUse::KafkaUser, user)].into(), &OwnLogins::default()).unwrap();
         let text = format!("{security:?}");
         assert!(text.contains("sasl_plaintext") && !text.contains("s3cret"), "{text}");
     }

@@ -63,11 +63,16 @@ async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
     let sink = |change: Value| json!({"sink": {"clickhouse": change}});
     let secure = scene.pipeline.settings().clickhouse.replace("http://", "https://");
     let operators = operators_image(scene).await?;
+    let named = json!({"connectionRef": {"name": "nowhere"}, "bootstrapServers": null});
     let half = sink(json!({"credentials": {"secretRef": {"name": HALF}}}));
     Ok(vec![
         (
             Other::new(scene, "half-a-secret", |_| {}, &half),
             ("secret-incomplete", kind::SINK_REACHABLE, reason::SECRET_INCOMPLETE),
+        ),
+        (
+            Other::new(scene, "no-connection", |_| {}, &json!({"source": {"kafka": named}})),
+            ("connection-missing", kind::READY, reason::CONNECTION_MISSING),
         ),
         (
             Other::new(scene, "no-broker", |at| at.brokers = vec![nobody()], &usual),

@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{CustomResourceExt as _, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+use sluice_crds::{TraceConnection, TracePipeline};
 
 use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, with_release};
 use crate::environment::READY;
@@ -40,8 +40,9 @@ impl Release<'_> {
             .collect();
         ensure!(all.is_empty(), "there are pipelines that are not this test's: {all:?}");
         let before = self.namespace.inventory().await?;
-        let goes = [format!("CustomResourceDefinition {}", TracePipeline::crd_name()), SERVED_AS.to_owned()];
-        let goes = BTreeSet::from(goes);
+        let definitions = [TracePipeline::crd_name(), TraceConnection::crd_name()];
+        let goes = definitions.map(|name| format!("CustomResourceDefinition {name}")).into_iter();
+        let goes: BTreeSet<String> = goes.chain([SERVED_AS.to_owned()]).collect();
 
         self.install_not_kept().await?;
         self.uninstall(&["--wait"]).await?;

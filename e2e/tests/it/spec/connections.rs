@@ -1,0 +1,193 @@
+//! Two pipelines read by one connection. A change of the connection replaces the gateways of both, each pipeline by its own rollout; one that
+//! says the same replaces none. A connection that goes is said, and what runs reads on; pipelines whose connection went first are drained and
+//! go. Numbered spans flow through all of it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::cluster::{Seen, until};
+use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings};
+use e2e_fixtures::produce::Topic;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use sluice_crds::TraceConnection;
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Load of numbered spans: several messages a second and partition, and little of two shared cores.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Name of the connection.
+const MAIN: &str = "main";
+
+/// A table of the second pipeline's own.
+const OTHER_TABLE: &str = "other_traces";
+
+/// Longest drain of a pipeline that is deleted.
+const GONE: Duration = Duration::from_mins(3);
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group spec"]
+async fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
+    scene::run("connections", Uses::Servers, 2, async |scene: &mut Scene| {
+        let settings = Settings {
+            name: "other".into(),
+            topic: format!("{}.other", scene.topic.name()),
+            ..scene.pipeline.settings().clone()
+        };
+        let topic = Topic::create(&scene.environment.kafka_host, &settings.topic, 2).await?;
+        let group = settings.consumer_group();
+        let other = Pipeline::new(&scene.namespace, settings);
+        let played = play(scene, &other).await;
+        // The group has no members once its pipeline is gone.
+        let removed = topic.delete().await.and(topic.delete_group(&group).await);
+        played.and(removed)
+    })
+    .await
+}
+
+async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
+    scene.apply_credentials().await?;
+    let both = [&scene.pipeline, other];
+    // The pipelines first: the connection is said to be missing, and then looked for.
+    scene.pipeline.apply(&referring(None)).await?;
+    other.apply(&referring(Some(OTHER_TABLE))).await?;
+    for pipeline in both {
+        let missing = ("False", reason::CONNECTION_MISSING);
+        let said = pipeline.wait_condition(kind::READY, missing, READY).await?;
+        ensure!(said.contains(&format!("there is no TraceConnection \"{MAIN}\"")), "Ready says {said:?}");
+    }
+    scene.namespace.apply(&connection(scene, &scene.pipeline.settings().clickhouse)).await?;
+    for pipeline in both {
+        pipeline.wait_ready(READY).await?;
+    }
+    counted(scene, 2).await?;
+
+    let load = scene.load(SPANS_PER_SECOND);
+    let before = uids(&both).await?;
+    // The same server in other words: another config for both.
+    let usual = &scene.pipeline.settings().clickhouse;
+    let server = format!("{}/", usual.trim_end_matches('/'));
+    ensure!(server != *usual, "{usual} is in these words already");
+    change(scene, &json!({"clickhouse": {"endpoints": [server]}})).await?;
+    until("both pipelines with other gateways", READY, async || {
+        let after = uids(&both).await?;
+        let is_replaced = before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| !after.is_empty() && after.iter().all(|uid| !before.contains(uid)));
+        Ok(if is_replaced { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {after:?}")) })
+    })
+    .await?;
+    for pipeline in both {
+        pipeline.wait_ready(READY).await?;
+    }
+    let rolled = uids(&both).await?;
+
+    // From the reference to the same values in the spec: no gateway is replaced.
+    let inline = json!({"sink": {"clickhouse": {"endpoints": [server]}}});
+    scene.pipeline.apply(&inline).await?;
+    counted(scene, 1).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    scene.pipeline.apply(&referring(None)).await?;
+    counted(scene, 2).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    ensure!(uids(&both).await? == rolled, "a switch between both forms replaced a gateway");
+
+    gone_first(scene, &both, &rolled).await?;
+    scene.namespace.apply(&connection(scene, &server)).await?;
+    for pipeline in both {
+        pipeline.wait_ready(READY).await?;
+    }
+    ensure!(uids(&both).await? == rolled, "a connection that came back replaced a gateway");
+    scene.assert_nothing_lost(&load.stop().await?).await?;
+
+    // As a tool may delete a folder: the connection before the pipelines.
+    delete_connection(scene).await?;
+    tokio::try_join!(scene.pipeline.delete(GONE), other.delete(GONE))?;
+    Ok(())
+}
+
+/// The connection is deleted at once, and both pipelines say so while their gateways read on.
+async fn gone_first(scene: &Scene, both: &[&Pipeline; 2], rolled: &[Vec<String>]) -> Result<()> {
+    delete_connection(scene).await?;
+    for pipeline in both {
+        let missing = ("False", reason::CONNECTION_MISSING);
+        pipeline.wait_condition(kind::READY, missing, READY).await?;
+    }
+    let rows = scene.oracle().rows().await?;
+    scene.wait_rows(rows + 2 * SPANS_PER_SECOND, READY).await.context("while the connection is gone")?;
+    ensure!(uids(both).await? == rolled, "a connection that went replaced a gateway");
+    Ok(())
+}
+
+async fn delete_connection(scene: &Scene) -> Result<()> {
+    let connections: Api<TraceConnection> = scene.namespace.api();
+    connections.delete(MAIN, &DeleteParams::default()).await.context("delete the connection")?;
+    until("end of the connection", READY, async || {
+        let left = connections.get_metadata_opt(MAIN).await.context("get the connection")?;
+        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.metadata.finalizers))))
+    })
+    .await
+}
+
+/// The spec with references in the place of what the usual one says.
+fn referring(table: Option<&str>) -> Value {
+    let named = json!({"name": MAIN});
+    let mut spec = json!({
+        "source": {"kafka": {"bootstrapServers": null, "connectionRef": named}},
+        "sink": {"clickhouse": {"endpoints": null, "credentials": null, "connectionRef": named}},
+    });
+    if let Some(table) = table {
+        spec["sink"]["clickhouse"]["table"] = json!(table);
+    }
+    spec
+}
+
+/// What the usual pipeline says of its servers, with these words for that of `ClickHouse`.
+fn connection(scene: &Scene, server: &str) -> Value {
+    json!({
+        "apiVersion": "sluice.dev/v1alpha1", "kind": "TraceConnection", "metadata": {"name": MAIN},
+        "spec": {
+            "kafka": {"bootstrapServers": scene.pipeline.settings().brokers},
+            "clickhouse": {
+                "endpoints": [server],
+                "credentials": {"secretRef": {"name": CREDENTIALS}},
+            },
+        },
+    })
+}
+
+async fn change(scene: &Scene, spec: &Value) -> Result<()> {
+    let connections: Api<TraceConnection> = scene.namespace.api();
+    let patch = Patch::Merge(json!({"spec": spec}));
+    connections.patch(MAIN, &PatchParams::default(), &patch).await.context("change the connection")?;
+    Ok(())
+}
+
+/// Waits until the connection says that so many pipelines reference it, and that its newest spec was looked at.
+async fn counted(scene: &Scene, pipelines: u32) -> Result<()> {
+    let connections: Api<TraceConnection> = scene.namespace.api();
+    until(&format!("a count of {pipelines}"), READY, async || {
+        let found = connections.get(MAIN).await.context("get the connection")?;
+        let status = found.status.unwrap_or_default();
+        let is_current = status.observed_generation == found.metadata.generation;
+        Ok(if is_current && status.pipelines == Some(pipelines) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{status:?}"))
+        })
+    })
+    .await
+}
+
+/// Uids of the gateways of each pipeline.
+async fn uids(pipelines: &[&Pipeline]) -> Result<Vec<Vec<String>>> {
+    let mut all = Vec::new();
+    for pipeline in pipelines {
+        all.push(pipeline.gateways().uids().await?.into_values().collect());
+    }
+    Ok(all)
+}

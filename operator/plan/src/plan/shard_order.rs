@@ -1,0 +1,90 @@
+//! The rules of the definition about a change of shards, for pipelines whose servers stand in a `TraceConnection`. CEL compares an object with
+//! its own former state: it sees no change of the reference, no switch between a reference and servers of the spec's own, and no connection
+//! that is deleted and made again. So the planned servers are compared with those that the gateways were last given.
+//!
+//! A pipeline that names its servers itself, and did before, is the API server's business alone.
+
+use crate::{facts::Observed, observed::ServersSeen, pipeline::connections::where_it_stands};
+use sluice_crds::{ClickHouseSink, TracePipeline};
+use sluice_gateway_config::Violations;
+
+/// The field that a person has to look at.
+const FIELD: &str = "spec.sink.clickhouse";
+
+/// Refuses servers among which rows on their way would get to another shard.
+pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), Violations> {
+    let sink = &pipeline.spec.sink.clickhouse;
+    let status = pipeline.status.as_ref();
+    let remembered = status.and_then(|status| status.connections.as_ref());
+    let was_referred = remembered.is_some_and(|connections| connections.clickhouse.is_some());
+    let (Some(before), true) = (&observed.servers, sink.connection_ref.is_some() || was_referred) else {
+        return Ok(());
+    };
+    let is_running = observed.workload.as_ref().is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
+    let has_blocks = status.and_then(|status| status.queue).is_some_and(|queue| queue.blocks > 0);
+    if !is_running && !has_blocks {
+        return Ok(());
+    }
+    let names = remembered.map_or(&[][..], |connections| &connections.shards);
+    let mut found = Violations::default();
+    if let Some(wrong) = wrong(before, names, sink) {
+        let place = where_it_stands(sink.connection_ref.as_ref());
+        found.add(
+            FIELD,
+            format!("{wrong}{place}. The gateways keep the servers that they have; undo the change"),
+        );
+    }
+    found.or(())
+}
+
+/// What is wrong with these servers after those. `names` are those that the shards had, as far as they are known.
+fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Option<String> {
+    let shards: Vec<&[String]> = after.shards.iter().map(|shard| &shard.endpoints[..]).collect();
+    if before.shards.is_empty() {
+        let first = shards.first()?;
+        return (!meet(&before.endpoints, first)).then(|| {
+            format!("the first of shards has none of the former endpoints {}", before.endpoints.join(", "))
+        });
+    }
+    let count = before.shards.len();
+    if shards.is_empty() {
+        return (count > 1)
+            .then(|| format!("endpoints would replace {count} shards; shards can only be added"));
+    }
+    if shards.len() < count {
+        return Some(format!("there would be {} of {count} shards; shards can only be added", shards.len()));
+    }
+    let olds = || before.shards.iter().enumerate();
+    let left = olds().zip(&after.shards).find(|((at, old), new)| match names.get(*at) {
+        Some(name) => new.name.as_ref() != Some(name),
+        None => !meet(old, &new.endpoints),
+    });
+    if let Some(((at, old), _)) = left {
+        return Some(match names.get(at) {
+            Some(name) => {
+                format!("the shard {} of the list would no longer be {name:?}", at.saturating_add(1))
+            }
+            None => format!(
+                "the shard {} of the list would have none of its endpoints {}",
+                at.saturating_add(1),
+                old.join(", ")
+            ),
+        });
+    }
+    let moved = olds().find_map(|(at, old)| {
+        let others = shards.iter().take(count).enumerate().filter(|(other, _)| *other != at);
+        let taken = others.flat_map(|(_, new)| new.iter()).find(|endpoint| old.contains(endpoint))?;
+        Some((at, taken))
+    });
+    moved.map(|(at, endpoint)| {
+        format!(
+            "{endpoint} would move away from the shard {} of the list: remove it in one edit and add it in a later one, with \
+             suspend: true in between",
+            at.saturating_add(1)
+        )
+    })
+}
+
+fn meet(some: &[String], others: &[String]) -> bool {
+    some.iter().any(|one| others.contains(one))
+}
