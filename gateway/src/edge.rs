@@ -10,6 +10,7 @@
 //!
 //! | file | is |
 //! | --- | --- |
+//! | [`run`] | builds the parts, starts the threads and stops them |
 //! | [`acceptor`] | a request from its body to its answer |
 //! | [`tenants`] | what each tenant may send |
 //! | [`splitting`] | the threads that make messages of requests |
@@ -20,6 +21,8 @@
 
 pub mod acceptor;
 pub mod metrics;
+pub mod run;
+mod serving;
 pub mod splitting;
 pub mod status;
 pub mod tenants;

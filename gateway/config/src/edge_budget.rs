@@ -15,6 +15,7 @@
 //! Operator and edge both call [`EdgeBudget::divide`]; a limit that is too small is refused with the smallest sufficient one.
 
 use crate::budget::{SLACK_DIVISOR, Shortfall};
+use crate::edge::EdgeConfig;
 use crate::units::ByteSize;
 
 /// Program, thread stacks, runtime, Kafka metadata, metrics, tenants. Chosen: a gateway with little load has 21 MiB, with more threads.
@@ -48,6 +49,19 @@ pub struct EdgeSizing {
     pub request_bytes_max: ByteSize,
     /// The largest request, decompressed.
     pub decompressed_bytes_max: ByteSize,
+}
+
+impl EdgeSizing {
+    /// The parameters of a config.
+    pub fn of(config: &EdgeConfig) -> Self {
+        Self {
+            limit: config.memory.limit,
+            workers: config.workers,
+            record_batch_bytes_max: config.kafka.record_batch_bytes_max,
+            request_bytes_max: config.limits.request_bytes_max,
+            decompressed_bytes_max: config.limits.decompressed_bytes_max,
+        }
+    }
 }
 
 /// A divided limit. The parts add up to the limit exactly.

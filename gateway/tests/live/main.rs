@@ -20,6 +20,7 @@ mod dead_letters;
 mod deduplicated;
 mod drain;
 mod durability;
+mod edge;
 mod fate;
 mod few_rights;
 mod front;
