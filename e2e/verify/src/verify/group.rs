@@ -138,6 +138,7 @@ pub const ALL: [Group; 22] = [
             "spec::bad_spec::a_wrong_password_is_said_and_mended",
             "spec::bad_spec::an_unknown_storage_class_is_named_and_found_when_made",
             "spec::bad_spec::an_unknown_table_is_named_and_made_when_allowed",
+            "spec::connections::",
             "spec::objects::gateways_run_as_a_user_that_the_image_does_not_know",
             "spec::objects::pods_are_placed_and_called_as_the_spec_says",
             "spec::quotas::",
