@@ -11,6 +11,7 @@
 //! | file | is |
 //! | --- | --- |
 //! | [`run`] | builds the parts, starts the threads and stops them |
+//! | [`serving`] | the OTLP server: its config, its limits and what it logs |
 //! | [`acceptor`] | a request from its body to its answer |
 //! | [`tenants`] | what each tenant may send |
 //! | [`splitting`] | the threads that make messages of requests |
@@ -22,7 +23,7 @@
 pub mod acceptor;
 pub mod metrics;
 pub mod run;
-mod serving;
+pub mod serving;
 pub mod splitting;
 pub mod status;
 pub mod tenants;

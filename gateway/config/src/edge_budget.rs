@@ -9,7 +9,7 @@
 //! | requests | the rest | bodies of requests, as received and decompressed, and of JSON also rewritten: the permits |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
 //!
-//! The queue has a quarter of what the fixed parts leave, and at least the largest message; the requests have at least the largest
+//! The queue has a sixth of what the fixed parts leave, and at least the largest message; the requests have at least the largest
 //! request, received and decompressed. A request that gets no permit is told to come again: an empty pool is back-pressure.
 //!
 //! Operator and edge both call [`EdgeBudget::divide`]; a limit that is too small is refused with the smallest sufficient one.
@@ -21,8 +21,9 @@ use crate::units::ByteSize;
 /// Program, thread stacks, runtime, Kafka metadata, metrics, tenants. Chosen: a gateway with little load has 21 MiB, with more threads.
 pub const BASE_BYTES: u64 = 32 << 20;
 
-/// Connections: TLS records, HTTP/2 windows and frames, headers. Chosen: 256 connections of 64 KiB.
-pub const SERVER_BYTES: u64 = 16 << 20;
+/// Connections and headers of requests: TLS records, HTTP/2 windows and frames. Chosen: 256 connections of 116 KiB, and 512 requests with
+/// headers of 16 KiB. The edge asserts this maximum.
+pub const SERVER_BYTES: u64 = 38 << 20;
 
 /// A thread's index of a request: about 250,000 spans, which is more than 64 MiB of average ones. The edge asserts this maximum.
 pub const INDEX_BYTES_MAX: u64 = 8 << 20;
@@ -34,7 +35,7 @@ pub const INDEX_PEAK_BYTES: u64 = INDEX_BYTES_MAX + INDEX_BYTES_MAX / 2;
 const QUEUE_SPARE_BYTES: u64 = 1 << 20;
 
 /// The part of what is left that the queue of messages has.
-const QUEUE_DIVISOR: u64 = 4;
+const QUEUE_DIVISOR: u64 = 6;
 
 /// The parameters of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,8 @@ impl EdgeBudget {
     pub fn divide(sizing: &EdgeSizing) -> Result<Self, Shortfall> {
         let limit = sizing.limit.get();
         let slack = limit.div_ceil(SLACK_DIVISOR);
-        let rest = limit.checked_sub(fixed(sizing).saturating_add(slack)).filter(|rest| *rest >= least(sizing));
+        let rest =
+            limit.checked_sub(fixed(sizing).saturating_add(slack)).filter(|rest| *rest >= least(sizing));
         let Some(rest) = rest else {
             return Err(Shortfall { limit: sizing.limit, smallest: smallest(sizing) });
         };
@@ -139,11 +141,12 @@ fn queue_min(sizing: &EdgeSizing) -> u64 {
     sizing.record_batch_bytes_max.get().saturating_add(QUEUE_SPARE_BYTES)
 }
 
-/// The least that messages and requests need together. The requests get the smaller of a half, and of what the smallest queue leaves.
+/// The least that messages and requests need together. The requests get the smaller of two thirds, and of what the smallest queue leaves.
 fn least(sizing: &EdgeSizing) -> u64 {
     let requests = sizing.request_bytes_max.get().saturating_add(sizing.decompressed_bytes_max.get());
     let beside_queue = requests.saturating_add(queue_min(sizing).saturating_mul(2));
-    requests.saturating_mul(2).max(beside_queue)
+    let two_thirds = requests.saturating_mul(QUEUE_DIVISOR).div_ceil(QUEUE_DIVISOR - 2);
+    two_thirds.max(beside_queue)
 }
 
 /// The smallest sufficient limit in whole MiB. A limit L without the slack has `⌊11·L/12⌋`.
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn the_reference_size_fits() {
         let budget = EdgeBudget::divide(&sizing(192)).unwrap();
-        assert!(budget.queue() > ByteSize::mib(20), "{budget:?}");
+        assert!(budget.queue() > ByteSize::mib(12), "{budget:?}");
         assert!(budget.requests >= ByteSize::mib(48), "{budget:?}");
         let refused = EdgeBudget::divide(&sizing(100)).unwrap_err();
         assert!(refused.to_string().contains("the smallest limit that would do is"), "{refused}");

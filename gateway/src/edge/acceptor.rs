@@ -13,13 +13,13 @@
 
 use crate::edge::{
     metrics::{EdgeMetrics, Refusal},
-    splitting::{Encoding, Job, Refused, Sent, Terms},
+    splitting::{Job, Refused, Sent, Terms},
     tenants::{Measure, OverLimit, Tenants},
 };
-use bytes::Bytes;
 use crossbeam_channel::{Sender, TrySendError};
 use prometheus::IntGauge;
 use sluice_kafka::producer::{NotStored, Producer};
+use sluice_otlp_server::Request;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -91,19 +91,20 @@ impl Edge {
     ///
     /// # Errors
     /// [`Untaken`], which decides what the client does next.
-    pub async fn take(&self, body: Bytes, encoding: Encoding, tenant: &str) -> Result<Taken, Untaken> {
-        let (begun, bytes) = (Instant::now(), body.len() as u64);
+    pub async fn take(&self, mut request: Request) -> Result<Taken, Untaken> {
+        let (begun, bytes) = (Instant::now(), request.body.len() as u64);
+        let tenant = request.tenant.take().unwrap_or_default();
         let _in_flight = InFlight::begin(&self.metrics.requests_in_flight);
         let Some(partitions) = self.producer.partitions() else {
             self.metrics.refuse(Refusal::NoTopic);
             let why = self.producer.problem().unwrap_or_else(|| "the topic is not known yet".to_owned());
             return Err(Untaken::Retry { after: KAFKA_AFTER, why });
         };
-        self.admit(tenant, bytes, begun)?;
-        let sent = self.split(body, encoding, partitions).await?;
-        self.tenants().count_spans(tenant, sent.spans);
+        self.admit(&tenant, bytes, begun)?;
+        let sent = self.split(request, partitions).await?;
+        self.tenants().count_spans(&tenant, sent.spans);
         self.metrics.split_seconds.observe(begun.elapsed().as_secs_f64());
-        let Sent { receipt, spans, spans_too_large, messages, made_bytes, .. } = sent;
+        let Sent { receipt, permit: _permit, spans, spans_too_large, messages, made_bytes, .. } = sent;
         let Ok(stored) = timeout_at(self.deadline(ANSWER_SLACK), receipt).await else {
             return Err(self.not_stored(&NotStored::Ended));
         };
@@ -141,10 +142,10 @@ impl Edge {
     }
 
     /// Has a thread split the request and pass its messages to the producer.
-    async fn split(&self, body: Bytes, encoding: Encoding, partitions: u32) -> Result<Sent, Untaken> {
+    async fn split(&self, request: Request, partitions: u32) -> Result<Sent, Untaken> {
         let (answer, worked) = oneshot::channel();
         let deadline = self.deadline(Duration::ZERO);
-        let job = Job { body, encoding, terms: Terms { partitions, deadline }, answer };
+        let job = Job { request, terms: Terms { partitions, deadline }, answer };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job) {
             return Err(self.busy("too many requests wait"));
         }
@@ -158,6 +159,7 @@ impl Edge {
                 self.metrics.refuse(Refusal::TooLarge);
                 Err(Untaken::TooLarge(why))
             }
+            Ok(Ok(Err(Refused::NoMemory))) => Err(self.busy("no memory to rewrite JSON is free")),
             // The thread did not come to it in time, or the process is ending.
             Err(_) | Ok(Err(_)) => Err(self.busy("no thread was free in time")),
         }

@@ -5,6 +5,7 @@ use crate::edge::{
     splitting::{self, SplittingDeps, key},
     tenants::TenantRates,
 };
+use bytes::Bytes;
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
@@ -13,6 +14,7 @@ use rdkafka::{
 };
 use sluice_gateway_config::{Kafka, parse};
 use sluice_kafka::producer::{ProducerLimits, partition_of};
+use sluice_otlp_server::{ByteBudget, Encoding};
 use tokio::runtime::Handle;
 
 /// A mock takes milliseconds; a busy machine some seconds.
@@ -24,9 +26,13 @@ const CONFIG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, wo
                       source: {kafka: {bootstrapServers: ['k:9092'], topics: [spans], consumerGroup: g}}, \
                       sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
 
+/// Bytes of all permits.
+const BUDGET: u64 = 40 << 20;
+
 struct Scene {
     mock: MockCluster<'static, DefaultProducerContext>,
     edge: Edge,
+    budget: ByteBudget,
 }
 
 impl Scene {
@@ -41,6 +47,7 @@ impl Scene {
             producer: producer.clone(),
             target_bytes: 1_000,
             request_bytes_max: 1 << 20,
+            json_bytes_max: 1 << 20,
             io: Handle::current(),
         };
         let jobs = splitting::start(2, &deps).unwrap();
@@ -56,11 +63,19 @@ impl Scene {
             assert!(begun.elapsed() < PATIENCE, "{:?}", edge.producer.problem());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Self { mock, edge }
+        Self { mock, edge, budget: ByteBudget::new(BUDGET) }
     }
 
     async fn take(&self, body: Vec<u8>, tenant: &str) -> Result<Taken, Untaken> {
-        self.edge.take(Bytes::from(body), Encoding::Protobuf, tenant).await
+        self.take_in(body, Encoding::Protobuf, tenant).await
+    }
+
+    async fn take_in(&self, body: Vec<u8>, encoding: Encoding, tenant: &str) -> Result<Taken, Untaken> {
+        let permit = self.budget.try_take(body.len()).unwrap();
+        let tenant = Some(tenant.to_owned()).filter(|tenant| !tenant.is_empty());
+        let taken = self.edge.take(Request { body: Bytes::from(body), encoding, tenant, permit }).await;
+        assert_eq!(self.budget.used_bytes(), 0, "the permit is free again");
+        taken
     }
 
     fn refused(&self, reason: &str) -> u64 {
@@ -134,16 +149,23 @@ async fn a_request_is_answered_once_kafka_has_all_of_its_messages() {
 async fn json_becomes_protobuf_and_a_request_without_spans_is_a_success() {
     let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
     let json = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0B0B0B0B0B0B0B0B0B0B0B0B0B0B0B0B","spanId":"0000000000000001"}]}]}]}"#;
-    scene.edge.take(Bytes::from_static(json), Encoding::Json, "").await.unwrap();
+    scene.take_in(json.to_vec(), Encoding::Json, "").await.unwrap();
     let found = scene.read(1);
     assert_eq!((found[0].0.as_slice(), sluice_otlp::validate(&found[0].2)), (&key(&[11; 16])[..], Ok(1)));
     for (body, encoding) in
         [(&b""[..], Encoding::Protobuf), (b"{}", Encoding::Json), (b"\x0A\x00", Encoding::Protobuf)]
     {
-        let taken = scene.edge.take(Bytes::copy_from_slice(body), encoding, "").await;
+        let taken = scene.take_in(body.to_vec(), encoding, "").await;
         assert_eq!(taken, Ok(Taken { rejected_spans: 0, message: String::new() }));
     }
     assert_eq!(scene.edge.metrics.messages.get(), 1);
+    let large = vec![b' '; (1 << 20) + 1];
+    let refused = scene.take_in(large, Encoding::Json, "").await;
+    assert!(matches!(&refused, Err(Untaken::TooLarge(why)) if why.contains("send protobuf")), "{refused:?}");
+    let permit = scene.budget.try_take(json.len()).unwrap();
+    let _rest = scene.budget.try_take(usize::try_from(BUDGET - scene.budget.used_bytes()).unwrap()).unwrap();
+    let request = Request { body: Bytes::from_static(json), encoding: Encoding::Json, tenant: None, permit };
+    assert!(matches!(scene.edge.take(request).await, Err(Untaken::Retry { after: BUSY_AFTER, .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,9 @@ use crate::{
 use anyhow::Context as _;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
 use sluice_kafka::producer::{Producer, ProducerLimits};
+use sluice_otlp_server::{ByteBudget, Counters, Unanswered};
 use std::{
+    net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -28,11 +30,17 @@ use std::{
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
 /// How long a message waits for its acknowledgement. Chosen: less than the 10 s after which clients of OpenTelemetry give up a request.
 const PRODUCE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// How long messages of clients that have gone may take after the last answer: as long as one waits for its acknowledgement. The operator
+/// leaves 10 s between the deadline and the end of the grace period.
+const FLUSH_WAIT: Duration = PRODUCE_TIMEOUT;
 
 /// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
 const TENANTS_MAX: usize = 4_096;
@@ -48,7 +56,7 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let mut signals = io.block_on(async { Signals::watch() })?;
     let metrics = EdgeMetrics::new(&budget.parts());
     let edge = Arc::new(build(config, budget, &metrics, &io)?);
-    let permits = serving::permits(budget);
+    let (permits, counters) = (ByteBudget::new(budget.requests.get()), Arc::<Counters>::default());
     let admin = io
         .block_on(listen(checked.admin()))
         .with_context(|| format!("cannot listen on {} for metrics and probes", checked.admin()))?;
@@ -56,23 +64,28 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let status = Arc::new(Status {
         metrics,
         producer: edge.producer.clone(),
-        request_bytes: Box::new(move || serving::used_bytes(&of_permits)),
+        request_bytes: Box::new(move || of_permits.used_bytes()),
+        counters: counters.clone(),
         tenants: Box::new(move || of_tenants.tenants.lock().unwrap_or_else(PoisonError::into_inner).len()),
         is_ending: AtomicBool::new(false),
     });
     let listen = admin.local_addr().context("the address of the admin server")?;
     io.spawn(status::serve(admin, status.clone()));
-    let server = io.block_on(serving::start(checked, edge.clone(), permits))?;
+    let server = io.block_on(serving::bind(checked, edge.clone(), permits, counters))?;
+    let (grpc, http) = (shown(server.grpc_address()), shown(server.http_address()));
     let pipeline = format!("{}/{}", config.pipeline.namespace, config.pipeline.name);
-    tracing::info!(pipeline, %listen, grpc = ?server.grpc(), http = ?server.http(), "the edge starts");
+    tracing::info!(pipeline, %listen, grpc, http, "the edge starts");
 
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = io.spawn(server.serve(async { drop(stopped.await) }));
     io.block_on(signals.next());
     tracing::info!("stopping: answering the requests under way");
     status.is_ending.store(true, Ordering::Relaxed);
-    let deadline = Instant::now() + config.shutdown.deadline.to_std();
+    drop(stop);
+    let deadline = Instant::now() + config.shutdown.deadline.to_std() + FLUSH_WAIT;
     let ended = io.block_on(async {
         tokio::select! {
-            ended = end(server, &edge.producer, deadline) => ended,
+            ended = end(served, &edge.producer, deadline) => ended,
             () = signals.next() => Err(anyhow::anyhow!(
                 "stopped by a second signal before every request had its answer; clients send those again"
             )),
@@ -83,16 +96,25 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     ended
 }
 
-/// Answers what is under way, and waits for the producer.
-async fn end(server: serving::Server, producer: &Producer, deadline: Instant) -> anyhow::Result<()> {
-    let answered = async {
-        server.end().await;
-        // Messages of clients that have gone.
-        producer.flushed().await;
-    };
-    timeout_at(deadline, answered).await.context(
-        "requests had no answer at shutdown.deadline; clients send them again, and spans that Kafka has are there twice",
-    )
+/// An address for the log; `off` without one.
+fn shown(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+}
+
+/// Waits until what is under way is answered, and the producer has nothing left.
+async fn end(
+    served: JoinHandle<Result<(), Unanswered>>,
+    producer: &Producer,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    served.await.context("the OTLP server")?.context(
+        "shutdown.deadline is over; clients send those requests again, and spans that Kafka has are there twice",
+    )?;
+    // Messages of clients that have gone.
+    if timeout_at(deadline, producer.flushed()).await.is_err() {
+        tracing::warn!("messages of clients that have gone are not acknowledged at the end");
+    }
+    Ok(())
 }
 
 fn runtime(config: &EdgeConfig) -> anyhow::Result<Runtime> {
@@ -122,6 +144,8 @@ fn build(
         producer: producer.clone(),
         target_bytes: bytes(config.kafka.message_bytes_target),
         request_bytes_max: bytes(config.limits.decompressed_bytes_max),
+        // Beside the body, twice as much is taken for rewriting it.
+        json_bytes_max: bytes(budget.requests) / 3,
         io: io.handle().clone(),
     };
     let jobs =

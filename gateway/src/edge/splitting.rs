@@ -11,7 +11,8 @@ use sluice_kafka::producer::{
     NotStored, Outgoing, Producer, RequestReceipt, SizeLimits, partition_of, request,
 };
 use sluice_otlp::{Split, SplitError, SplitLimits, Splitter};
-use sluice_otlp_json::JsonRewriter;
+use sluice_otlp_json::{JsonRewriter, SCRATCH_BYTES_PER_MESSAGE_BYTE};
+use sluice_otlp_server::{BytePermit, Encoding, Request};
 use std::{cell::Cell, thread};
 use tokio::{
     runtime::Handle,
@@ -27,21 +28,18 @@ pub const JOBS_MAX: usize = 1_024;
 /// and many traces become five times as large; a resource of megabytes in front of thousands of traces would become terabytes.
 pub const MADE_PER_REQUEST: usize = 8;
 
+/// Bytes of memory for each byte of a request in JSON, beside it: [`SCRATCH_BYTES_PER_MESSAGE_BYTE`].
+const JSON_SCRATCH_PER_BYTE: usize = 2;
+
+const _: () = assert!(SCRATCH_BYTES_PER_MESSAGE_BYTE == 2, "the rewriter needs what is taken for it");
+
 /// Bytes of a key: a trace id in hex, as the Collector's Kafka exporter writes it.
 pub const KEY_BYTES: usize = 32;
-
-/// How a request's body is encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    Protobuf,
-    Json,
-}
 
 /// A request on its way to a thread.
 #[derive(Debug)]
 pub struct Job {
-    pub body: Bytes,
-    pub encoding: Encoding,
+    pub request: Request,
     pub terms: Terms,
     pub answer: oneshot::Sender<Result<Sent, Refused>>,
 }
@@ -59,6 +57,8 @@ pub struct Terms {
 #[derive(Debug)]
 pub struct Sent {
     pub receipt: RequestReceipt,
+    /// The permit of the body, to be held until the answer.
+    pub permit: BytePermit,
     /// Spans of the request.
     pub spans: u64,
     /// Spans that no message can hold, and the bytes of the largest with its resource and scope.
@@ -71,13 +71,15 @@ pub struct Sent {
     pub made_bytes: u64,
 }
 
-/// Why a request is refused for good. Nothing of it was sent.
+/// Why a request is refused. Nothing of it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// It cannot be read.
     Malformed(String),
     /// It is too large to be split.
     TooLarge(String),
+    /// There is no memory to rewrite it now.
+    NoMemory,
 }
 
 impl From<SplitError> for Refused {
@@ -98,6 +100,8 @@ pub struct SplittingDeps {
     pub target_bytes: usize,
     /// Bytes of the largest request, decompressed.
     pub request_bytes_max: usize,
+    /// Bytes of the largest request in JSON, which is rewritten within its permit.
+    pub json_bytes_max: usize,
     pub io: Handle,
 }
 
@@ -128,29 +132,46 @@ impl Worker {
                 // The client has gone, or has been told to come again.
                 continue;
             }
-            let Job { body, encoding, terms, answer } = job;
-            let worked = self.work(body, encoding, terms);
+            let Job { request, terms, answer } = job;
+            let worked = self.work(request, terms);
             if answer.send(worked).is_err() {
                 // The client has gone.
             }
         }
     }
 
-    fn work(&mut self, body: Bytes, encoding: Encoding, terms: Terms) -> Result<Sent, Refused> {
+    fn work(&mut self, request: Request, terms: Terms) -> Result<Sent, Refused> {
+        let Request { body, encoding, permit, .. } = request;
         match encoding {
-            Encoding::Protobuf => self.split_and_send(&body, terms),
-            Encoding::Json => {
-                // Its buffer is as large as the text, so it is not kept.
-                let mut rewriter = JsonRewriter::new(self.deps.request_bytes_max);
-                let request =
-                    rewriter.rewrite(&body).map_err(|malformed| Refused::Malformed(malformed.to_string()))?;
-                drop(body);
-                self.split_and_send(request, terms)
-            }
+            Encoding::Protobuf => self.split_and_send(&body, permit, terms),
+            Encoding::Json => self.rewrite(body, permit, terms),
         }
     }
 
-    fn split_and_send(&mut self, request_bytes: &[u8], terms: Terms) -> Result<Sent, Refused> {
+    /// A request in JSON as protobuf. Its memory is that of the permit.
+    fn rewrite(&mut self, body: Bytes, mut permit: BytePermit, terms: Terms) -> Result<Sent, Refused> {
+        let json_bytes_max = self.deps.json_bytes_max;
+        if body.len() > json_bytes_max {
+            return Err(Refused::TooLarge(format!(
+                "a request in JSON may have {json_bytes_max} bytes, because it is rewritten to protobuf in memory; send fewer spans in \
+                 a request, or send protobuf"
+            )));
+        }
+        permit.grow(body.len().saturating_mul(JSON_SCRATCH_PER_BYTE)).map_err(|_| Refused::NoMemory)?;
+        // Its buffer is as large as the text, so it is not kept.
+        let mut rewriter = JsonRewriter::new(body.len());
+        let request =
+            rewriter.rewrite(&body).map_err(|malformed| Refused::Malformed(malformed.to_string()))?;
+        drop(body);
+        self.split_and_send(request, permit, terms)
+    }
+
+    fn split_and_send(
+        &mut self,
+        request_bytes: &[u8],
+        permit: BytePermit,
+        terms: Terms,
+    ) -> Result<Sent, Refused> {
         let Self { deps, splitter, message } = self;
         let sizes = deps.producer.size_limits();
         let limits = split_limits(deps, sizes);
@@ -171,6 +192,7 @@ impl Worker {
         message.shrink_to(limits.target_bytes);
         Ok(Sent {
             receipt,
+            permit,
             spans: split.spans(),
             spans_too_large: too_large.spans,
             largest_bytes: too_large.largest_bytes,

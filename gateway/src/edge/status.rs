@@ -19,6 +19,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_kafka::producer::Producer;
+use sluice_otlp_server::Counters;
 use std::{
     convert::Infallible,
     sync::{
@@ -47,6 +48,8 @@ pub struct Status {
     pub producer: Producer,
     /// Bytes of the requests under way.
     pub request_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// What the server has counted.
+    pub counters: Arc<Counters>,
     /// Tenants whose limits are kept.
     pub tenants: Box<dyn Fn() -> usize + Send + Sync>,
     pub is_ending: AtomicBool,
@@ -69,6 +72,7 @@ impl Status {
                 metrics.memory_used_bytes.with_label_values(&[part]).set(bytes);
             }
         };
+        metrics.server.show(&self.counters);
         used("requests", i64::try_from((self.request_bytes)()).ok());
         used("messages", i64::try_from(producer.queued_bytes()).ok());
         used("process", resident_bytes());
