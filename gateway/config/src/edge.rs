@@ -5,10 +5,8 @@
 
 use crate::{
     CONTRACT_VERSION,
-    checked::{DEAD_LETTER_SUFFIX, in_range, is_host_and_port, is_topic},
-    gateway_config::{
-        Admin, Format, GroupProtocol, InitialOffset, Kafka, Log, Memory, OnMissing, Pipeline, Shutdown,
-    },
+    checked::{in_range, is_host_and_port, is_topic},
+    gateway_config::{Admin, Format, GroupProtocol, InitialOffset, Kafka, Log, Memory, Pipeline, Shutdown},
     kafka_properties, log_filter,
     security::{Sasl, Tls},
     units::{ByteSize, Duration},
@@ -179,13 +177,6 @@ pub struct EdgeKafka {
     pub sasl: Option<Sasl>,
     /// The topic of spans, which gateways read.
     pub topic: String,
-    /// The topic of spans that no message can hold; absent means `topic` with the suffix [`DEAD_LETTER_SUFFIX`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dead_letter_topic: Option<String>,
-    /// What happens to a span that no message can hold if the dead-letter topic does not take it: with `Stop` its request is refused as one
-    /// that may be sent again, with `Skip` it is rejected in `partial_success`.
-    #[serde(default)]
-    pub on_missing: OnMissing,
     /// Size up to which spans share a message, before compression: [`MESSAGE_TARGET_BYTES`].
     #[serde(default = "message_bytes_target")]
     pub message_bytes_target: ByteSize,
@@ -203,11 +194,6 @@ fn message_bytes_target() -> ByteSize {
 }
 
 impl EdgeKafka {
-    /// The dead-letter topic.
-    pub fn dead_letter_topic(&self) -> String {
-        self.dead_letter_topic.clone().unwrap_or_else(|| format!("{}{DEAD_LETTER_SUFFIX}", self.topic))
-    }
-
     /// The connection as a gateway has it: its one topic, and no consumer group.
     pub fn connection(&self) -> Kafka {
         Kafka {
@@ -400,14 +386,11 @@ impl EdgeKafka {
                 format!("{server:?} is not host:port with a port of 1 to 65535, such as kafka:9092")
             });
         }
-        let letters = self.dead_letter_topic();
-        for (field, topic) in [("topic", &self.topic), ("deadLetterTopic", &letters)] {
-            found.add_if(!is_topic(topic), &at(field), || {
-                format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
-            });
-        }
-        found.add_if(self.topic == letters, &at("deadLetterTopic"), || {
-            format!("{letters:?} is the topic of spans, whose readers would read dead letters")
+        found.add_if(!is_topic(&self.topic), &at("topic"), || {
+            format!(
+                "{:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'",
+                self.topic
+            )
         });
         let (least, most) = (ByteSize::kib(64), crate::budget::RECORD_BATCH_BYTES_MAX);
         in_range(found, &at("recordBatchBytesMax"), self.record_batch_bytes_max, least, most);

@@ -28,7 +28,6 @@ fn the_smallest_config_passes_and_round_trips() {
     assert_eq!(checked.grpc().unwrap().port(), 4_317);
     assert_eq!(checked.http().unwrap().port(), 4_318);
     assert_eq!(checked.admin().port(), 9_090);
-    assert_eq!(checked.config().kafka.dead_letter_topic(), "otlp_spans.dead-letter");
 }
 
 #[test]
@@ -47,8 +46,6 @@ kafka:
   tls: {}
   sasl: {mechanism: Plain, username: u, passwordFile: p}
   topic: otlp_spans
-  deadLetterTopic: letters
-  onMissing: Skip
   messageBytesTarget: 512KiB
   recordBatchBytesMax: 1MiB
   properties: {debug: broker}
@@ -114,13 +111,12 @@ fn each_rule_names_its_field() {
             "workers: 2\ntenants: {header: a, bytesPerSecond: 1B}",
             "tenants.bytesPerSecond: must",
         ),
-        ("workers: 2", "workers: 2\nshutdown: {deadline: 0s}", "shutdown.deadline: 0s is not between"),
+        ("workers: 2", "workers: 2\nshutdown: {deadline: 0s}", "shutdown.deadline: 0ms is not between"),
         ("workers: 2", "workers: 2\nlog: {level: loud}", "log.level: \"loud\" is not a level"),
         ("192MiB", "200000001B", "memory.limit: must be a whole number of MiB"),
         ("[kafka:9092]", "[]", "kafka.bootstrapServers: at least one broker"),
         ("[kafka:9092]", "[kafka]", "kafka.bootstrapServers: \"kafka\" is not host:port"),
         ("otlp_spans", "a b", "kafka.topic: \"a b\" is not a topic"),
-        ("otlp_spans", "a\n  deadLetterTopic: a", "kafka.deadLetterTopic: \"a\" is the topic of spans"),
         ("otlp_spans", "a\n  messageBytesTarget: 1KiB", "kafka.messageBytesTarget: 1KiB is not between"),
         (
             "otlp_spans",
