@@ -74,10 +74,10 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let server = io.block_on(serving::bind(checked, edge.clone(), permits, counters))?;
     let (grpc, http) = (shown(server.grpc_address()), shown(server.http_address()));
     let pipeline = format!("{}/{}", config.pipeline.namespace, config.pipeline.name);
-    tracing::info!(pipeline, %listen, grpc, http, "the edge starts");
+    tracing::info!(%pipeline, %listen, %grpc, %http, "the edge starts");
 
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = io.spawn(server.serve(async { drop(stopped.await) }));
+    let under_way = io.spawn(server.serve(async { drop(stopped.await) }));
     io.block_on(signals.next());
     tracing::info!("stopping: answering the requests under way");
     status.is_ending.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let deadline = Instant::now() + config.shutdown.deadline.to_std() + FLUSH_WAIT;
     let ended = io.block_on(async {
         tokio::select! {
-            ended = end(served, &edge.producer, deadline) => ended,
+            ended = end(under_way, &edge.producer, deadline) => ended,
             () = signals.next() => Err(anyhow::anyhow!(
                 "stopped by a second signal before every request had its answer; clients send those again"
             )),
@@ -103,11 +103,11 @@ fn shown(address: Option<SocketAddr>) -> String {
 
 /// Waits until what is under way is answered, and the producer has nothing left.
 async fn end(
-    served: JoinHandle<Result<(), Unanswered>>,
+    under_way: JoinHandle<Result<(), Unanswered>>,
     producer: &Producer,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    served.await.context("the OTLP server")?.context(
+    under_way.await.context("the OTLP server")?.context(
         "shutdown.deadline is over; clients send those requests again, and spans that Kafka has are there twice",
     )?;
     // Messages of clients that have gone.

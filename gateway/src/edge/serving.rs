@@ -106,9 +106,11 @@ fn log(notice: &Notice) {
         NoticeKind::Request(_) | NoticeKind::Connection(_) => {
             tracing::warn!(what, count, "OTLP clients get errors: {words}");
         }
-        NoticeKind::Accept | NoticeKind::FilesFailed => tracing::warn!(what, count, "OTLP server: {words}"),
+        NoticeKind::Accept | NoticeKind::FilesFailed => {
+            tracing::warn!(what, count, "OTLP server: {words}");
+        }
         NoticeKind::FilesReloaded | NoticeKind::Ipv4Only => {
-            tracing::info!(what, count, "OTLP server: {words}")
+            tracing::info!(what, count, "OTLP server: {words}");
         }
     }
 }

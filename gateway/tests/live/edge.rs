@@ -12,6 +12,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use sluice_gateway::edge::splitting;
 use sluice_kafka::producer::partition_of;
 use std::{
     collections::BTreeMap,
@@ -75,8 +76,7 @@ impl Edge {
         let said = self.said();
         let line = said.lines().find(|line| line.contains("the edge starts"))?;
         let (_, rest) = line.split_once(&format!(" {name}="))?;
-        let word = rest.split_whitespace().next()?;
-        Some(word.trim_start_matches("Some(").trim_end_matches(')').to_owned())
+        Some(rest.split_whitespace().next()?.to_owned())
     }
 
     async fn wait_ready(&mut self) {
@@ -178,14 +178,14 @@ fn stored(topic: &Topic) -> BTreeMap<String, usize> {
             }
             Err(error) => panic!("{error}"),
         };
-        let key = std::str::from_utf8(message.key().unwrap()).unwrap().to_owned();
+        let key = message.key().unwrap().to_vec();
         let data = TracesData::decode(message.payload().unwrap()).unwrap();
         let scopes = data.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
         let spans: Vec<_> = scopes.flat_map(|scope| scope.spans).collect();
-        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert!(spans.iter().any(|span| hex(&span.trace_id) == key), "{key} is the id of one of its traces");
+        let key_of = |id: &[u8]| splitting::key(id.try_into().unwrap());
+        assert!(spans.iter().any(|span| key_of(&span.trace_id)[..] == key), "{key:?} is no id of its traces");
         for span in spans {
-            let partition = partition_of(hex(&span.trace_id).as_bytes(), PARTITIONS);
+            let partition = partition_of(&key_of(&span.trace_id), PARTITIONS);
             assert_eq!(i32::try_from(partition).unwrap(), message.partition(), "{}", span.name);
             *found.entry(span.name).or_default() += 1;
         }

@@ -1,0 +1,1 @@
+//! The server in front of real clients. Its tests come with what it serves.
