@@ -149,7 +149,7 @@ pub struct EdgeGrpc {
     /// Port of the Service, 1 to 65535. Default 4317. Pods listen at 4317 in any case.
     #[serde(default = "grpc_port")]
     #[schemars(range(min = 1, max = 65535))]
-    pub port: u16,
+    pub port: u32,
 }
 
 impl Default for EdgeGrpc {
@@ -158,7 +158,7 @@ impl Default for EdgeGrpc {
     }
 }
 
-fn grpc_port() -> u16 {
+fn grpc_port() -> u32 {
     4317
 }
 
@@ -173,7 +173,7 @@ pub struct EdgeHttp {
     /// Port of the Service, 1 to 65535, other than that of grpc. Default 4318. Pods listen at 4318 in any case.
     #[serde(default = "http_port")]
     #[schemars(range(min = 1, max = 65535))]
-    pub port: u16,
+    pub port: u32,
 }
 
 impl Default for EdgeHttp {
@@ -182,7 +182,7 @@ impl Default for EdgeHttp {
     }
 }
 
-fn http_port() -> u16 {
+fn http_port() -> u32 {
     4318
 }
 
