@@ -400,7 +400,7 @@ mod tests {
         };
         let template = PodTemplate { tolerations: vec![toleration.clone()], ..PodTemplate::default() };
         let mut found = Violations::default();
-        check(&template, &mut found);
+        Place::of_gateway(&template).check("spec.gateway.podTemplate", &mut found);
         assert!(found.to_string().contains("spec.gateway.podTemplate.tolerations"), "{found}");
         let Toleration { value, effect, operator, .. } = without_nothing(toleration);
         assert_eq!((value, effect, operator), (None, None, text("Exists")));
