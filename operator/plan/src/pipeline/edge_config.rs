@@ -1,6 +1,7 @@
 //! From the user's contract to the edge's: each field of its config, and from which field of the spec it comes.
 
 use super::{gateway_config, logins, resources::Sized};
+use crate::ground::words::plural;
 use crate::names::{Names, OTLP_GRPC_PORT, OTLP_HTTP_PORT, secret_file};
 use sluice_crds::{
     Edge, EdgeTenants, SecretUse, TracePipelineSpec,
@@ -9,6 +10,7 @@ use sluice_crds::{
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
     CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, Violations,
+    edge_budget::{EdgeBudget, EdgeSizing},
 };
 use std::str::FromStr;
 
@@ -40,7 +42,28 @@ pub(crate) fn build(
         log: contract::Log { level: gateway_config::log_level(spec).into(), ..contract::Log::default() },
     };
     found.or(())?;
-    config.check().map_err(|found| of_spec(&found))
+    let config = config.check().map_err(|found| of_spec(&found))?;
+    fits(&config)?;
+    Ok(config)
+}
+
+/// Whether the memory limit has room for the edge, divided as the edge itself divides it.
+fn fits(config: &CheckedEdgeConfig) -> Result<(), Violations> {
+    let mut found = Violations::default();
+    let sizing = EdgeSizing::of(config.config());
+    if let Err(shortfall) = EdgeBudget::divide(&sizing) {
+        let EdgeSizing { workers, request_bytes_max, decompressed_bytes_max, record_batch_bytes_max, .. } =
+            sizing;
+        found.add(
+            "spec.edge.resources.limits.memory",
+            format!(
+                "{shortfall} for {}, requests of {request_bytes_max} (decompressed {decompressed_bytes_max}) and batches of \
+                 {record_batch_bytes_max}: increase it, or lower requestBytesMax and decompressedBytesMax",
+                plural(workers, "worker")
+            ),
+        );
+    }
+    found.or(())
 }
 
 /// The termination grace period in seconds: for the requests under way, and for the process to end.

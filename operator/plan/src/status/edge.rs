@@ -38,12 +38,15 @@ pub(super) fn verdict(
     }))
 }
 
-/// What is missing beside the pods: a Secret, or the topic.
+/// What is missing beside the pods: a connection, a Secret, or the topic.
 fn missing(pipeline: &TracePipeline, observed: &Observed, edge: &Edge) -> Option<Verdict> {
     let seen = observed.edge.as_ref().filter(|seen| seen.is_made);
     let runs = seen.map_or_else(String::new, |seen| {
         format!("; {} and {} unchanged until then", ready(seen), form(seen.wanted, "stays", "stay"))
     });
+    if let Some(message) = &observed.unresolved.source {
+        return Some(Verdict::no(reason::CONNECTION_MISSING, message.clone() + &runs));
+    }
     for side in [Side::Edge, Side::Source] {
         if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, side) {
             return Some(Verdict::no(unusable.reason, unusable.message + &runs));
