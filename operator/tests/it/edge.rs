@@ -277,7 +277,11 @@ async fn the_edge_ends_before_the_gateways_of_a_deleted_pipeline_drain() {
         scene.bench.reconcile("prod").await.unwrap();
     }
     assert_eq!((scene.bench.server.get(WORKLOAD), scene.bench.server.get(AUTOSCALER)), (None, None));
-    assert_eq!((scene.told(0), scene.told(1)), (vec![], vec![]), "a pod of the edge still writes to the topic");
+    assert_eq!(
+        (scene.told(0), scene.told(1)),
+        (vec![], vec![]),
+        "a pod of the edge still writes to the topic"
+    );
     let ready = scene.bench.written("prod", "Ready").unwrap();
     assert!(ready["message"].as_str().unwrap().contains("of the edge"), "{ready}");
     scene.bench.server.remove("pods/prod-edge-5f6d8-24567");

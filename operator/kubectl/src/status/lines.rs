@@ -31,7 +31,8 @@ pub(super) fn edge(pipeline: &TracePipeline, status: &TracePipelineStatus) -> Op
     let name = pipeline.metadata.name.as_deref().unwrap_or_default();
     let ports = [(edge.grpc.enabled, edge.grpc.port, "gRPC"), (edge.http.enabled, edge.http.port, "HTTP")];
     let ports = ports.into_iter().filter(|(is_on, ..)| *is_on);
-    let ports = ports.map(|(_, port, protocol)| format!("{port} ({protocol})")).collect::<Vec<_>>().join(" and ");
+    let ports =
+        ports.map(|(_, port, protocol)| format!("{port} ({protocol})")).collect::<Vec<_>>().join(" and ");
     let pods = status.edge.map_or_else(
         || "no pods yet".to_owned(),
         |seen| format!("{} of {} ready", seen.ready_replicas, plural(seen.replicas, "pod")),

@@ -140,7 +140,8 @@ fn an_edge_has_a_line_and_what_keeps_its_pods_is_for_a_person() {
         Story::of(&object)
     };
     assert_eq!(Story::of(&pipeline(&well(&[]))).edge, None);
-    let starts = with_edge(&well(&[condition("EdgeReady", "False", "Progressing", "is about to be started")]));
+    let starts =
+        with_edge(&well(&[condition("EdgeReady", "False", "Progressing", "is about to be started")]));
     assert_eq!(starts.edge.as_deref(), Some("no pods yet; OTLP at prod-edge:4317 (gRPC) and 80 (HTTP)"));
     assert_eq!(starts.to_do, [""; 0]);
     let words = "1 of 2 pods of the edge is ready; prod-edge-a: ImagePullBackOff";

@@ -192,6 +192,62 @@ fn an_edit_of_the_edge_changes_nothing_of_gateways() {
 }
 
 #[test]
+fn another_config_replaces_pods_and_none_leaves_before_another_one_is_ready() {
+    let workload = |edge: Value| parts(&with_edge(edge)).workload.spec.unwrap();
+    let before = workload(json!({}));
+    let rolling = before.strategy.unwrap().rolling_update.unwrap();
+    assert_eq!(serde_json::to_value(&rolling).unwrap(), json!({"maxSurge": 1, "maxUnavailable": 0}));
+    let pod = before.template.spec.clone().unwrap();
+    assert_eq!(pod.termination_grace_period_seconds, Some(60), "50 s for requests, and 10 s to end");
+    let limit = |memory: &str| {
+        let resources = json!({"resources": {"limits": {"memory": memory}}});
+        let container = workload(resources).template.spec.unwrap().containers.remove(0);
+        serde_json::to_value(container.resources.unwrap()).unwrap()
+    };
+    for memory in ["192Mi", "300Mi"] {
+        let resources = limit(memory);
+        assert_eq!(resources["limits"]["memory"], resources["requests"]["memory"], "{memory}");
+    }
+    for (edge, is_replaced) in [
+        (json!({"messageBytesTarget": "512Ki"}), true),
+        (json!({"tenants": {"header": "a", "spansPerSecond": 1}}), true),
+        (json!({"replicas": 7}), false),
+        (json!({"grpc": {"port": 14317}}), false),
+        (json!({"service": {"type": "LoadBalancer"}}), false),
+    ] {
+        assert_eq!(workload(edge.clone()).template != before.template, is_replaced, "{edge}");
+    }
+}
+
+/// The smallest limit that the message names is accepted, so that a person needs one edit.
+#[test]
+fn a_memory_limit_without_room_is_refused_with_one_that_has_room() {
+    let with_limit = |memory: &str| {
+        with_edge(json!({"decompressedBytesMax": "64Mi", "resources": {"limits": {"memory": memory}}}))
+    };
+    let pipeline = with_limit("160Mi");
+    let facts = observed(&pipeline, 12);
+    let found = plan(&pipeline, &facts, &defaults()).unwrap_err().to_string();
+    let (_, smallest) = found.split_once("the smallest limit that would do is ").unwrap();
+    let smallest = format!("{}i", smallest.split('i').next().unwrap());
+    assert!(found.contains("lower requestBytesMax and decompressedBytesMax"), "{found}");
+    assert!(plan(&with_limit(&smallest), &facts, &defaults()).is_ok(), "{smallest}");
+    let condition = condition(&said(&pipeline, &facts), "EdgeReady").cloned().unwrap();
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "SpecInvalid"));
+}
+
+#[test]
+fn a_connection_that_is_missing_is_the_reason_and_pods_stay() {
+    let pipeline = sample("tracepipeline-edge.yaml");
+    let mut facts = observed(&pipeline, 12);
+    facts.unresolved.source = Some("there is no TraceConnection \"main\"".into());
+    facts.edge = Some(seen(3));
+    let condition = condition(&said(&pipeline, &facts), "EdgeReady").cloned().unwrap();
+    assert_eq!(condition.reason, "ConnectionMissing");
+    assert!(condition.message.ends_with("3 of 3 pods of the edge are ready and stay unchanged until then"));
+}
+
+#[test]
 fn what_is_wrong_names_its_field() {
     for (edge, path) in [
         (json!({"resources": {"limits": {"memory": "128Mi"}}}), "spec.edge.resources.limits.memory"),
