@@ -98,7 +98,7 @@ async fn workload(
             let now = set_replicas(&now, replicas, world).await?;
             writer.apply_over(Some(&now), desired).await
         }
-        None => writer.apply_over(Some(&now), desired).await,
+        None => writer.apply_over(Some(&*now), desired).await,
     }
 }
 
@@ -289,6 +289,6 @@ mod tests {
             config("of-gateways", names::GATEWAY),
         ];
         let found = surplus_configs(&configs, "now", &BTreeSet::from(["mounted".to_owned()]));
-        assert_eq!(found.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["old"]);
+        assert_eq!(found.iter().map(|config| config.name_any()).collect::<Vec<_>>(), ["old"]);
     }
 }
