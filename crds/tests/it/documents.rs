@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{collections::BTreeSet, fs};
 
 /// Documents that tell people what to set, and to look at.
-const DOCUMENTS: [&str; 16] = [
+const DOCUMENTS: [&str; 17] = [
     "README.md",
     "config/MIGRATION.md",
     "config/README.md",
@@ -17,6 +17,7 @@ const DOCUMENTS: [&str; 16] = [
     "gateway/TABLE.md",
     "gateway/VALUES.md",
     "operator/ARCHITECTURE.md",
+    "operator/EDGE.md",
     "operator/LIFECYCLE.md",
     "operator/ROLLOUTS.md",
     "operator/SCALING.md",
