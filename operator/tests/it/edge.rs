@@ -260,7 +260,9 @@ async fn the_edge_goes_on_while_gateways_rest() {
         pipeline["spec"]["suspend"] = true.into();
         pipeline["spec"]["edge"]["replicas"] = 3.into();
     });
-    bench.settle("prod").await;
+    for _ in 0..3 {
+        bench.reconcile("prod").await.unwrap();
+    }
     assert_eq!(bench.replicas_of_edge().0, 3);
 }
 
@@ -285,7 +287,7 @@ async fn the_edge_ends_before_the_gateways_of_a_deleted_pipeline_drain() {
     let ready = scene.bench.written("prod", "Ready").unwrap();
     assert!(ready["message"].as_str().unwrap().contains("of the edge"), "{ready}");
     scene.bench.server.remove("pods/prod-edge-5f6d8-24567");
-    for _ in 0..3 {
+    for _ in 0..4 {
         scene.bench.reconcile("prod").await.unwrap();
     }
     assert_eq!(scene.told(0).pop(), Some("/drain".to_owned()));
