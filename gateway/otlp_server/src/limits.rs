@@ -118,6 +118,7 @@ impl Limits {
     pub fn outside_budget_bytes_max(&self) -> u64 {
         let times = |count: usize, bytes: u64| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(bytes);
         let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
-        times(self.connections_max, self.connection_bytes_max()).saturating_add(times(self.requests_max, headers))
+        times(self.connections_max, self.connection_bytes_max())
+            .saturating_add(times(self.requests_max, headers))
     }
 }

@@ -1,0 +1,1 @@
+//! The server with real sockets: clients of gRPC and HTTP, and what they are answered.
