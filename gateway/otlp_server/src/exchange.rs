@@ -233,3 +233,7 @@ pub(crate) struct Received {
     pub tenant: Option<String>,
     pub protocol: Protocol,
 }
+
+#[cfg(test)]
+#[path = "exchange_tests.rs"]
+mod tests;

@@ -104,7 +104,7 @@ where
 fn compression(parts: &Parts) -> Result<Option<Compression>, Failure> {
     let Some(value) = parts.headers.get(ENCODING) else { return Ok(None) };
     let name = value.to_str().unwrap_or("?");
-    Compression::of(name).ok_or_else(|| {
+    Compression::of(name).map_err(|_| {
         Failure::wrong_type(format!("grpc-encoding {name:?} is not known; use {}", Compression::ACCEPTED))
     })
 }

@@ -97,13 +97,16 @@ fn compression(headers: &HeaderMap) -> Result<Option<Compression>, Failure> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let name = value.to_str().unwrap_or("?");
-    let known = Compression::of(name).filter(|_| values.next().is_none());
-    known.ok_or_else(|| {
+    let unknown = || {
         Failure::wrong_type(format!(
             "the content encoding {name:?} is not known, or one of several; use one of {}",
             Compression::ACCEPTED
         ))
-    })
+    };
+    if values.next().is_some() {
+        return Err(unknown());
+    }
+    Compression::of(name).map_err(|_| unknown())
 }
 
 /// The length that the client says, if it does.

@@ -135,7 +135,7 @@ mod tests {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
     use proptest::prelude::*;
     use prost::Message as _;
-    use tonic_types::{Status, StatusExt as _};
+    use tonic_types::{RpcStatusExt as _, Status};
 
     proptest! {
         #[test]

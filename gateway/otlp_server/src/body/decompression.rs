@@ -46,14 +46,14 @@ impl Compression {
     /// What clients are told that they may use.
     pub const ACCEPTED: &'static str = "gzip, zstd";
 
-    /// Of a name in `content-encoding` or `grpc-encoding`: `Some(None)` is no compression, `None` an unknown one.
-    pub fn of(name: &str) -> Option<Option<Self>> {
+    /// Of a name in `content-encoding` or `grpc-encoding`; `None` is no compression.
+    pub fn of(name: &str) -> Result<Option<Self>, Unknown> {
         let is = |other| name.trim().eq_ignore_ascii_case(other);
         match () {
-            () if is("") || is("identity") => Some(None),
-            () if is("gzip") || is("x-gzip") => Some(Some(Self::Gzip)),
-            () if is("zstd") => Some(Some(Self::Zstd)),
-            () => None,
+            () if is("") || is("identity") => Ok(None),
+            () if is("gzip") || is("x-gzip") => Ok(Some(Self::Gzip)),
+            () if is("zstd") => Ok(Some(Self::Zstd)),
+            () => Err(Unknown),
         }
     }
 
@@ -64,6 +64,10 @@ impl Compression {
         }
     }
 }
+
+/// A compression that is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unknown;
 
 /// Whether there is more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
