@@ -26,14 +26,25 @@
 //!
 //! Every answer over HTTP other than 200 has a `google.rpc.Status` as its body, in the encoding of the request.
 
+mod answer;
+mod body;
 mod byte_budget;
 mod config;
+mod connection;
 mod counters;
+mod credentials;
+mod exchange;
+mod failure;
+mod files;
+mod grpc;
+mod http;
 mod limits;
 mod listener;
 mod notices;
 mod request;
 mod server;
+mod status;
+mod tls;
 
 pub use byte_budget::{ByteBudget, BytePermit, NoRoom};
 pub use config::{CredentialFiles, ServerConfig, TENANT_BYTES_MAX, TlsFiles, WORDS_BYTES_MAX};

@@ -92,9 +92,9 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             header_read_timeout: Duration::from_secs(10),
             body_read_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_mins(5),
             ping_interval: Duration::from_secs(30),
-            connection_age_max: Duration::from_secs(600),
+            connection_age_max: Duration::from_mins(10),
             connection_grace: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(25),
             permit_wait: Duration::ZERO,
@@ -118,6 +118,7 @@ impl Limits {
     pub fn outside_budget_bytes_max(&self) -> u64 {
         let times = |count: usize, bytes: u64| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(bytes);
         let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
-        times(self.connections_max, self.connection_bytes_max()).saturating_add(times(self.requests_max, headers))
+        times(self.connections_max, self.connection_bytes_max())
+            .saturating_add(times(self.requests_max, headers))
     }
 }

@@ -1,1 +1,12 @@
-//! The server in front of real clients. Its tests come with what it serves.
+//! The server with real sockets: clients of gRPC and HTTP, and what they are answered.
+
+mod bodies;
+mod certificates;
+mod client;
+mod connections;
+mod grpc;
+mod hostile;
+mod http;
+mod permits;
+mod tls;
+mod world;
