@@ -59,13 +59,13 @@ pub struct CertificateSecretRef {
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 
-    /// The key of the certificate and its chain, in PEM. When it is not set, tls.crt. A KafkaUser of Strimzi has it in user.crt.
+    /// The key of the certificate and its chain, in PEM. When it is not set, tls.crt. Strimzi writes a KafkaUser's certificate to user.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
     pub certificate_key: Option<String>,
 
-    /// The key of the certificate's private key, in PEM and not encrypted. When it is not set, tls.key. A KafkaUser of Strimzi has it in
-    /// user.key.
+    /// The key of the certificate's private key, in PEM and not encrypted. When it is not set, tls.key. Strimzi writes a KafkaUser's private key
+    /// to user.key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
     pub private_key_key: Option<String>,
@@ -122,7 +122,7 @@ pub struct Sasl {
     pub mechanism: SaslMechanism,
 
     /// The user's name, for a Secret without one, such as that of a KafkaUser of Strimzi (where it is the KafkaUser's name). When it is not
-    /// set, the Secret has it.
+    /// set, the Secret must contain the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
     pub username: Option<String>,

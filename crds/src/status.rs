@@ -88,7 +88,7 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
 
-    /// The brokers at which the gateways have that group. Of two pipelines with one group, the one that has it keeps it.
+    /// The brokers whose consumer group that is. Of two pipelines with one group, the first keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 261)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -409,7 +409,7 @@ pub mod reason {
     pub const INSERTS_FAILING: &str = "InsertsFailing";
     /// The schema Job is running.
     pub const JOB_RUNNING: &str = "JobRunning";
-    /// The schema Job failed for a reason without a word of its own; the message has it.
+    /// The schema Job failed for a reason that none of the others names; the message tells it.
     pub const JOB_FAILED: &str = "JobFailed";
     /// The pod of the schema Job does not start: its image, a node, a quota. Also a reason of `Ready`.
     pub const JOB_NOT_STARTED: &str = "JobNotStarted";

@@ -133,10 +133,6 @@ pub struct ClickHouseConnection {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceConnectionStatus {
-    /// The generation of the spec that an operator has last given to the pipelines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-
     /// Pipelines of the namespace that reference the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipelines: Option<u32>,

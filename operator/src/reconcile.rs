@@ -44,17 +44,16 @@ use kube::{
 use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, WAITING_SECONDS, next};
 use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
-    Applied, Intent, Objects, Plan, Planned, Unresolved, build, contested,
+    Applied, Intent, Objects, Plan, Planned, Unresolved, build,
     drain::lifecycle::{has_finalizer, needs_finalizer, there},
-    plan,
+    for_metrics, plan, replica_conflict_message,
     rollout::replicas_meanwhile,
-    told,
 };
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tracing::info;
 
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
@@ -68,9 +67,24 @@ pub struct Reconciler {
     pub world: Arc<World>,
     /// Kafka, Secrets and gateways.
     pub sources: Arc<Sources>,
+    /// When the first pipeline waited for the list of connections.
+    connections_awaited: OnceLock<tokio::time::Instant>,
 }
 
 impl Reconciler {
+    /// For a scope, with nothing awaited yet.
+    pub fn new(world: Arc<World>, sources: Arc<Sources>) -> Self {
+        Self { world, sources, connections_awaited: OnceLock::new() }
+    }
+
+    /// Waits for the first list of connections, all looks together at most [`LISTED_SECONDS_MAX`]: later than that the API server has no CRD of
+    /// them, or gives no right to them, and the status says so.
+    async fn first_list_of_connections(&self) {
+        let listed = self.world.cache.connections.wait_until_ready();
+        let awaited = *self.connections_awaited.get_or_init(tokio::time::Instant::now);
+        drop(timeout_at(awaited + Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+    }
+
     /// A pipeline is gone. Kubernetes deletes its objects afterwards, and each of those events leads here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
@@ -121,9 +135,7 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
         return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
     }
     if references_any(&pipeline) {
-        // Longer than that it has no CRD, or no right to it, and the status says so.
-        let listed = world.cache.connections.wait_until_ready();
-        drop(timeout(Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+        reconciler.first_list_of_connections().await;
     }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
@@ -165,10 +177,10 @@ async fn story(
         other => other,
     };
     if let Some(words) = carried_out.as_ref().err().and_then(Error::replica_conflict) {
-        facts.observed.scaling.contested = Some(words.to_owned());
+        facts.observed.scaling.replica_conflict = Some(words.to_owned());
     }
     let ended = carried_out.and(finished).and(replaced);
-    facts.observed.hindrance =
+    facts.observed.reconcile_failure =
         ended.as_ref().err().and_then(|error| apply_failure::of(error, pipeline.status.as_ref(), key, world));
     let now = Time(Timestamp::now());
     let said = sluice_plan::status(pipeline, &facts.observed, planned.as_ref(), &now);
@@ -177,7 +189,7 @@ async fn story(
     }
     let before = pipeline.status.clone().unwrap_or_default();
     let of = (key.namespace.as_str(), key.name.as_str());
-    world.shared.metrics.set_scaling(of, &before, &told(&said, &facts.observed.scaling));
+    world.shared.metrics.set_scaling(of, &before, &for_metrics(&said, &facts.observed.scaling));
     world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
@@ -251,8 +263,10 @@ async fn leave(
     // Another client's number is kept: no gateway is drained for it, and gateways that drain are resumed.
     let wanted = match theirs.filter(|_| runs && wanted != current) {
         Some(others) => {
-            facts.observed.scaling.contested =
-                Some(contested(others, &plan.map_or_else(String::new, |plan| plan.names().gateway())));
+            facts.observed.scaling.replica_conflict = Some(replica_conflict_message(
+                others,
+                &plan.map_or_else(String::new, |plan| plan.names().gateway()),
+            ));
             current
         }
         None => wanted,

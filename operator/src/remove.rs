@@ -323,7 +323,7 @@ fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> boo
     let is_rolled_out = facts.observed.workload.as_ref().is_none_or(WorkloadSeen::is_rolled_out);
     let configs = match facts.stateful_set.as_deref() {
         Some(workload) => objects::configs_of(workload),
-        None => prune::configs_of(facts.pods.iter()),
+        None => objects::configs_of_pods(facts.pods.iter()),
     };
     let commits = |name: &String| {
         find(&world.cache.config_maps, namespace, name).is_some_and(|config| commits_after_insert(&config))

@@ -176,7 +176,7 @@ async fn lead(
     let (worlds, listings): (Vec<_>, Vec<_>) =
         scopes.map(|scope| watched(Arc::clone(&shared), scope, &mut tasks)).unzip();
     let counted: Vec<_> = worlds.iter().map(|(world, _)| Arc::clone(world)).collect();
-    let reconciler = |world| Arc::new(Reconciler { world, sources: Arc::clone(&sources) });
+    let reconciler = |world| Arc::new(Reconciler::new(world, Arc::clone(&sources)));
     let work =
         join_all(worlds.into_iter().map(|(world, events)| control(reconciler(world), events, stop.clone())));
     let refused = Duration::from_secs(REFUSED_SECONDS);

@@ -136,7 +136,7 @@ fn table() -> String {
         .message("credentials has exactly one of secretRef (user and password), tokenSecretRef and serviceAccountToken")
 )]
 pub struct Credentials {
-    /// The user's name, for a Secret without one. When it is not set, the Secret has it.
+    /// The user's name, for a Secret without one. When it is not set, the Secret must contain the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = "^[^:\\x00-\\x1f\\x7f]+$"))]
     pub username: Option<String>,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sluice_crds::{TraceConnection, TracePipeline, connection_crd, connection_crd_yaml};
 use std::collections::BTreeSet;
 
-fn schema() -> Value {
+pub fn schema() -> Value {
     connection_crd().pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
 }
 

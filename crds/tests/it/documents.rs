@@ -1,6 +1,6 @@
 //! Documents name fields that there are.
 
-use crate::schema;
+use crate::{connections, schema};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs};
 
@@ -73,6 +73,7 @@ fn is_known(path: &str, known: &BTreeSet<String>) -> bool {
 fn documents_name_fields_that_there_are() {
     let mut known = BTreeSet::new();
     fields(&schema(), "", &mut known);
+    fields(&connections::schema(), "", &mut known);
     let mut checked = 0;
     let mut wrong = Vec::new();
     for document in DOCUMENTS {

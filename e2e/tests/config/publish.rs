@@ -1,10 +1,9 @@
 //! `cargo run -p e2e-verify -- publish` into a registry that runs for the test: what it pushes can be pulled, and the chart names the images.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::registry::Registry;
 use e2e_stack::images::ProgramArgs;
 use e2e_stack::paths::remove_folder;
 use e2e_stack::process::{command, output};
@@ -17,40 +16,10 @@ use super::manifests::{of_kind, rendered_from};
 /// A version that is not the checkout's.
 const VERSION: &str = "7.8.9-rc.1";
 
-/// `crane registry serve`, until it is dropped.
-struct Registry {
-    server: Child,
-    /// Open until the end: the registry would end with its log. The lines of one test fit the pipe.
-    _log: BufReader<ChildStderr>,
-    address: String,
-}
-
-impl Registry {
-    fn serve() -> Result<Self> {
-        let mut crane = command(crane::path()?);
-        crane.args(["registry", "serve", "--address", "127.0.0.1:0"]).stderr(Stdio::piped());
-        let mut server = crane.spawn().context("start a registry")?;
-        let mut line = String::new();
-        let mut log = BufReader::new(server.stderr.take().context("its log is not piped")?);
-        log.read_line(&mut line).context("read its log")?;
-        let port = line.trim().rsplit_once("port ").map(|(_, port)| format!("127.0.0.1:{port}"));
-        let address = port.with_context(|| format!("the registry says {line:?}"))?;
-        Ok(Self { server, _log: log, address })
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.server.kill().ok();
-        self.server.wait().ok();
-    }
-}
-
 #[test]
 fn one_command_publishes_images_and_chart_that_can_be_pulled() -> Result<()> {
     let served = Registry::serve()?;
-    let registry = format!("{}/observability", served.address);
+    let registry = format!("{}/observability", served.address());
     // Any programs: images of other ones are tried in the cluster.
     let program = std::env::current_exe().context("find this program")?;
     publish::run(&PublishArgs {

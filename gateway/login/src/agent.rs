@@ -108,7 +108,7 @@ impl Tokens {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Why there is no next token, once the last one has expired: nobody can log in any more. `None` before the first token too.
+    /// Why there is no next token, once the last one has expired: no client can log in any more. `None` before the first token too.
     pub fn overdue(&self) -> Option<Error> {
         self.overdue_at(now_ms())
     }
@@ -119,7 +119,7 @@ impl Tokens {
         state.failure.clone().filter(|_| is_over)
     }
 
-    /// Why there is no token yet although no try has failed: the first one takes longer than somebody waits.
+    /// Why there is no token yet although no try has failed: the first one takes longer than the caller waits.
     pub fn slow(&self, seconds: u64) -> Error {
         let late = |path: &str| {
             let reason = format!("it is not read within {seconds} s");

@@ -1,6 +1,6 @@
 //! A token for a client's id and proof, from a token endpoint.
 //!
-//! Id and secret go in the header `Authorization`, encoded as RFC 6749, 2.3.1 has it, or in the body for servers that want them there. An
+//! Id and secret go in the header `Authorization`, encoded as RFC 6749, 2.3.1 says, or in the body for servers that want them there. An
 //! assertion (RFC 7523, 2.2) is always in the body. It is read again for each token: the kubelet replaces it.
 
 use crate::{
@@ -97,7 +97,7 @@ fn request(
     Ok(request)
 }
 
-/// A name or value as `application/x-www-form-urlencoded` has it (RFC 6749, appendix B).
+/// A name or value in `application/x-www-form-urlencoded` (RFC 6749, appendix B).
 fn encoded(text: &str) -> String {
     byte_serialize(text.as_bytes()).collect()
 }

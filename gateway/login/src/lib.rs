@@ -81,8 +81,9 @@ pub enum Error {
     Token { path: String, reason: String },
     /// The process has no identity of AWS.
     #[error(
-        "this pod has no identity of AWS: {reason}; give its ServiceAccount a role (EKS Pod Identity, or the annotation \
-         eks.amazonaws.com/role-arn) and make the pod anew, or set source.kafka.sasl.oauth.awsMskIam.secretRef"
+        "this pod has no identity of AWS: {reason}; give its ServiceAccount a role (with EKS Pod Identity, after which the pod is made anew, or \
+         with eks.amazonaws.com/role-arn in gateway.podTemplate.serviceAccountAnnotations), or set \
+         source.kafka.sasl.oauth.awsMskIam.secretRef"
     )]
     NoIdentity { reason: String },
     /// The keys of AWS sign nothing.

@@ -52,7 +52,7 @@ impl Renewal {
         Self { tokens, applied: AtomicU64::new(0) }
     }
 
-    /// Gives the client the last token, unless it has it. Cheap enough for each poll.
+    /// Gives the client the last token, unless the client got it before. Cheap enough for each poll.
     pub fn renew<C: ClientContext>(&self, client: &Client<C>) {
         let Some(tokens) = &self.tokens else { return };
         let version = tokens.version();

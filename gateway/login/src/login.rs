@@ -45,7 +45,7 @@ pub enum ClientProof {
         /// Whether id and secret go in the body instead of the header `Authorization`.
         in_body: bool,
     },
-    /// A token that somebody else has signed, and that the endpoint trusts (RFC 7523).
+    /// A token that another issuer signed and the endpoint trusts (RFC 7523).
     Assertion(Text),
 }
 
@@ -75,7 +75,7 @@ pub struct AwsKeys {
     pub session_token: Option<Text>,
 }
 
-/// A text, or the file that has it. Its `Debug` text does not show it.
+/// A text, or the file that contains it. Its `Debug` text does not show it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Text {
     /// A file, which is read again for each token.

@@ -2,7 +2,7 @@
 
 use crate::{
     observed::{
-        Hindrance, MessagesSeen, OpenTransaction, Partitions, SchemaSeen, Secrets, ServersSeen,
+        MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets, ServersSeen,
         StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
         inserts::{InsertError, SinkSeen},
     },
@@ -20,8 +20,9 @@ pub struct Observed {
     pub partitions: Partitions,
     /// Connections that the spec references and that cannot be used.
     pub unresolved: Unresolved,
-    /// The ClickHouse servers that gateways were last given; `None` when there is no StatefulSet, or its config is not known.
-    pub servers: Option<ServersSeen>,
+    /// The ClickHouse servers that gateways were last given. Without a StatefulSet, those of each config that pods mount; none where no config
+    /// is known.
+    pub servers: Vec<ServersSeen>,
     /// The Secrets that the spec names.
     pub secrets: Secrets,
     /// The schema Job that [`crate::plan::schema_job_name`] names.
@@ -57,8 +58,8 @@ pub struct Observed {
     pub insert_error: Option<InsertError>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
-    /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::rival`]).
-    pub rival: Option<String>,
+    /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::group_owner`]).
+    pub group_owner: Option<String>,
     /// Whether others that have not started want the same consumer group, so that a start is said first ([`crate::pipeline::group_owner::asks_first`]).
     pub asks_for_group: bool,
     /// The storage class of the queue volumes.
@@ -70,7 +71,7 @@ pub struct Observed {
     /// Gateways that get more memory in place; `None` when it was not observed, and the status still holds for pods that exist.
     pub memory_resizes: Option<Vec<MemoryResize>>,
     /// What kept the plan from being carried out; `None` while nothing does, or while the obstacle may pass without a person.
-    pub hindrance: Option<Hindrance>,
+    pub reconcile_failure: Option<ReconcileFailure>,
     /// Why Kubernetes does not create pods of the StatefulSet, in its words; `None` when there is no such event, or it was not read.
     pub pods_refused: Option<String>,
 }
@@ -84,6 +85,6 @@ pub struct ScalingSeen {
     pub watched: Option<Watched>,
     /// Gateways on their way out.
     pub drain: Option<DrainStatus>,
-    /// The message when another client has set the number of gateways ([`crate::status::contested`]); `None` when none has.
-    pub contested: Option<String>,
+    /// The message when another client has set the number of gateways ([`crate::status::replica_conflict_message`]); `None` when none has.
+    pub replica_conflict: Option<String>,
 }

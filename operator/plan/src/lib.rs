@@ -48,22 +48,25 @@ pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, Hindrance,
-    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, SaidBy, SchemaFailed,
-    SchemaFailure, SchemaSeen, SecretSeen, Secrets, ServersSeen, SourceFailure, StorageClassSeen,
-    TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
+    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, HolderSeen,
+    KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, ReconcileFailure, SaidBy,
+    SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, ServersSeen, SourceFailure,
+    StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
 };
 pub use pipeline::{
     Intent,
     connections::{ConnectionSeen, Unresolved, references, resolved},
-    group_owner::{asks_first, group_of, rival},
+    group_owner::{asks_first, group_of, group_owner},
     policy::REPLICAS_MAX,
     responsible::{Responsible, Turn, Wait as OperatorWait},
 };
 pub use plan::{plan, schema_job_name};
 pub use planned::{Plan, Planned, Waiting};
 pub use schema::{SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep};
-pub use status::{Advice, News, Server, advice, contested, derived, hindered, news, removing, status, told};
+pub use status::{
+    Advice, OneTimeEvent, Server, advice, derived, for_metrics, one_time_events, removing,
+    replica_conflict_message, status, status_of_failure,
+};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

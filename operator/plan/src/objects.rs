@@ -31,7 +31,7 @@ use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
         batch::v1::Job,
-        core::v1::{ConfigMap, Service, ServiceAccount},
+        core::v1::{ConfigMap, Pod, Service, ServiceAccount},
         networking::v1::NetworkPolicy,
         policy::v1::PodDisruptionBudget,
     },
@@ -172,6 +172,12 @@ pub fn configs_of(workload: &StatefulSet) -> BTreeSet<String> {
     let kept = ProvedTemplate::kept_by(workload).map(|proved| proved.template);
     let volumes = live.into_iter().chain(kept).filter_map(|template| template.spec?.volumes).flatten();
     volumes.filter_map(|volume| Some(volume.config_map?.name)).collect()
+}
+
+/// Names of the configs that these pods mount.
+pub fn configs_of_pods<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<String> {
+    let volumes = pods.filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();
+    volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
 }
 
 /// The config that the template of a StatefulSet has now.

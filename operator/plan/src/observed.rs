@@ -23,7 +23,7 @@ mod transactions;
 mod volumes;
 mod workload;
 
-pub use apply_failure::Hindrance;
+pub use apply_failure::ReconcileFailure;
 pub use field_managers::scaled_by_others;
 pub use gateway::GatewaySeen;
 pub use holder::{Emptied, HolderSeen};

@@ -142,9 +142,9 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
 
 /// What other objects of the cluster forbid. What runs keeps running.
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
-    if let Some(rival) = &observed.rival {
+    if let Some(owner) = &observed.group_owner {
         let message = format!(
-            "the pipeline {rival} has the same consumer group at the same brokers and keeps it; this pipeline waits, because they would take \
+            "the pipeline {owner} has the same consumer group at the same brokers and keeps it; this pipeline waits, because they would take \
              each other's partitions. Set another source.kafka.consumerGroup in one of them"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });

@@ -17,12 +17,12 @@ mod transactions;
 mod verdict;
 mod volumes;
 
-pub use apply_failure::hindered;
+pub use apply_failure::status_of_failure;
 pub use derived::{Advice, Server, advice, derived};
-pub use one_time_events::{News, news};
+pub use one_time_events::{OneTimeEvent, one_time_events};
 pub use removal::removing;
-pub use replica_conflict::contested;
-pub use scaling::told;
+pub use replica_conflict::replica_conflict_message;
+pub use scaling::for_metrics;
 
 use crate::{
     drain::lifecycle,
@@ -57,7 +57,7 @@ pub fn status(
     let scaling = scaling::scaling(pipeline.spec.scaling.mode, said, &observed.scaling);
     let plan = outcome.ok().and_then(Planned::ready);
     // A pipeline that is resumed is about to use the volumes of its gateways again.
-    let comes = Intent::of(pipeline) == Intent::Run && observed.scaling.contested.is_none();
+    let comes = Intent::of(pipeline) == Intent::Run && observed.scaling.replica_conflict.is_none();
     let coming = plan.filter(|_| comes).map_or(0, Plan::replicas);
     let words = Words { scaling: scaling.as_ref(), resized: resized.as_deref(), coming };
     let verdicts = verdicts(pipeline, observed, outcome, now, &words);
@@ -142,7 +142,7 @@ fn verdicts(
             Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
             Intent::Run | Intent::Remove => verdict::scaling_active(&pipeline.spec, scaling),
         },
-        match &observed.scaling.contested {
+        match &observed.scaling.replica_conflict {
             Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
             None => verdict::scaling_limited(scaling, resized),
         },
@@ -174,7 +174,7 @@ fn planned(
 ) -> TracePipelineStatus {
     let names: &Names = plan.names();
     // What could not be made has no group yet.
-    let is_made = observed.workload.is_some() || observed.hindrance.is_none();
+    let is_made = observed.workload.is_some() || observed.reconcile_failure.is_none();
     let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change() && is_made;
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),

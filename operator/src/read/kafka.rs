@@ -36,6 +36,8 @@ use std::{
 
 /// Events of one client (its log lines) that are dropped before each request. Otherwise they would accumulate.
 const EVENTS_DRAINED_MAX: usize = 1_000;
+/// How long events are dropped at a time. With no time at all rdkafka returns after one event that is no error, and leaves those after it.
+const EVENTS_WAIT: Duration = Duration::from_millis(1);
 /// The reason of a failed connection is used for this many seconds. librdkafka repeats it after 30 s at the earliest, so that this is twice
 /// as long.
 const REFUSED_SECONDS_MAX: u64 = 60;
@@ -252,7 +254,7 @@ impl Client {
     /// Empties the client's queue of log lines and errors.
     fn drain(&self) {
         for _ in 0..EVENTS_DRAINED_MAX {
-            if self.consumer.poll(Duration::ZERO).is_none() {
+            if self.consumer.poll(EVENTS_WAIT).is_none() {
                 return;
             }
         }

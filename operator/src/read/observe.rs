@@ -26,8 +26,10 @@ use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
-    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, names,
-    objects::live_config_of, rival, schema_job_name, volumes::replacement::needs_class,
+    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
+    objects::{configs_of_pods, live_config_of},
+    schema_job_name,
+    volumes::replacement::needs_class,
 };
 use std::sync::Arc;
 use tracing::debug;
@@ -72,7 +74,7 @@ pub async fn observe(
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
-    let (secrets, of_kafka) = secrets(pipeline, (&names, &key), world, sources).await?;
+    let (secrets, of_kafka) = secrets((pipeline, &unresolved), (&names, &key), world, sources).await?;
     let source_spec = &pipeline.spec.source.kafka;
     // Without brokers nothing is asked, and nothing is known of the topics.
     let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.own_logins) {
@@ -105,9 +107,9 @@ pub async fn observe(
     let sharing = group_of(pipeline).map(|group| world.shared.pipelines.sharing(&group)).unwrap_or_default();
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: rival(pipeline, sharing.iter()),
+        group_owner: group_owner(pipeline, sharing.iter()),
         asks_for_group: asks_first(pipeline, sharing.iter()),
-        servers: stateful_set.as_deref().and_then(|found| servers(found, &names, &world.cache)),
+        servers: servers(stateful_set.as_deref(), &pods, &names, &world.cache),
         unresolved,
         schema: schema(pipeline, job.as_deref(), world).await,
         schema_job: job,
@@ -131,7 +133,7 @@ pub async fn observe(
         volumes,
         rollout: None,
         memory_resizes: None,
-        hindrance: None,
+        reconcile_failure: None,
         pods_refused,
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
@@ -165,14 +167,15 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
 
 /// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself.
 async fn secrets(
-    pipeline: &TracePipeline,
+    (pipeline, unresolved): (&TracePipeline, &Unresolved),
     (names, key): (&Names, &Key),
     world: &World,
     sources: &Sources,
 ) -> Result<(Secrets, KafkaSecrets), Error> {
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
     let noted = stateful_set.as_deref().map(KeptVersions::noted_by).unwrap_or_default();
-    sources.secrets.of(key, &pipeline.spec, &noted, (&world.shared.client, &world.cache)).await
+    let of = (&pipeline.spec, unresolved);
+    sources.secrets.of(key, of, &noted, (&world.shared.client, &world.cache)).await
 }
 
 async fn schema(pipeline: &TracePipeline, job: Option<&str>, world: &World) -> SchemaSeen {
@@ -197,10 +200,14 @@ async fn schema(pipeline: &TracePipeline, job: Option<&str>, world: &World) -> S
     seen.not_started_before(status).remembering(name, before).succeeded_before(name, status)
 }
 
-/// The ClickHouse servers in the config of the present template.
-fn servers(workload: &StatefulSet, names: &Names, cache: &Cache) -> Option<ServersSeen> {
-    let config = find(&cache.config_maps, names.namespace(), live_config_of(workload)?)?;
-    ServersSeen::of(&config)
+/// The ClickHouse servers in the config of the present template; without a StatefulSet, those in the configs of the pods, which read on.
+fn servers(workload: Option<&StatefulSet>, pods: &[Pod], names: &Names, cache: &Cache) -> Vec<ServersSeen> {
+    let configs = match workload {
+        Some(workload) => live_config_of(workload).map(str::to_owned).into_iter().collect(),
+        None => configs_of_pods(pods.iter()),
+    };
+    let found = configs.iter().filter_map(|name| find(&cache.config_maps, names.namespace(), name));
+    found.filter_map(|config| ServersSeen::of(&config)).collect()
 }
 
 /// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and

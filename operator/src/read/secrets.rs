@@ -21,7 +21,7 @@ use crate::world::{
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt};
 use sluice_crds::{SecretUse, TracePipelineSpec, UsedKey};
-use sluice_plan::{KeptVersions, SecretSeen, Secrets, names::GATEWAY_CONTAINER};
+use sluice_plan::{KeptVersions, SecretSeen, Secrets, Unresolved, names::GATEWAY_CONTAINER};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{BuildHasher, RandomState},
@@ -109,11 +109,12 @@ impl Content {
 }
 
 impl KnownSecrets {
-    /// Each use that the spec names, and the Secrets that Kafka is asked with. `noted` is what the pipeline's StatefulSet says.
+    /// Each use that the spec names, and the Secrets that Kafka is asked with. `noted` is what the pipeline's StatefulSet says. What is known of
+    /// the Secrets of a side whose connection leads nowhere stays, for when the connection comes back.
     pub async fn of(
         &self,
         key: &Key,
-        spec: &TracePipelineSpec,
+        (spec, unresolved): (&TracePipelineSpec, &Unresolved),
         noted: &KeptVersions,
         (client, cache): (&Client, &Cache),
     ) -> Result<(Secrets, KafkaSecrets), Error> {
@@ -139,6 +140,10 @@ impl KnownSecrets {
             };
             now.read.insert(name.to_owned(), read);
         }
+        let is_unresolved = |of: SecretUse| {
+            if of.is_of_source() { unresolved.source.is_some() } else { unresolved.sink.is_some() }
+        };
+        now.contents.extend(before.contents.into_iter().filter(|((of, _), _)| is_unresolved(*of)));
         let newest = newest_start(cache, key);
         for content in now.contents.values_mut() {
             content.go_back(newest);

@@ -26,7 +26,7 @@ use sluice_crds::{
     TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{Hindrance, hindered};
+use sluice_plan::{ReconcileFailure, status_of_failure};
 use tracing::debug;
 
 /// Consecutive failures before the operator reports one that may be temporary. They take 15 s: by then a conflict or a restart of the API
@@ -44,13 +44,13 @@ enum Lasts {
     Stays,
 }
 
-/// The hindrance to report for a failure. `None` while it may be temporary, and for a replica conflict, which the status reports otherwise.
+/// What the status reports of a failure. `None` while it may be temporary, and for a replica conflict, which the status reports otherwise.
 pub fn of(
     error: &Error,
     status: Option<&TracePipelineStatus>,
     key: &Key,
     world: &World,
-) -> Option<Hindrance> {
+) -> Option<ReconcileFailure> {
     if error.replica_conflict().is_some() {
         return None;
     }
@@ -60,11 +60,15 @@ pub fn of(
 }
 
 /// As [`of`], for a failure that is already counted in `failures`.
-fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
+fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<ReconcileFailure> {
     if error.is_namespace_going() {
         let message =
             "the namespace is being deleted, and the pipeline with it; the operator creates nothing any more";
-        return Some(Hindrance { reason: reason::DELETING, message: message.to_owned(), stays: false });
+        return Some(ReconcileFailure {
+            reason: reason::DELETING,
+            message: message.to_owned(),
+            stays: false,
+        });
     }
     let stays = stays(lasts(error.class()), failures, said)?;
     Some(as_told(error, stays))
@@ -81,9 +85,9 @@ fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
     }
 }
 
-fn as_told(error: &Error, stays: bool) -> Hindrance {
+fn as_told(error: &Error, stays: bool) -> ReconcileFailure {
     let message = format!("{}; the operator tries again within five minutes", shortened(&described(error)));
-    Hindrance { reason: reason::APPLY_FAILED, message, stays }
+    ReconcileFailure { reason: reason::APPLY_FAILED, message, stays }
 }
 
 /// A conflict may come from another client that writes at the same time. A right, a token, a quota, a namespace or a CRD may be recreated at
@@ -116,15 +120,15 @@ pub async fn tell_failure(pipeline: &Pipeline, key: &Key, (error, failures): (&E
     }
     let said = pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref());
     let said = said.map_or(&[][..], |status| &status.conditions);
-    if let Some(hindrance) = of_counted(error, failures, said) {
+    if let Some(failure) = of_counted(error, failures, said) {
         // The operator retries the reconcile in any case.
-        let _is_told = tell(pipeline, key, &hindrance, world).await;
+        let _is_told = tell(pipeline, key, &failure, world).await;
     }
 }
 
-/// Writes the hindrance into the current status, unless it is there already; the rest of the status stays. Returns `false` if the API server
+/// Writes the failure into the current status, unless it is there already; the rest of the status stays. Returns `false` if the API server
 /// refused the read or the write.
-pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) -> bool {
+pub async fn tell(pipeline: &Pipeline, key: &Key, failure: &ReconcileFailure, world: &World) -> bool {
     let resource = ApiResource::erase::<TracePipeline>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(world.shared.client.clone(), &key.namespace, &resource);
@@ -137,7 +141,7 @@ pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: 
         }
     };
     let before = &now.data["status"];
-    let after = hindered(before, pipeline.meta().generation, hindrance, &Time(Timestamp::now()));
+    let after = status_of_failure(before, pipeline.meta().generation, failure, &Time(Timestamp::now()));
     let (of, conditions) = ((key.namespace.as_str(), key.name.as_str()), conditions(&after));
     world.shared.metrics.set_conditions(of, &conditions);
     if *before == after {

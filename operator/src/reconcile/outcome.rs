@@ -23,7 +23,7 @@ use crate::{
 use futures::FutureExt as _;
 use kube::runtime::controller::Action;
 use sluice_crds::status::reason;
-use sluice_plan::Hindrance;
+use sluice_plan::ReconcileFailure;
 use std::{panic::AssertUnwindSafe, time::Duration};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -122,9 +122,9 @@ async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> 
          (kubectl get crd tracepipelines.sluice.dev shows the one in the cluster)",
         shortened(why)
     );
-    let hindrance = Hindrance { reason: reason::MALFORMED, message, stays: true };
+    let failure = ReconcileFailure { reason: reason::MALFORMED, message, stays: true };
     if world.shared.memory.failed(key, why).is_news {
         warn!(namespace = %key.namespace, pipeline = %key.name, error = why, "cannot read this TracePipeline");
     }
-    apply_failure::tell(pipeline, key, &hindrance, world).await
+    apply_failure::tell(pipeline, key, &failure, world).await
 }

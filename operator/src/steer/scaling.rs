@@ -75,7 +75,7 @@ fn look_at(
         }
     }
     let decision = memory.decision.clone().filter(|_| decides(mode));
-    ScalingSeen { decision, watched: memory.watched, drain, contested: None }
+    ScalingSeen { decision, watched: memory.watched, drain, replica_conflict: None }
 }
 
 /// What one poll brings; `None` while the gateways are being asked.

@@ -24,7 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Applied, Desired, Names, Objects, Parts, VolumesSeen, contested, names, scaled_by_others,
+    Applied, Desired, Names, Objects, Parts, VolumesSeen, names, replica_conflict_message, scaled_by_others,
     volumes::removal::to_be_retained,
 };
 use std::fmt::Debug;
@@ -322,7 +322,10 @@ impl<'a> Writer<'a> {
         loop {
             let others = scaled_by_others(&now);
             if !others.is_empty() {
-                return Err(Error::ReplicaConflict { words: contested(&others, &name), source: None });
+                return Err(Error::ReplicaConflict {
+                    words: replica_conflict_message(&others, &name),
+                    source: None,
+                });
             }
             match self.scale(&now, replicas, Whose::OursInThisVersion).await {
                 Err(Error::Request { source, .. })
@@ -357,9 +360,10 @@ impl<'a> Writer<'a> {
         let answer = self.api::<StatefulSet>(&namespace).patch(&name, &how, &Patch::Apply(&scaled)).await;
         answer.map_err(|error| match ApiError::from(error) {
             // Without managers the conflict is about the version or the object, not about a field.
-            source if !source.managers().is_empty() => {
-                Error::ReplicaConflict { words: contested(&source.managers(), &name), source: Some(source) }
-            }
+            source if !source.managers().is_empty() => Error::ReplicaConflict {
+                words: replica_conflict_message(&source.managers(), &name),
+                source: Some(source),
+            },
             source => not_scaled(&name, replicas, source),
         })
     }

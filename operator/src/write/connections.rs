@@ -6,7 +6,7 @@
 
 use crate::world::{
     World,
-    api_error::{ApiError, described},
+    api_error::{ApiError, ErrorClass, described},
     connections::{is_listed, referring},
 };
 use futures::FutureExt as _;
@@ -71,10 +71,7 @@ pub async fn count_once(world: &World, written: &mut Written) {
 fn status(connection: &TraceConnection, world: &World) -> TraceConnectionStatus {
     let namespace = connection.namespace().unwrap_or_default();
     let pipelines = referring(&world.cache.pipelines, &namespace, &connection.name_any()).len();
-    TraceConnectionStatus {
-        observed_generation: connection.metadata.generation,
-        pipelines: Some(u32::try_from(pipelines).unwrap_or(u32::MAX)),
-    }
+    TraceConnectionStatus { pipelines: Some(u32::try_from(pipelines).unwrap_or(u32::MAX)) }
 }
 
 /// Returns whether the server took or refused it; else it did not answer, and the next count tries again. A failure fails nothing: the number is
@@ -93,15 +90,17 @@ async fn write(connection: &TraceConnection, status: &TraceConnectionStatus, wor
     let longest = Duration::from_secs(WRITE_SECONDS_MAX);
     match timeout(longest, api.patch_status(&name, &how, &patch)).await {
         Ok(Ok(_)) => true,
-        // The connection was deleted meanwhile, and maybe created again; that one has another uid.
-        Ok(Err(kube::Error::Api(answer))) if matches!(answer.code, 404 | 409) => true,
-        Ok(Err(kube::Error::Api(answer))) if (400..500).contains(&answer.code) => {
-            let error = &answer.message;
-            warn!(%namespace, connection = %name, %error, "the API server refuses the status of the connection");
-            true
-        }
         Ok(Err(error)) => {
+            let class = ErrorClass::of(&error);
             let error = described(&ApiError::from(error));
+            // The connection was deleted meanwhile.
+            if class == ErrorClass::Missing {
+                return true;
+            }
+            if matches!(class, ErrorClass::Refused | ErrorClass::Forbidden) {
+                warn!(%namespace, connection = %name, %error, "the API server refuses the status of the connection");
+                return true;
+            }
             debug!(%namespace, connection = %name, %error, "cannot write the status of the connection");
             false
         }

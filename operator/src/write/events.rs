@@ -12,7 +12,7 @@ use sluice_crds::{
     DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{News, drain::lifecycle::LetGo, news, scale::Limit, words};
+use sluice_plan::{OneTimeEvent, drain::lifecycle::LetGo, one_time_events, scale::Limit, words};
 use tracing::{debug, info};
 
 /// Publishes the events that follow from a change of the status: about readiness, the number of gateways, delivery and volumes.
@@ -25,7 +25,7 @@ pub async fn status_changed(
     ready_changed(pipeline, (&before.conditions, &after.conditions), world).await;
     let of_gateways = gateway_events(before, after).into_iter().chain(volume_events(before, after));
     let of_gateways = of_gateways.chain(resize_events(&before.memory_resizes, &after.memory_resizes));
-    let of_gateways = of_gateways.chain(news(before, after).into_iter().map(|news| once(&news)));
+    let of_gateways = of_gateways.chain(one_time_events(before, after).into_iter().map(|event| once(&event)));
     for event in of_gateways.chain(scaling_events(before.scaling.as_ref(), after.scaling.as_ref())) {
         publish(pipeline, &event, &world.shared).await;
     }
@@ -141,9 +141,9 @@ fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> 
 }
 
 /// The event of something that happened once, and is not in the status.
-fn once(news: &News) -> Event {
-    let type_ = if news.is_bad { EventType::Warning } else { EventType::Normal };
-    happened(news.reason, type_, &news.words, news.action)
+fn once(event: &OneTimeEvent) -> Event {
+    let type_ = if event.is_bad { EventType::Warning } else { EventType::Normal };
+    happened(event.reason, type_, &event.words, event.action)
 }
 
 fn promised(delivery: &DeliveryStatus) -> Event {

@@ -14,10 +14,7 @@ use crate::{
     },
     write::apply::Appliable,
 };
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
-};
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Preconditions},
@@ -122,13 +119,7 @@ fn surplus_configs(
 /// Names of the configs that pods of the pipeline mount.
 fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> {
     let pods = cache.pods_of(&pipeline.namespace().unwrap_or_default(), &pipeline.name_any());
-    configs_of(pods.iter().map(|pod| &**pod))
-}
-
-/// Names of the configs that these pods mount.
-pub(crate) fn configs_of<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<String> {
-    let volumes = pods.filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();
-    volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
+    objects::configs_of_pods(pods.iter().map(|pod| &**pod))
 }
 
 /// Deletes exactly this object, by its uid: another one may exist under its name.

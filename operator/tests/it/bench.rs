@@ -136,7 +136,7 @@ impl Bench {
 
     /// What reconciles this world.
     pub fn reconciler(&self, world: World) -> Arc<Reconciler> {
-        Arc::new(Reconciler { world: Arc::new(world), sources: Arc::clone(&self.sources) })
+        Arc::new(Reconciler::new(Arc::new(world), Arc::clone(&self.sources)))
     }
 
     /// Reconciles until nothing is written any more, and returns what was.

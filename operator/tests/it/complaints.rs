@@ -91,7 +91,7 @@ const COMPLAINTS: &[Complaint] = &[
         "Argo CD shows the definition or a pipeline as out of sync for ever",
         "strimzi-kafka-operator#12058, #13074",
         &[
-            (E2E, "the_definition_comes_back_from_the_server_as_it_was_sent"),
+            (E2E, "the_definitions_come_back_from_the_server_as_they_were_sent"),
             (E2E, "a_pipeline_comes_back_from_the_server_as_it_was_sent"),
             (CRDS, "nothing_is_written_that_an_api_server_would_drop"),
         ],

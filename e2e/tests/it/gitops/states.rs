@@ -30,7 +30,10 @@ impl Other {
         let mut settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
         at(&mut settings);
         // Without one it has that of its name.
-        let own = json!({"source": {"kafka": {"consumerGroup": null}}});
+        let mut own = json!({"source": {"kafka": {"consumerGroup": null}}});
+        if change.pointer("/source/kafka/connectionRef").is_some() {
+            own["source"]["kafka"]["bootstrapServers"] = Value::Null;
+        }
         Other { pipeline: Pipeline::new(&scene.namespace, settings), change: merged(&own, change) }
     }
 

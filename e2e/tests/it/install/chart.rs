@@ -1,8 +1,9 @@
 //! The chart on a real cluster: installed for one namespace as it was first, upgraded to what it is, rolled back and forth, removed;
 //! what it looks after goes on through all of it, and a sync of what is installed would change nothing. Then with all that it can make
-//! (`everything`), and with a definition that is not kept (`not_kept`).
+//! (`everything`), with a definition that is not kept (`not_kept`), and as the README says (`first_row`).
 
 mod everything;
+mod first_row;
 mod not_kept;
 
 use std::time::Duration;

@@ -167,14 +167,13 @@ async fn change(scene: &Scene, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the connection says that so many pipelines reference it, and that its newest spec was looked at.
+/// Waits until the connection says that so many pipelines reference it.
 async fn counted(scene: &Scene, pipelines: u32) -> Result<()> {
     let connections: Api<TraceConnection> = scene.namespace.api();
     until(&format!("a count of {pipelines}"), READY, async || {
         let found = connections.get(MAIN).await.context("get the connection")?;
         let status = found.status.unwrap_or_default();
-        let is_current = status.observed_generation == found.metadata.generation;
-        Ok(if is_current && status.pipelines == Some(pipelines) {
+        Ok(if status.pipelines == Some(pipelines) {
             Seen::Done(())
         } else {
             Seen::NotYet(format!("{status:?}"))

@@ -197,10 +197,11 @@ impl Took {
     }
 }
 
-/// The first line of a cause, cut to a line of the summary.
+/// A cause in one line of the summary, with the beginnings of all its lines: what is missing is often named in the second.
 fn first_words(cause: &str) -> String {
-    const CHARACTERS: usize = 200;
-    cause.lines().next().unwrap_or_default().chars().take(CHARACTERS).collect()
+    const CHARACTERS: usize = 600;
+    let words: Vec<&str> = cause.split_whitespace().collect();
+    words.join(" ").chars().take(CHARACTERS).collect()
 }
 
 /// Results from the output of test programs: Rust's own lines, and the lines of end-to-end tests with durations and causes of failures.
@@ -329,6 +330,12 @@ mod tests {
         let over = steps.once("not run", || bail!("it is not begun")).unwrap_err();
         steps.cut_off(&over);
         assert_eq!(steps.failed(), FAILURES_MAX, "which is said once");
+    }
+
+    #[test]
+    fn the_summary_has_what_the_second_line_of_a_cause_names() {
+        let cause = "the stack cannot start; missing:\n  - disk space: 6 GiB\n";
+        assert_eq!(first_words(cause), "the stack cannot start; missing: - disk space: 6 GiB");
     }
 
     #[test]

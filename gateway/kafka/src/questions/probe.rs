@@ -23,6 +23,10 @@ use std::{
 /// takes milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How long the client's queue is read after each of these waits. With no time at all rdkafka returns after one log line, and the reason of a
+/// failed connection comes after many of them. Chosen: thousands of lines are dropped in this time.
+const EVENTS_WAIT: Duration = Duration::from_millis(20);
+
 /// A topic and how many partitions it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPartitions {
@@ -126,7 +130,7 @@ impl Question<'_> {
                 Err(source) => source,
             };
             // The client's errors are delivered only when it is polled; there is nothing else to poll for.
-            while self.client.poll(Duration::ZERO).is_some() {}
+            while self.client.poll(EVENTS_WAIT).is_some() {}
             self.refused()?;
             if Instant::now() >= deadline {
                 return Err(self.unreachable(timeout, source));
@@ -194,4 +198,30 @@ fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
         config.set(name, value);
     }
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::settings::tests::kafka;
+    use sluice_gateway_config::Tls;
+    use std::io::Write as _;
+
+    #[test]
+    fn the_reason_of_a_failed_connection_is_found_behind_log_lines() {
+        // It speaks no TLS.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+            }
+        });
+        let mut kafka = kafka();
+        kafka.bootstrap_servers = vec![address];
+        kafka.tls = Some(Tls { ca_file: None, certificate_file: None, key_file: None });
+        kafka.properties = [("debug".into(), "all".into())].into();
+        let refused = probe_topics(&kafka, Duration::from_secs(5)).unwrap_err();
+        assert!(matches!(refused, ProbeError::Refused { problem: ConnectionProblem::Tls, .. }), "{refused}");
+    }
 }

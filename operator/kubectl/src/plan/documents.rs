@@ -99,11 +99,11 @@ impl Documents {
     }
 
     fn chosen(&self, name: Option<&str>) -> Result<Value, Violations> {
-        let named = |pipeline: &Value| pipeline["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name_of = |pipeline: &Value| pipeline["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let wanted: Vec<&Value> = self
             .pipelines
             .iter()
-            .filter(|pipeline| name.is_none_or(|name| named(pipeline) == name))
+            .filter(|pipeline| name.is_none_or(|name| name_of(pipeline) == name))
             .collect();
         match (&wanted[..], &self.all[..]) {
             ([pipeline], _) => Ok((*pipeline).clone()),
@@ -115,13 +115,13 @@ impl Documents {
                 Err(one("file", format!("has no {PIPELINE}{of_name}")))
             }
             (several, _) => {
-                let choices: Vec<String> = several.iter().map(|pipeline| named(pipeline)).collect();
+                let found: Vec<String> = several.iter().map(|pipeline| name_of(pipeline)).collect();
                 Err(one(
                     "file",
                     format!(
                         "has {} pipelines: choose one with --pipeline: {}",
-                        choices.len(),
-                        choices.join(", ")
+                        found.len(),
+                        found.join(", ")
                     ),
                 ))
             }

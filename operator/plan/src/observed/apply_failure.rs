@@ -2,7 +2,7 @@
 
 /// Why a pipeline is not reconciled, although its spec may be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindrance {
+pub struct ReconcileFailure {
     /// The reason of `Ready`.
     pub reason: &'static str,
     /// What happened, for people.

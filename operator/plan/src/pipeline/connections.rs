@@ -161,14 +161,14 @@ pub(crate) fn located_all(spec: &TracePipelineSpec, found: Violations) -> Violat
     after
 }
 
-/// What the status keeps of the connections of a pipeline whose gateways are given what they say; `None` where it references none.
+/// What the status keeps of where the brokers and servers stand that gateways are given; `None` where the spec has them itself, and no shard
+/// has a name.
 pub(crate) fn remembered(spec: &TracePipelineSpec) -> Option<ConnectionsStatus> {
-    references(spec).next()?;
     let name = |is_of_source| reference(spec, is_of_source).map(|named| named.name.clone());
     let (kafka, clickhouse) = (name(true), name(false));
-    let shards = spec.sink.clickhouse.shards.iter().filter_map(|shard| shard.name.clone());
-    let shards = if clickhouse.is_some() { shards.collect() } else { Vec::new() };
-    Some(ConnectionsStatus { kafka, clickhouse, shards })
+    let shards = spec.sink.clickhouse.shards.iter().filter_map(|shard| shard.name.clone()).collect();
+    let found = ConnectionsStatus { kafka, clickhouse, shards };
+    (found != ConnectionsStatus::default()).then_some(found)
 }
 
 #[cfg(test)]

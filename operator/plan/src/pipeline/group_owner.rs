@@ -19,7 +19,10 @@ use sluice_crds::{
 /// One whose gateways were started with that group there comes before one that is older: an edit of the older one takes no partitions
 /// from gateways that read. Of two that were made in the same second the first in the alphabet is the older one, so that the two agree.
 /// Brokers are the same when one address is: that two addresses lead to one cluster cannot be known here.
-pub fn rival<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a TracePipeline>) -> Option<String> {
+pub fn group_owner<'a>(
+    pipeline: &TracePipeline,
+    all: impl Iterator<Item = &'a TracePipeline>,
+) -> Option<String> {
     let own = Member::of(pipeline)?;
     let counts = |other: &Member<'_>| other.start != Start::Waits || other.has_it(&own);
     let before = own.others(all).filter(|other| counts(other) && other.is_before(&own));

@@ -1,10 +1,10 @@
-//! The rules of the definition about a change of shards, for pipelines whose servers stand in a `TraceConnection`. CEL compares an object with
-//! its own former state: it sees no change of the reference, no switch between a reference and servers of the spec's own, and no connection
-//! that is deleted and made again. So the planned servers are compared with those that the gateways were last given.
-//!
-//! A pipeline that names its servers itself, and did before, is the API server's business alone.
+//! The rules of the definition about a change of shards, for what CEL cannot see. CEL compares an object with its own former state: it sees no
+//! change of a reference, no switch between a reference and servers of the spec's own, no connection that is deleted and made again, and
+//! nothing of two edits in a row. So the planned servers are compared with those that the gateways were last given.
 
-use crate::{facts::Observed, observed::ServersSeen, pipeline::connections::where_it_stands};
+use crate::{
+    drain::lifecycle::there, facts::Observed, observed::ServersSeen, pipeline::connections::where_it_stands,
+};
 use sluice_crds::{ClickHouseSink, TracePipeline};
 use sluice_gateway_config::Violations;
 
@@ -15,19 +15,15 @@ const FIELD: &str = "spec.sink.clickhouse";
 pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), Violations> {
     let sink = &pipeline.spec.sink.clickhouse;
     let status = pipeline.status.as_ref();
-    let remembered = status.and_then(|status| status.connections.as_ref());
-    let was_referred = remembered.is_some_and(|connections| connections.clickhouse.is_some());
-    let (Some(before), true) = (&observed.servers, sink.connection_ref.is_some() || was_referred) else {
-        return Ok(());
-    };
-    let is_running = observed.workload.as_ref().is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
+    let is_running = there(observed).is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
     let has_blocks = status.and_then(|status| status.queue).is_some_and(|queue| queue.blocks > 0);
     if !is_running && !has_blocks {
         return Ok(());
     }
+    let remembered = status.and_then(|status| status.connections.as_ref());
     let names = remembered.map_or(&[][..], |connections| &connections.shards);
     let mut found = Violations::default();
-    if let Some(wrong) = wrong(before, names, sink) {
+    if let Some(wrong) = observed.servers.iter().find_map(|before| wrong(before, names, sink)) {
         let place = where_it_stands(sink.connection_ref.as_ref());
         found.add(
             FIELD,
@@ -55,21 +51,19 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
         return Some(format!("there would be {} of {count} shards; shards can only be added", shards.len()));
     }
     let olds = || before.shards.iter().enumerate();
-    let left = olds().zip(&after.shards).find(|((at, old), new)| match names.get(*at) {
-        Some(name) => new.name.as_ref() != Some(name),
-        None => !meet(old, &new.endpoints),
-    });
-    if let Some(((at, old), _)) = left {
-        return Some(match names.get(at) {
-            Some(name) => {
-                format!("the shard {} of the list would no longer be {name:?}", at.saturating_add(1))
+    let left = olds().zip(&after.shards).find_map(|((at, old), new)| {
+        let number = at.saturating_add(1);
+        match (names.get(at), &new.name) {
+            (Some(name), Some(other)) => {
+                (name != other).then(|| format!("the shard {number} of the list would no longer be {name:?}"))
             }
-            None => format!(
-                "the shard {} of the list would have none of its endpoints {}",
-                at.saturating_add(1),
-                old.join(", ")
-            ),
-        });
+            _ => (!meet(old, &new.endpoints)).then(|| {
+                format!("the shard {number} of the list would have none of its endpoints {}", old.join(", "))
+            }),
+        }
+    });
+    if left.is_some() {
+        return left;
     }
     let moved = olds().find_map(|(at, old)| {
         let others = shards.iter().take(count).enumerate().filter(|(other, _)| *other != at);

@@ -2,17 +2,22 @@
 //! stay, also those that only another version of the operator knows.
 
 use super::{progress::Progress, verdict::Verdict};
-use crate::observed::Hindrance;
+use crate::observed::ReconcileFailure;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use sluice_crds::status::{condition, reason};
 
 /// The status, as JSON, after a reconcile of this generation that was hindered.
-pub fn hindered(status: &Value, generation: Option<i64>, hindrance: &Hindrance, now: &Time) -> Value {
+pub fn status_of_failure(
+    status: &Value,
+    generation: Option<i64>,
+    failure: &ReconcileFailure,
+    now: &Time,
+) -> Value {
     let said = status["conditions"].as_array().cloned().unwrap_or_default();
     let before: Vec<Condition> =
         said.iter().filter_map(|one| serde_json::from_value(one.clone()).ok()).collect();
-    let progress = Progress::of_hindrance(hindrance);
+    let progress = Progress::of_failure(failure);
     let ours = [
         (condition::READY, progress.ready()),
         (condition::RECONCILING, progress.reconciling()),

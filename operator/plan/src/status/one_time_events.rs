@@ -10,7 +10,7 @@ use sluice_crds::{
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct OneTimeEvent {
     /// Its word.
     pub reason: &'static str,
     /// Whether it is a warning: a person has to act.
@@ -22,7 +22,7 @@ pub struct News {
 }
 
 /// What happened between two statuses of one pipeline.
-pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<News> {
+pub fn one_time_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<OneTimeEvent> {
     let grown = after.topics.iter().filter_map(|topic| grown(before, topic, after));
     let refused = [
         (condition::SOURCE_REACHABLE, reason::MESSAGES_REJECTED),
@@ -30,8 +30,8 @@ pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Ne
     ];
     let refused =
         refused.into_iter().filter_map(|(kind, reason)| refused_anew(before, after, (kind, reason)));
-    let told = lost(before, after).into_iter().chain(grown).chain(contested(before, after));
-    told.chain(refused).collect()
+    let events = lost(before, after).into_iter().chain(grown).chain(replica_conflict(before, after));
+    events.chain(refused).collect()
 }
 
 /// Some messages or rows become dead letters, or another share than before. If all of them do, the event of `Ready` reports it.
@@ -39,7 +39,7 @@ fn refused_anew(
     before: &TracePipelineStatus,
     after: &TracePipelineStatus,
     (kind, reason): (&str, &'static str),
-) -> Option<News> {
+) -> Option<OneTimeEvent> {
     let said = |status: &TracePipelineStatus| {
         let mut all = status.conditions.iter();
         let is_it =
@@ -48,20 +48,20 @@ fn refused_anew(
     };
     let words = said(after).filter(|now| said(before).as_ref() != Some(now))?;
     let action = if reason == reason::ROWS_REFUSED { "Insert" } else { "Read" };
-    Some(News { reason, is_bad: true, action, words })
+    Some(OneTimeEvent { reason, is_bad: true, action, words })
 }
 
-fn contested(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {
+fn replica_conflict(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<OneTimeEvent> {
     fn words(status: &TracePipelineStatus) -> Option<&String> {
         let mut all = status.conditions.iter();
         let limited = all.find(|condition| condition.type_ == condition::SCALING_LIMITED)?;
         (limited.reason == reason::SCALING_CONFLICT).then_some(&limited.message)
     }
     let words = words(after).filter(|now| words(before) != Some(now))?.clone();
-    Some(News { reason: reason::SCALING_CONFLICT, is_bad: true, action: "Scale", words })
+    Some(OneTimeEvent { reason: reason::SCALING_CONFLICT, is_bad: true, action: "Scale", words })
 }
 
-fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {
+fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<OneTimeEvent> {
     let all = after.loss.as_ref()?.messages;
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
@@ -70,10 +70,14 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<New
          retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)",
         plural(more, "message")
     );
-    (more > 0).then_some(News { reason: "DataLoss", is_bad: true, action: "Read", words })
+    (more > 0).then_some(OneTimeEvent { reason: "DataLoss", is_bad: true, action: "Read", words })
 }
 
-fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineStatus) -> Option<News> {
+fn grown(
+    before: &TracePipelineStatus,
+    now: &TopicStatus,
+    after: &TracePipelineStatus,
+) -> Option<OneTimeEvent> {
     let was = before.topics.iter().find(|topic| topic.name == now.name)?;
     let gateways = match (before.desired_replicas, after.desired_replicas) {
         (Some(was), Some(now)) if was != now => format!("; the number of gateways goes from {was} to {now}"),
@@ -89,5 +93,5 @@ fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineS
         was.partitions
     );
     let is_more = now.partitions > was.partitions;
-    is_more.then_some(News { reason: "PartitionsAdded", is_bad: false, action: "Read", words })
+    is_more.then_some(OneTimeEvent { reason: "PartitionsAdded", is_bad: false, action: "Read", words })
 }

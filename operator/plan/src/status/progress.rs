@@ -8,7 +8,7 @@ use crate::{
     facts::Observed,
     ground::words::{form, plural},
     objects,
-    observed::{Hindrance, PodSeen, TopicSeen, UNREAD_SECONDS},
+    observed::{PodSeen, ReconcileFailure, TopicSeen, UNREAD_SECONDS},
     pipeline::{Intent, gateway_config},
     planned::{Plan, Planned, Waiting},
     status::{
@@ -55,8 +55,8 @@ impl Progress {
         outcome: Result<&Planned, &Violations>,
         now: &Time,
     ) -> Self {
-        if let (Ok(_), Some(hindrance)) = (outcome, &observed.hindrance) {
-            return Self::of_hindrance(hindrance);
+        if let (Ok(_), Some(failure)) = (outcome, &observed.reconcile_failure) {
+            return Self::of_failure(failure);
         }
         match outcome {
             Err(violations) => {
@@ -113,7 +113,7 @@ impl Progress {
     }
 
     /// What kept the operator from doing as planned: until a person does something, or until it passes.
-    pub(super) fn of_hindrance(Hindrance { reason, message, stays }: &Hindrance) -> Self {
+    pub(super) fn of_failure(ReconcileFailure { reason, message, stays }: &ReconcileFailure) -> Self {
         if *stays {
             return Self::Refused { reason, message: message.clone() };
         }
@@ -373,14 +373,14 @@ pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progre
 /// Gateways that should run: the planned number, or the number that another client has set and the operator keeps. `ScalingLimited`
 /// reports that. If `Ready` demanded the planned number then, it would never be true.
 fn wanted(plan: &Plan, observed: &Observed) -> u32 {
-    let theirs = observed.workload.as_ref().filter(|_| observed.scaling.contested.is_some());
+    let theirs = observed.workload.as_ref().filter(|_| observed.scaling.replica_conflict.is_some());
     theirs.map_or_else(|| plan.replicas(), |seen| seen.wanted)
 }
 
 fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String {
     let (replicas, partitions) = (wanted(plan, observed), plan.partitions());
     let limited = match pipeline.spec.replicas {
-        _ if observed.scaling.contested.is_some() => {
+        _ if observed.scaling.replica_conflict.is_some() => {
             format!(
                 "; the operator plans {}, but another client has set the number (see ScalingLimited)",
                 plan.replicas()

@@ -4,7 +4,7 @@
 const KUBECTL: &str = "kubectl";
 
 /// The message of `ScalingConflict`: the operator keeps the number that these field managers have set.
-pub fn contested(managers: &[String], workload: &str) -> String {
+pub fn replica_conflict_message(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();
     let who = if all.is_empty() { "another client".to_owned() } else { all.join(" and ") };
     format!(
@@ -46,7 +46,7 @@ mod tests {
             (vec![], "another client set"),
         ] {
             let managers: Vec<String> = managers.into_iter().map(str::to_owned).collect();
-            let words = contested(&managers, "prod-gateway");
+            let words = replica_conflict_message(&managers, "prod-gateway");
             assert!(words.contains(expected), "{words}");
             assert!(
                 words.contains("scaling.mode: External") && words.ends_with("prod-gateway --cascade=orphan")

@@ -25,23 +25,23 @@ pub(super) fn scaling(
 }
 
 /// The status for the operator's metrics: with arrival rate, lag and cause also in modes without a decision, and while the decision is
-/// held. These numbers are not written to the status, since that would be a write a minute.
-pub fn told(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStatus {
-    let mut told = said.clone();
+/// held. These numbers are not written to the status, because the operator would then write each status once a minute.
+pub fn for_metrics(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStatus {
+    let mut exact = said.clone();
     if let Some(watched) = &seen.watched {
-        let scaling = told.scaling.get_or_insert_default();
+        let scaling = exact.scaling.get_or_insert_default();
         scaling.arrival_rate = Some(coarse::whole(watched.arrival_rate));
         scaling.lag_seconds = Some(coarse::whole(watched.lag_seconds));
         scaling.cause = Some(watched.cause.word().to_owned());
     }
     // The status has it in steps.
     let learned = seen.decision.as_ref().and_then(|decision| decision.next.capacity);
-    if let (Some(scaling), Some(learned)) = (&mut told.scaling, learned)
+    if let (Some(scaling), Some(learned)) = (&mut exact.scaling, learned)
         && scaling.capacity_per_replica.is_some()
     {
         scaling.capacity_per_replica = Some(coarse::whole(learned));
     }
-    told
+    exact
 }
 
 /// The scaling status with the drain; `None` where both are empty. An empty object must not be written: where all of the fields that
@@ -180,7 +180,7 @@ mod tests {
         let again = scaling(ScalingMode::Auto, (Some(&said), None), &later).unwrap();
         assert_eq!(again.capacity_per_replica, Some(10_000));
         let all = TracePipelineStatus { scaling: Some(again), ..TracePipelineStatus::default() };
-        assert_eq!(told(&all, &later).scaling.unwrap().capacity_per_replica, Some(11_000));
+        assert_eq!(for_metrics(&all, &later).scaling.unwrap().capacity_per_replica, Some(11_000));
     }
 
     #[test]
@@ -203,12 +203,12 @@ mod tests {
         let watched = Watched { arrival_rate: 12_345.0, lag_seconds: 4_000.0, cause: Cause::SinkLimited };
         let seen = ScalingSeen { watched: Some(watched), ..ScalingSeen::default() };
         assert_eq!(scaling(ScalingMode::Fixed, (None, None), &seen), None);
-        let told = told(&TracePipelineStatus::default(), &seen).scaling.unwrap();
+        let exact = for_metrics(&TracePipelineStatus::default(), &seen).scaling.unwrap();
         assert_eq!(
-            (told.arrival_rate, told.lag_seconds, told.cause.as_deref(), told.recommended_replicas),
+            (exact.arrival_rate, exact.lag_seconds, exact.cause.as_deref(), exact.recommended_replicas),
             (Some(12_000), Some(4_000), Some("SinkLimited"), None)
         );
-        let nothing = super::told(&TracePipelineStatus::default(), &ScalingSeen::default());
+        let nothing = for_metrics(&TracePipelineStatus::default(), &ScalingSeen::default());
         assert_eq!(nothing, TracePipelineStatus::default());
     }
 

@@ -180,7 +180,8 @@ fn changed(before: &str, names: Option<&[&str]>, after: &str, runs: &Runs) -> Op
     let workload = parts.workload.unwrap();
     assert_eq!(objects::live_config_of(&workload), parts.config_map.metadata.name.as_deref());
     let servers = ServersSeen::of(&parts.config_map);
-    assert!(servers.is_some());
+    let servers = Vec::from_iter(servers);
+    assert_eq!(servers.len(), 1);
     let mut pipeline = if runs.by_reference {
         by_reference(&of(after), &BOTH[1..], "main", &spec_of(&of(after)))
     } else {
@@ -188,7 +189,7 @@ fn changed(before: &str, names: Option<&[&str]>, after: &str, runs: &Runs) -> Op
     };
     let connections = names.map(|names| ConnectionsStatus {
         kafka: None,
-        clickhouse: Some("main".into()),
+        clickhouse: runs.by_reference.then(|| "main".into()),
         shards: names.iter().map(|name| (*name).to_owned()).collect(),
     });
     let queue = Some(QueueStatus { blocks: runs.blocks, bytes: runs.blocks });
@@ -243,9 +244,10 @@ fn shards_of_a_connection_keep_the_rules_of_the_definition() {
         (AD_B, none, A_BD, Some("http://d:8123 would move away from the shard 1")),
         (NAMED, xy, NAMED_ELSEWHERE, None),
         (NAMED, xy, NAMED_OTHERWISE, Some("the shard 2 of the list would no longer be \"y\"")),
-        (NAMED, xy, A_B, Some("the shard 1 of the list would no longer be \"x\"")),
+        (NAMED, xy, A_B, None),
+        (NAMED, xy, C_D, Some("the shard 1 of the list would have none of its endpoints")),
         (NAMED, xy, NAMED_SWAPPED, Some("would move away from the shard 1")),
-        // A switch from servers of the spec's own: their names are not known, so that each shard keeps an endpoint.
+        // The names are not known: an operator before this one wrote the status. Each shard keeps an endpoint.
         (NAMED, None, NAMED, None),
         (NAMED, None, NAMED_ELSEWHERE, Some("would have none of its endpoints")),
     ] {
@@ -262,10 +264,39 @@ fn shards_of_a_connection_keep_the_rules_of_the_definition() {
 }
 
 #[test]
-fn shards_are_compared_only_where_the_definition_cannot_and_rows_may_be_on_their_way() {
-    let inline = Runs { by_reference: false, ..RUNS };
-    assert_eq!(changed(A_B, None, B_A, &inline), None, "the API server's business");
-    assert!(changed(A_B, Some(&[]), B_A, &inline).is_some(), "it was a reference before");
+fn servers_of_the_spec_keep_the_rules_too_because_a_reference_may_have_stood_between_two_edits() {
+    let (inline, xy): (_, Option<&[&str]>) = (Runs { by_reference: false, ..RUNS }, Some(&["x", "y"]));
+    for (before, names, after, refusal) in [
+        (A, None, B, None),
+        (A_B, None, A_B_C, None),
+        (A_B, None, B_A, Some("the shard 1 of the list would have none of its endpoints http://a:8123")),
+        (A_B, None, A, Some("endpoints would replace 2 shards")),
+        (A_B_C, None, A_B, Some("there would be 2 of 3 shards")),
+        (NAMED, xy, NAMED_ELSEWHERE, None),
+        (NAMED, xy, NAMED_SWAPPED, Some("would move away from the shard 1")),
+    ] {
+        let found = changed(before, names, after, &inline);
+        assert_eq!(found.is_some(), refusal.is_some(), "{before} -> {after}: {found:?}");
+        if let (Some(found), Some(refusal)) = (found, refusal) {
+            assert!(found.contains(refusal) && !found.contains("TraceConnection"), "{found}");
+        }
+    }
+}
+
+#[test]
+fn gateways_without_a_workload_keep_their_shards_too() {
+    let of = |clickhouse: &str| with("/spec/sink/clickhouse", serde_json::from_str(clickhouse).unwrap());
+    let (old, new) = (of(A_B), of(B_A));
+    let parts = build(&planned(&old, &observed(&old, 12))).into_parts();
+    let mut facts = observed(&new, 12);
+    facts.servers = Vec::from_iter(ServersSeen::of(&parts.config_map));
+    assert!(plan(&new, &facts, &defaults()).is_ok(), "nothing is on its way");
+    facts.volumes.left_alone = Some(2);
+    assert!(plan(&new, &facts, &defaults()).is_err());
+}
+
+#[test]
+fn shards_may_move_while_no_row_is_on_its_way() {
     let rests = Runs { gateways: 0, ..RUNS };
     assert_eq!(changed(A_B, Some(&[]), B_A, &rests), None, "no row is on its way");
     assert!(changed(A_B, Some(&[]), B_A, &Runs { blocks: 1, ..rests }).is_some(), "a volume has some");
@@ -279,13 +310,16 @@ fn the_status_remembers_the_connections_that_gateways_were_given() {
         status(pipeline, &facts, outcome.as_ref(), &now()).connections
     };
     let inline = with("/spec/sink/clickhouse", serde_json::from_str(NAMED).unwrap());
-    assert_eq!(connections(&inline, Unresolved::default()), None);
+    let named = ConnectionsStatus { shards: vec!["x".into(), "y".into()], ..ConnectionsStatus::default() };
+    assert_eq!(connections(&inline, Unresolved::default()), Some(named));
+    assert_eq!(connections(&sample("tracepipeline.yaml"), Unresolved::default()), None);
     let mut referring = by_reference(&inline, &BOTH, "main", &spec_of(&inline));
-    let expected = Some(ConnectionsStatus {
+    let both = ConnectionsStatus {
         kafka: Some("main".into()),
         clickhouse: Some("main".into()),
         shards: vec!["x".into(), "y".into()],
-    });
+    };
+    let expected = Some(both.clone());
     assert_eq!(connections(&referring, Unresolved::default()), expected);
     // What is not known any more stays remembered.
     referring.status =
@@ -293,6 +327,6 @@ fn the_status_remembers_the_connections_that_gateways_were_given() {
     let missing = Unresolved { sink: Some("gone".into()), ..Unresolved::default() };
     assert_eq!(connections(&referring, missing), expected);
     let half = by_reference(&inline, &BOTH[..1], "main", &spec_of(&inline));
-    let expected = ConnectionsStatus { kafka: Some("main".into()), ..ConnectionsStatus::default() };
+    let expected = ConnectionsStatus { clickhouse: None, ..both };
     assert_eq!(connections(&half, Unresolved::default()), Some(expected));
 }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_crds::{Resources, TracePipeline, TracePipelineStatus, status::reason};
-use sluice_plan::{Observed, SchemaSeen, TopicSeen, asks_first, rival};
+use sluice_plan::{Observed, SchemaSeen, TopicSeen, asks_first, group_owner};
 
 /// A pipeline by name, the second in which it was made, group and brokers.
 fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipeline {
@@ -37,7 +37,7 @@ fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it
     .map(|(name, created, group, brokers)| member(name, created, group, brokers));
     let older = |name: &str| {
         let pipeline = all.iter().find(|one| one.metadata.name.as_deref() == Some(name)).unwrap();
-        rival(pipeline, all.iter())
+        group_owner(pipeline, all.iter())
     };
     for (name, expected) in [
         ("old", None),
@@ -50,7 +50,7 @@ fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it
     ] {
         assert_eq!(older(name).as_deref(), expected, "{name}");
     }
-    let facts = Observed { rival: older("young"), ..observed(&all[1], 12) };
+    let facts = Observed { group_owner: older("young"), ..observed(&all[1], 12) };
     let status = said(&all[1], &facts);
     assert_eq!(
         summary(&status)[..2],
@@ -82,13 +82,13 @@ fn whoever_has_a_group_keeps_it_from_an_older_pipeline_that_is_edited_to_it() {
         member("old", 1, "g", &["b:1"]),
     ] {
         let all = [old, young.clone()];
-        assert_eq!(rival(&all[0], all.iter()).as_deref(), Some("tracing/young"));
-        assert_eq!(rival(&all[1], all.iter()), None);
+        assert_eq!(group_owner(&all[0], all.iter()).as_deref(), Some("tracing/young"));
+        assert_eq!(group_owner(&all[1], all.iter()), None);
     }
     // Of two that both have it, for whatever reason, the older one goes on.
     let all = [that_runs(member("old", 1, "g", &["b:1"]), "g", &["b:1"]), young];
-    assert_eq!(rival(&all[0], all.iter()), None);
-    assert_eq!(rival(&all[1], all.iter()).as_deref(), Some("tracing/old"));
+    assert_eq!(group_owner(&all[0], all.iter()), None);
+    assert_eq!(group_owner(&all[1], all.iter()).as_deref(), Some("tracing/old"));
 }
 
 /// It has been looked at, with these facts.
@@ -102,7 +102,7 @@ fn that_says(mut pipeline: TracePipeline, facts: impl FnOnce(Observed) -> Observ
 fn a_pipeline_that_cannot_start_keeps_nobody_from_its_group() {
     let old = || member("old", 1, "g", &["a:1"]);
     let young = member("young", 2, "g", &["a:1"]);
-    let blocks = |old: TracePipeline| rival(&young, [&old].into_iter()).is_some();
+    let blocks = |old: TracePipeline| group_owner(&young, [&old].into_iter()).is_some();
     let without_topic = |facts: Observed| Observed {
         partitions: facts.partitions.keys().map(|topic| (topic.clone(), TopicSeen::Missing)).collect(),
         ..facts
@@ -139,8 +139,8 @@ fn of_two_that_come_out_of_a_wait_at_the_same_moment_one_starts() {
     let both = both.map(|one| that_says(one, without_topic));
     let look = |all: &[TracePipeline; 2]| {
         all.clone().map(|one| {
-            let (rival, asks_for_group) = (rival(&one, all.iter()), asks_first(&one, all.iter()));
-            that_says(one, |facts| Observed { rival, asks_for_group, ..facts })
+            let (group_owner, asks_for_group) = (group_owner(&one, all.iter()), asks_first(&one, all.iter()));
+            that_says(one, |facts| Observed { group_owner, asks_for_group, ..facts })
         })
     };
     let starts = |all: &[TracePipeline; 2]| {
@@ -164,7 +164,7 @@ fn of_two_that_come_out_of_a_wait_at_the_same_moment_one_starts() {
     }
     // It has said so, and nobody knows whether it has started since: the older one that could start now is behind it.
     let said = look(&[old.clone(), both[1].clone()])[1].clone();
-    assert_eq!(rival(&old, [&said].into_iter()).as_deref(), Some("tracing/young"));
+    assert_eq!(group_owner(&old, [&said].into_iter()).as_deref(), Some("tracing/young"));
     // Without others nobody asks.
     assert!(!asks_first(&alone[0], std::iter::empty()));
 }
@@ -173,7 +173,7 @@ fn of_two_that_come_out_of_a_wait_at_the_same_moment_one_starts() {
 fn a_newer_version_of_a_pipeline_takes_no_group_from_it() {
     let before = member("young", 2, "g", &["b:1"]);
     let now = that_runs(before.clone(), "g", &["b:1"]);
-    assert_eq!(rival(&before, [&now].into_iter()), None);
+    assert_eq!(group_owner(&before, [&now].into_iter()), None);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_plan_says_whose_group_it_has_and_a_pipeline_that_waits_goes_on_saying_so() 
     let mut pipeline = member("old", 1, "g", &["a:1"]);
     pipeline.status = Some(said(&pipeline, &observed(&pipeline, 12)));
     pipeline.spec.source.kafka.bootstrap_servers = vec!["b:1".into()];
-    let facts = Observed { rival: Some("tracing/young".into()), ..observed(&pipeline, 12) };
+    let facts = Observed { group_owner: Some("tracing/young".into()), ..observed(&pipeline, 12) };
     let status = said(&pipeline, &facts);
     assert_eq!(
         (status.consumer_group.as_deref(), &status.bootstrap_servers[..]),
@@ -202,11 +202,11 @@ proptest! {
                 if *runs { that_runs(one, "g", &["a:1"]) } else { one }
             })
             .collect();
-        let free: Vec<_> = all.iter().filter(|pipeline| rival(pipeline, all.iter()).is_none()).collect();
+        let free: Vec<_> = all.iter().filter(|pipeline| group_owner(pipeline, all.iter()).is_none()).collect();
         prop_assert_eq!(free.len(), 1);
         let winner = format!("tracing/{}", free[0].metadata.name.as_deref().unwrap());
         for other in &all {
-            let named = rival(other, all.iter());
+            let named = group_owner(other, all.iter());
             prop_assert!(named.is_none() || named.as_deref() == Some(winner.as_str()));
         }
     }

@@ -81,7 +81,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
         unresolved: Unresolved::default(),
-        servers: None,
+        servers: Vec::new(),
         secrets: secrets.map(|named| (named.of, secret_seen("1111111111"))).collect(),
         schema: SchemaSeen::Succeeded,
         schema_job: None,
@@ -99,13 +99,13 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         sink: SinkSeen::NotKnown,
         insert_error: None,
         scaling: ScalingSeen::default(),
-        rival: None,
+        group_owner: None,
         asks_for_group: false,
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
         rollout: None,
         memory_resizes: None,
-        hindrance: None,
+        reconcile_failure: None,
         pods_refused: None,
     }
 }

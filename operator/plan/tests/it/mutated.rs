@@ -7,8 +7,8 @@ use proptest::{prelude::*, sample::Index, strategy::ValueTree as _, test_runner:
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Hindrance, Observed, Planned, WorkloadSeen, build, derived, hindered, plan, removing, schema_job_name,
-    status,
+    Observed, Planned, ReconcileFailure, WorkloadSeen, build, derived, plan, removing, schema_job_name,
+    status, status_of_failure,
 };
 use std::{fs, sync::LazyLock};
 
@@ -160,8 +160,8 @@ proptest! {
     ) {
         let object = edited(original.get(&ORIGINALS).clone(), &edits);
         let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
-        let hindrance = Hindrance { reason: "Malformed", message: "m".into(), stays: true };
-        let told = hindered(&object["status"], Some(1), &hindrance, &now);
+        let failure = ReconcileFailure { reason: "Malformed", message: "m".into(), stays: true };
+        let told = status_of_failure(&object["status"], Some(1), &failure, &now);
         prop_assert!(told["conditions"].as_array().is_some_and(|all| all.len() >= 12), "{told}");
         // What cannot be read as a pipeline comes no further.
         if let Ok(pipeline) = serde_json::from_value::<TracePipeline>(object) {

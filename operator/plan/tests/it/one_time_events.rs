@@ -3,7 +3,7 @@
 use crate::statuses::{running, said};
 use serde_json::json;
 use sluice_crds::TracePipelineStatus;
-use sluice_plan::{Observed, TopicSeen, news, observed::MessagesSeen};
+use sluice_plan::{Observed, TopicSeen, observed::MessagesSeen, one_time_events};
 
 #[test]
 fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
@@ -14,13 +14,13 @@ fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
         pipeline.spec.replicas = fixed;
         let before = said(&pipeline, &facts);
         assert!(
-            news(&TracePipelineStatus::default(), &before).is_empty(),
+            one_time_events(&TracePipelineStatus::default(), &before).is_empty(),
             "a topic that is read from now on has grown nowhere"
         );
         pipeline.status = Some(before.clone());
         let facts = Observed { partitions: [("otlp_spans".into(), TopicSeen::Known(24))].into(), ..facts };
         let after = said(&pipeline, &facts);
-        let told = news(&before, &after);
+        let told = one_time_events(&before, &after);
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!((told[0].reason, told[0].is_bad), ("PartitionsAdded", false));
         assert_eq!(
@@ -28,7 +28,7 @@ fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
             format!("the topic \"otlp_spans\" has 24 partitions now, 12 before{gateways}")
         );
         pipeline.status = Some(after.clone());
-        assert!(news(&after, &said(&pipeline, &facts)).is_empty());
+        assert!(one_time_events(&after, &said(&pipeline, &facts)).is_empty());
     }
 }
 
@@ -58,8 +58,8 @@ fn dead_letters_are_told_when_they_begin_and_when_their_share_changes() {
         pipeline.status = Some(before.clone());
         let facts = Observed { messages: Some(messages.clone()), ..facts.clone() };
         let after = said(&pipeline, &facts);
-        let told = news(&before, &after);
-        let found = told.first().map(|news| (news.reason, news.is_bad));
+        let told = one_time_events(&before, &after);
+        let found = told.first().map(|event| (event.reason, event.is_bad));
         assert_eq!(found, expected.map(|(reason, _)| (reason, true)), "{messages:?}: {told:?}");
         if let Some((_, words)) = expected {
             assert!(told[0].words.starts_with(words), "{told:?}");
@@ -75,7 +75,7 @@ fn a_source_that_is_away_or_has_fewer_partitions_has_not_grown() {
     pipeline.status = Some(before.clone());
     for seen in [TopicSeen::Missing, TopicSeen::Known(3)] {
         let facts = Observed { partitions: [("otlp_spans".into(), seen)].into(), ..facts.clone() };
-        assert!(news(&before, &said(&pipeline, &facts)).is_empty());
+        assert!(one_time_events(&before, &said(&pipeline, &facts)).is_empty());
     }
 }
 
@@ -95,7 +95,7 @@ fn lost_messages_are_told_when_there_are_any_and_when_there_are_more() {
         pipeline.status = Some(before.clone());
         let facts = Observed { messages_lost: (0..).zip(counts).collect(), ..facts.clone() };
         let after = said(&pipeline, &facts);
-        let told = news(&before, &after);
+        let told = one_time_events(&before, &after);
         assert_eq!(told.len(), usize::from(expected.is_some()), "{told:?}");
         if let (Some(told), Some(expected)) = (told.first(), expected) {
             assert_eq!((told.reason, told.is_bad), ("DataLoss", true));

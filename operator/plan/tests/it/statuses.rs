@@ -8,8 +8,8 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use sluice_crds::{KeyUse, Lag, Resources, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
-    Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen, build, objects,
+    Observed, ReconcileFailure, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure,
+    TopicSeen, WorkloadSeen, build, objects,
     observed::{UnreadSeen, inserts::SinkSeen},
     plan, status,
 };
@@ -429,21 +429,21 @@ fn a_pipeline_that_rests_says_so_whatever_is_wrong_with_its_spec() {
 #[test]
 fn what_the_cluster_does_not_let_us_do_comes_before_what_is_waited_for() {
     let (pipeline, well) = running(&json!({}), &[]);
-    let hindered = |stays| {
-        let hindrance = Hindrance { reason: "ApplyFailed", message: "quota".into(), stays };
-        said(&pipeline, &Observed { hindrance: Some(hindrance), ..well.clone() })
+    let failed = |stays| {
+        let reconcile_failure = ReconcileFailure { reason: "ApplyFailed", message: "quota".into(), stays };
+        said(&pipeline, &Observed { reconcile_failure: Some(reconcile_failure), ..well.clone() })
     };
-    assert_eq!(summary(&hindered(true)), ["False/ApplyFailed", "False/ApplyFailed", "True/ApplyFailed"]);
-    assert_eq!(summary(&hindered(false)), ["False/ApplyFailed", "True/ApplyFailed", "False/Ok"]);
-    assert_eq!(condition(&hindered(false), "Ready").message, "quota");
-    assert_eq!(condition(&hindered(true), "SourceReachable").status, "True", "the rest is said as ever");
+    assert_eq!(summary(&failed(true)), ["False/ApplyFailed", "False/ApplyFailed", "True/ApplyFailed"]);
+    assert_eq!(summary(&failed(false)), ["False/ApplyFailed", "True/ApplyFailed", "False/Ok"]);
+    assert_eq!(condition(&failed(false), "Ready").message, "quota");
+    assert_eq!(condition(&failed(true), "SourceReachable").status, "True", "the rest is said as ever");
 }
 
 #[test]
 fn whoever_else_sets_the_number_is_what_limits_it() {
     let (pipeline, mut facts) = running(&json!({}), &[]);
     assert_eq!(condition(&said(&pipeline, &facts), "ScalingLimited").reason, "Ok");
-    facts.scaling.contested = Some("an HPA does".into());
+    facts.scaling.replica_conflict = Some("an HPA does".into());
     let status = said(&pipeline, &facts);
     let limited = condition(&status, "ScalingLimited");
     assert_eq!(
@@ -463,7 +463,7 @@ fn a_pipeline_with_somebody_elses_number_is_ready_once_all_of_those_gateways_are
         (summary(&status), condition(&status, "Ready").message.clone())
     };
     assert_eq!(words(&facts).0, ["False/Progressing", "True/Scaling", "False/Ok"]);
-    facts.scaling.contested = Some("kubectl has set it".into());
+    facts.scaling.replica_conflict = Some("kubectl has set it".into());
     let (summary, message) = words(&facts);
     assert_eq!(summary, ["True/Running", "False/Ok", "False/Ok"]);
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::statuses::{condition, running, said, summary};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use sluice_plan::{Hindrance, Observed, WorkloadSeen};
+use sluice_plan::{Observed, ReconcileFailure, WorkloadSeen};
 
 /// A pipeline of one gateway, with this status of its StatefulSet.
 fn alone(status: &Value, pods: &[Pod]) -> (sluice_crds::TracePipeline, Observed) {
@@ -50,7 +50,7 @@ fn pods_that_are_deleted_with_their_namespace_are_not_said_to_be_replaced() {
 fn a_pipeline_whose_namespace_is_deleted_is_on_its_way_out() {
     let (pipeline, facts) = alone(&json!({}), &[]);
     let message = "the namespace is being deleted".to_owned();
-    let hindrance = Some(Hindrance { reason: "Deleting", message, stays: false });
-    let status = said(&pipeline, &Observed { hindrance, ..facts });
+    let reconcile_failure = Some(ReconcileFailure { reason: "Deleting", message, stays: false });
+    let status = said(&pipeline, &Observed { reconcile_failure, ..facts });
     assert_eq!(summary(&status), ["False/Deleting", "True/Draining", "False/Ok"]);
 }

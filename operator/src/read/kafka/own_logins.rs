@@ -106,7 +106,8 @@ impl OwnLogins {
 /// Whether a login for these brokers may be used for the brokers of this spec. Brokers are compared as text: one that is written in another way is
 /// another one.
 fn is_for(servers: &[String], kafka: &KafkaSource) -> bool {
-    kafka.tls.is_some() && kafka.bootstrap_servers.iter().all(|server| servers.contains(server))
+    let brokers = &kafka.bootstrap_servers;
+    kafka.tls.is_some() && !brokers.is_empty() && brokers.iter().all(|server| servers.contains(server))
 }
 
 /// Of an argument: a name, which may have equals signs, a file, and the brokers that it is for.
@@ -149,6 +150,7 @@ mod tests {
             (&tls, &["a:9093,theirs:9093"][..], &["a:9093"][..], false),
             (&tls, &["a:9094"][..], &["a:9093"][..], false),
             (&tls, &["a:9093"][..], &[][..], false),
+            (&tls, &[][..], &["a:9093"][..], false),
         ] {
             let (kafka, own) = (kafka(tls, servers), own("kafka", allowed));
             let refused = NotOwn::TokenNotForBrokers { audience: "kafka".into() };

@@ -63,7 +63,7 @@ async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
     let sink = |change: Value| json!({"sink": {"clickhouse": change}});
     let secure = scene.pipeline.settings().clickhouse.replace("http://", "https://");
     let operators = operators_image(scene).await?;
-    let named = json!({"connectionRef": {"name": "nowhere"}, "bootstrapServers": null});
+    let named = json!({"connectionRef": {"name": "nowhere"}});
     let half = sink(json!({"credentials": {"secretRef": {"name": HALF}}}));
     Ok(vec![
         (
