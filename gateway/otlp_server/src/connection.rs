@@ -2,18 +2,20 @@
 //!
 //! | it ends | because |
 //! | --- | --- |
-//! | at once | there are too many others; no first byte, or no TLS handshake, in [`Limits::handshake_timeout`]; a flood of resets |
+//! | at once | there are too many others; no first byte, or no TLS handshake, in [`Limits::handshake_timeout`]; no headers in [`Limits::header_read_timeout`] after their first byte; a flood of resets |
 //! | once its requests are answered, at most after [`Limits::connection_grace`] | it is old, or idle |
 //! | the same, at most after [`Limits::shutdown_timeout`] | the server ends |
 //!
 //! With GOAWAY, or `Connection: close`, the client is told that no more requests are taken. Owner: one task a connection.
 
 use crate::{
+    activity::Activity,
     counters::{ConnectionEnd, Counters, Protocol},
     exchange::{Desk, answer},
     files::Live,
     limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WINDOW_BYTES_MIN},
     notices::NoticeKind,
+    reading::Reading,
     request::Acceptor,
     tls::Tls,
 };
@@ -27,16 +29,13 @@ use std::{
     convert::Infallible,
     hash::{BuildHasher as _, Hasher as _},
     io::Error,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::{Notify, watch},
+    sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -49,59 +48,6 @@ const ERROR_RESETS_MAX: usize = 128;
 
 /// Unsent bytes of one answer. Answers have less than 8 KiB.
 const SEND_BYTES_MAX: usize = 16 << 10;
-
-/// What its requests say of a connection.
-#[derive(Debug)]
-pub(crate) struct Activity {
-    begun: Instant,
-    in_flight: AtomicU32,
-    /// When the last request ended, in milliseconds after the begin.
-    ended_ms: AtomicU64,
-    /// Cancelled requests, less those that were answered.
-    resets: AtomicU32,
-    resets_max: u32,
-    flooded: Notify,
-}
-
-impl Activity {
-    pub fn new(resets_max: u32) -> Self {
-        Self {
-            begun: Instant::now(),
-            in_flight: AtomicU32::new(0),
-            ended_ms: AtomicU64::new(0),
-            resets: AtomicU32::new(0),
-            resets_max,
-            flooded: Notify::new(),
-        }
-    }
-
-    pub fn begin_request(&self) {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn end_request(&self, is_cancelled: bool) {
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.ended_ms.store(now, Ordering::Relaxed);
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if !is_cancelled {
-            // A failed update is one of 0, which stays.
-            self.resets
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |resets| resets.checked_sub(1))
-                .unwrap_or_default();
-        } else if self.resets.fetch_add(1, Ordering::Relaxed) >= self.resets_max {
-            self.flooded.notify_one();
-        }
-    }
-
-    /// When the connection will have been idle for this long; `None` if it has been.
-    fn idle_at(&self, timeout: Duration, now: Instant) -> Option<Instant> {
-        if self.in_flight.load(Ordering::Relaxed) > 0 {
-            return Some(now + timeout);
-        }
-        let at = self.begun + Duration::from_millis(self.ended_ms.load(Ordering::Relaxed)) + timeout;
-        (at > now).then_some(at)
-    }
-}
 
 /// Counts a connection.
 struct Open {
@@ -170,9 +116,9 @@ async fn told(closing: &mut watch::Receiver<bool>) {
 
 /// Waits for the first byte, and for the TLS handshake.
 async fn begin(stream: TcpStream, tls: Option<Live<Tls>>, protocol: Protocol) -> Result<Begun, Error> {
-    // Answers are written whole; without this they would wait for the client's acknowledgement of the one before.
-    stream.set_nodelay(true)?;
-    if stream.peek(&mut [0]).await.unwrap_or_default() == 0 {
+    // Answers are written whole; without this they would wait for the client's acknowledgement of the one before. It fails, like the peek,
+    // if the client has gone.
+    if stream.set_nodelay(true).is_err() || stream.peek(&mut [0]).await.unwrap_or_default() == 0 {
         return Ok(Begun::Nothing);
     }
     let Some(tls) = tls else { return Ok(Begun::Plain(stream)) };
@@ -199,30 +145,32 @@ async fn run<A: Acceptor>(
         async move { Ok::<_, Infallible>(answered.await) }
     });
     let builder = builder(limits);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let stream = TokioIo::new(Reading::new(stream, activity.clone()));
+    let connection = builder.serve_connection(stream, service);
     tokio::pin!(connection);
     let begun = Instant::now();
     let aged_at = begun + jittered(limits.connection_age_max, RandomState::new().build_hasher().finish());
-    let mut idle_at = begun + limits.idle_timeout;
+    let mut look_at = begun + limits.header_read_timeout.min(limits.idle_timeout);
     // Why no more requests are taken, and how long those that it has are waited for.
     let mut leaving: Option<(ConnectionEnd, Instant)> = None;
     loop {
-        let wake_at = leaving.map_or(aged_at.min(idle_at), |(_, until)| until);
+        let wake_at = leaving.map_or(aged_at.min(look_at), |(_, until)| until);
         let end = tokio::select! {
             ended = connection.as_mut() => return match (leaving, ended) {
                 (Some((end, _)), _) => end,
                 (None, Ok(())) => ConnectionEnd::Closed,
                 (None, Err(_)) => ConnectionEnd::Broken,
             },
-            () = activity.flooded.notified() => return ConnectionEnd::Resets,
+            () = activity.flooded() => return ConnectionEnd::Resets,
             () = told(&mut closing), if leaving.is_none() => Some((ConnectionEnd::Shutdown, limits.shutdown_timeout)),
             () = sleep_until(wake_at) => match leaving {
                 Some((end, _)) => return end,
                 None if Instant::now() >= aged_at => Some((ConnectionEnd::Aged, limits.connection_grace)),
-                None => match activity.idle_at(limits.idle_timeout, Instant::now()) {
-                    None => Some((ConnectionEnd::Idle, limits.connection_grace)),
-                    Some(at) => {
-                        idle_at = at;
+                None => match activity.look(limits, Instant::now()) {
+                    Err(ConnectionEnd::Idle) => Some((ConnectionEnd::Idle, limits.connection_grace)),
+                    Err(end) => return end,
+                    Ok(at) => {
+                        look_at = at;
                         None
                     }
                 },
@@ -242,7 +190,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout)
+        // Its time would also run while the client has no request to send.
+        .header_read_timeout(None)
         .max_buf_size(usize::try_from(header_bytes).unwrap_or(usize::MAX));
     builder
         .http2()
@@ -278,34 +227,5 @@ mod tests {
             let differing = jittered(age, random);
             prop_assert!(differing >= age * 9 / 10 && differing <= age * 11 / 10, "{differing:?}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_after_its_last_request_and_never_during_one() {
-        let (activity, idle) = (Activity::new(1), Duration::from_secs(10));
-        let begun = activity.begun;
-        let idle_at = || activity.idle_at(idle, Instant::now());
-        assert_eq!(idle_at(), Some(begun + idle));
-        activity.begin_request();
-        tokio::time::advance(Duration::from_secs(30)).await;
-        assert_eq!(idle_at(), Some(begun + Duration::from_secs(40)));
-        activity.end_request(false);
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(idle_at(), Some(begun + Duration::from_secs(40)));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(idle_at(), None);
-    }
-
-    #[tokio::test]
-    async fn resets_count_against_answers() {
-        let activity = Activity::new(2);
-        for is_cancelled in [false, true, true, false, true] {
-            activity.begin_request();
-            activity.end_request(is_cancelled);
-        }
-        assert_eq!(activity.resets.load(Ordering::Relaxed), 2);
-        activity.begin_request();
-        activity.end_request(true);
-        activity.flooded.notified().await;
     }
 }

@@ -4,15 +4,15 @@
 //! its own (HTTP/2). If the client cancels, it is dropped, wherever it waits.
 
 use crate::{
+    activity::Activity,
     answer::{AnswerBody, grpc_accepted, grpc_failed, http_accepted, http_failed},
     body::{
-        buffer::Buffer,
+        buffer::{Buffer, Full},
         decompression::{Compression, Decompression, INLINE_BYTES, Progress},
         intake::Intake,
     },
     byte_budget::{ByteBudget, BytePermit},
     config::TENANT_BYTES_MAX,
-    connection::Activity,
     counters::{Counters, Outcome, Protocol},
     credentials::Credentials,
     failure::Failure,
@@ -100,11 +100,9 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
 {
-    let mut count = Count::begin(desk.counters.clone(), activity, protocol);
+    let mut count = Count::begin(desk.counters.clone(), activity.clone(), protocol);
     let (parts, body) = request.into_parts();
-    let limits = &desk.limits;
-    let timeout = limits.body_read_timeout.saturating_add(limits.permit_wait);
-    let mut intake = Intake::new(body, timeout, desk.counters.clone(), protocol);
+    let mut intake = Intake::new(body, &desk.limits, desk.counters.clone(), protocol);
     let Handled { form, result } = match protocol {
         Protocol::Grpc => grpc::handle(&desk, &parts, &mut intake).await,
         Protocol::Http => http::handle(&desk, &parts, &mut intake).await,
@@ -116,7 +114,7 @@ where
     };
     tell(&desk.notices, &result, count.outcome);
     if parts.version != Version::HTTP_2 {
-        discard(&parts, intake, limits.body_bytes_max);
+        discard(&parts, intake, desk.limits.body_bytes_max, activity);
     }
     match (&result, form) {
         (Ok(accepted), Form::Grpc) => grpc_accepted(accepted),
@@ -137,7 +135,7 @@ fn tell(notices: &Notices, result: &Result<Accepted, Failure>, outcome: Outcome)
 
 /// Reads the rest of a body that was answered before it was read, so that the client gets the answer. A client that waits for
 /// `100 Continue` sends none, unless it is asked.
-fn discard<B>(parts: &Parts, intake: Intake<B>, bytes_max: u32)
+fn discard<B>(parts: &Parts, intake: Intake<B>, bytes_max: u32, activity: Arc<Activity>)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -145,7 +143,11 @@ where
     let is_sent = !parts.headers.contains_key(EXPECT);
     if intake.is_unread() || (intake.is_untouched() && is_sent) {
         // One for a connection, which takes no other request before; it ends at the deadline of the body.
-        tokio::spawn(intake.discard(bytes_max));
+        activity.begin_request();
+        tokio::spawn(async move {
+            intake.discard(bytes_max).await;
+            activity.end_request(false);
+        });
     }
 }
 
@@ -176,7 +178,15 @@ impl<A: Acceptor> Desk<A> {
     pub async fn buffer(&self, bytes: usize) -> Result<Buffer, Failure> {
         let bytes_max = usize::try_from(self.limits.body_bytes_max).unwrap_or(usize::MAX);
         let made = Buffer::within(&self.budget, bytes, bytes_max, self.limits.permit_wait).await;
-        made.map_err(|full| Failure::full(full, &self.limits))
+        made.map_err(|full| self.full(full, 0))
+    }
+
+    /// A buffer for a body as it is received cannot have what it needs, beside the bytes that it holds.
+    pub fn full(&self, full: Full, held: usize) -> Failure {
+        match full {
+            Full::Limit => Failure::body_too_large(None, self.limits.body_bytes_max),
+            Full::Budget(no_room) => Failure::no_room(no_room, held, &self.budget, self.limits.retry_after),
+        }
     }
 
     /// Has a body stored, as it was received.

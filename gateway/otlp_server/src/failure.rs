@@ -1,11 +1,16 @@
 //! A request that is not accepted: how it is counted, and what its client is told.
 
 use crate::{
-    body::buffer::Full, byte_budget::NoRoom, config::WORDS_BYTES_MAX, counters::Outcome, limits::Limits,
+    byte_budget::{ByteBudget, NoRoom},
+    config::WORDS_BYTES_MAX,
+    counters::Outcome,
     request::Refusal,
 };
 use http::StatusCode;
 use std::{fmt::Display, time::Duration};
+
+/// Bytes of a client's own words in an answer, after which they are cut. Chosen: a path or a name is recognized by them.
+const SHOWN_BYTES_MAX: usize = 128;
 
 /// Status codes of gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,17 +72,18 @@ impl Failure {
         ))
     }
 
-    pub fn no_memory(no_room: NoRoom, after: Duration) -> Self {
-        let words = format!("{no_room} now: requests before it are not stored yet");
-        Self::new(Outcome::NoMemory, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words).again(after)
-    }
-
-    /// A buffer for a body as it is received.
-    pub fn full(full: Full, limits: &Limits) -> Self {
-        match full {
-            Full::Limit => Self::body_too_large(None, limits.body_bytes_max),
-            Full::Budget(no_room) => Self::no_memory(no_room, limits.retry_after),
+    /// No permit, beside what the request holds already. If all of the budget is less, it never helps to come again.
+    pub fn no_room(NoRoom(wanted): NoRoom, held: usize, budget: &ByteBudget, after: Duration) -> Self {
+        let needed = wanted.saturating_add(u64::try_from(held).unwrap_or(u64::MAX));
+        let total = budget.total_bytes();
+        if needed > total {
+            return Self::too_large(format!(
+                "the request needs {needed} bytes of memory, and all requests together have {total} bytes; send smaller batches, or give \
+                 the server more memory"
+            ));
         }
+        let words = format!("no room for {wanted} bytes now: requests before it are not stored yet");
+        Self::new(Outcome::NoMemory, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words).again(after)
     }
 
     pub fn busy(requests_max: usize, after: Duration) -> Self {
@@ -91,10 +97,9 @@ impl Failure {
     }
 
     /// A client drops what was answered with 408, so this is 503: the network may be at fault.
-    pub fn slow() -> Self {
+    pub fn slow(after: Duration) -> Self {
         let words = "the body did not come in time";
-        Self::new(Outcome::Slow, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words)
-            .again(Duration::from_secs(1))
+        Self::new(Outcome::Slow, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words).again(after)
     }
 
     /// The client has gone, or broke the rules of HTTP. It rarely sees this.
@@ -141,4 +146,9 @@ impl From<Refusal> for Failure {
 pub(crate) fn cut(mut words: String) -> String {
     words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
     words
+}
+
+/// A client's own words, as an answer repeats them.
+pub(crate) fn shown(words: &str) -> &str {
+    words.get(..words.floor_char_boundary(SHOWN_BYTES_MAX)).unwrap_or_default()
 }

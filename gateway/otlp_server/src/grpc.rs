@@ -7,7 +7,7 @@ use crate::{
     body::{decompression::Compression, intake::Intake},
     counters::Protocol,
     exchange::{Desk, Form, Handled, Received},
-    failure::Failure,
+    failure::{Failure, shown},
     request::{Accepted, Acceptor, Encoding},
 };
 use bytes::Bytes;
@@ -90,7 +90,7 @@ where
         if chunk.len() > bytes.saturating_sub(body.len()) {
             return Err(Failure::second_message());
         }
-        body.append(&chunk).map_err(|full| Failure::full(full, limits))?;
+        body.append(&chunk).map_err(|full| desk.full(full, body.held()))?;
     }
     if body.len() < bytes {
         let read = body.len();
@@ -103,7 +103,7 @@ where
 /// How the client compresses its messages, if it does.
 fn compression(parts: &Parts) -> Result<Option<Compression>, Failure> {
     let Some(value) = parts.headers.get(ENCODING) else { return Ok(None) };
-    let name = value.to_str().unwrap_or("?");
+    let name = shown(value.to_str().unwrap_or("?"));
     Compression::of(name).map_err(|_| {
         Failure::wrong_type(format!("grpc-encoding {name:?} is not known; use {}", Compression::ACCEPTED))
     })
@@ -115,7 +115,7 @@ fn unknown(path: &str) -> Failure {
         Some(signal @ ("logs" | "metrics" | "profiles")) => Failure::not_found(format!(
             "this server takes traces, and no {signal}: send them elsewhere, or switch their exporter off"
         )),
-        _ => Failure::not_found(format!("there is no method {path}; traces go to {TRACES}")),
+        _ => Failure::not_found(format!("there is no method {}; traces go to {TRACES}", shown(path))),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     body::{buffer::STEP_BYTES, decompression::Compression, intake::Intake},
     counters::Protocol,
     exchange::{Desk, Form, Handled, Received},
-    failure::Failure,
+    failure::{Failure, shown},
     grpc::is_grpc,
     request::{Accepted, Acceptor, Encoding},
 };
@@ -64,7 +64,7 @@ where
     let bytes = length.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let mut body = desk.buffer(bytes).await?;
     while let Some(chunk) = intake.next().await? {
-        body.append(&chunk).map_err(|full| Failure::full(full, limits))?;
+        body.append(&chunk).map_err(|full| desk.full(full, body.held()))?;
     }
     desk.store(Received { body, compression, encoding, tenant, protocol: Protocol::Http }).await
 }
@@ -75,11 +75,14 @@ fn check_path(parts: &Parts) -> Result<(), Failure> {
         return Ok(());
     }
     Err(match path {
-        TRACES => Failure::wrong_method(format!("traces are sent with POST, and not with {}", parts.method)),
+        TRACES => Failure::wrong_method(format!(
+            "traces are sent with POST, and not with {}",
+            shown(parts.method.as_str())
+        )),
         "/v1/logs" | "/v1/metrics" | "/v1development/profiles" => Failure::not_found(format!(
             "this server takes traces (POST {TRACES}), and not {path}: send them elsewhere, or switch their exporter off"
         )),
-        _ => Failure::not_found(format!("there is nothing at {path}; traces go to POST {TRACES}")),
+        _ => Failure::not_found(format!("there is nothing at {}; traces go to POST {TRACES}", shown(path))),
     })
 }
 
@@ -96,7 +99,7 @@ fn encoding(headers: &HeaderMap) -> Option<Encoding> {
 fn compression(headers: &HeaderMap) -> Result<Option<Compression>, Failure> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let name = value.to_str().unwrap_or("?");
+    let name = shown(value.to_str().unwrap_or("?"));
     let unknown = || {
         Failure::wrong_type(format!(
             "the content encoding {name:?} is not known, or one of several; use one of {}",

@@ -17,7 +17,7 @@
 //! | no permit, too many requests, slow body, [`Refusal::Retry`] | `UNAVAILABLE`, `RetryInfo` | 503, `Retry-After` |
 //! | [`Refusal::TenantLimit`] | `RESOURCE_EXHAUSTED`, `RetryInfo` | 429, `Retry-After` |
 //! | [`Refusal::Malformed`], compression or framing that cannot be read | `INVALID_ARGUMENT` | 400 |
-//! | [`Refusal::TooLarge`], as received or decompressed | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 |
+//! | [`Refusal::TooLarge`], as received or decompressed; larger than the whole budget | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 |
 //! | no or wrong credentials | `UNAUTHENTICATED` | 401 |
 //! | another path, service or method; logs, metrics, profiles | `UNIMPLEMENTED` | 404 |
 //! | an HTTP method other than `POST` | 405 | 405 |
@@ -26,6 +26,7 @@
 //!
 //! Every answer over HTTP other than 200 has a `google.rpc.Status` as its body, in the encoding of the request.
 
+mod activity;
 mod answer;
 mod body;
 mod byte_budget;
@@ -41,6 +42,7 @@ mod http;
 mod limits;
 mod listener;
 mod notices;
+mod reading;
 mod request;
 mod server;
 mod status;

@@ -39,9 +39,14 @@ impl Buffer {
     }
 
     /// The same without waiting.
-    pub fn now(budget: &ByteBudget, bytes: usize, bytes_max: usize) -> Result<Self, Full> {
-        let permit = budget.try_take(bytes.min(bytes_max)).map_err(Full::Budget)?;
+    pub fn now(budget: &ByteBudget, bytes: usize, bytes_max: usize) -> Result<Self, NoRoom> {
+        let permit = budget.try_take(bytes.min(bytes_max))?;
         Ok(Self { bytes: Vec::with_capacity(permit.bytes()), permit, bytes_max })
+    }
+
+    /// Bytes of its permit.
+    pub fn held(&self) -> usize {
+        self.permit.bytes()
     }
 
     pub fn len(&self) -> usize {
@@ -59,6 +64,12 @@ impl Buffer {
     /// For decoders, which append within the capacity and never beyond.
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    /// Frees the memory, and gives its permit back.
+    pub fn clear(&mut self) {
+        self.bytes = Vec::new();
+        self.permit.shrink_to(0);
     }
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
@@ -87,9 +98,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// The bytes, and the permit for the memory that they are in.
+    /// The bytes, and the permit for the memory that they are in. What they do not need is given back.
     pub fn into_parts(self) -> (Bytes, BytePermit) {
-        (Bytes::from(self.bytes), self.permit)
+        let Self { mut bytes, mut permit, .. } = self;
+        bytes.shrink_to_fit();
+        permit.shrink_to(bytes.capacity());
+        (Bytes::from(bytes), permit)
     }
 }
 
@@ -105,12 +119,21 @@ mod tests {
         assert_eq!(budget.used_bytes(), 10);
         buffer.append(&[2; 10]).unwrap();
         assert_eq!((budget.used_bytes(), buffer.spare()), (8_192, 8_172));
-        buffer.append(&[3; 20_000]).unwrap();
+        buffer.append(&vec![3; 20_000]).unwrap();
         assert_eq!((buffer.len(), budget.used_bytes()), (20_020, 20_020));
         // 50,000 would fit, and 50,000 + 40,040 would as well; 101,000 would not.
-        assert_eq!(buffer.append(&[4; 30_000]), Err(Full::Limit));
+        assert_eq!(buffer.append(&vec![4; 30_000]), Err(Full::Limit));
         let (bytes, permit) = buffer.into_parts();
         assert_eq!((bytes.len(), permit.bytes()), (20_020, 20_020));
+    }
+
+    #[test]
+    fn what_a_buffer_does_not_need_it_gives_back_at_its_end() {
+        let budget = ByteBudget::new(100_000);
+        let mut buffer = Buffer::now(&budget, 60_000, 90_000).unwrap();
+        buffer.append(&vec![1; 20_000]).unwrap();
+        let (bytes, permit) = buffer.into_parts();
+        assert_eq!((bytes.len(), permit.bytes(), budget.used_bytes()), (20_000, 20_000, 20_000));
     }
 
     #[test]

@@ -11,6 +11,10 @@
 //! zstd. A part that says how large it will be is believed only after it passed the bounds. So a bomb costs at most its permits, for the
 //! time that its bytes take.
 //!
+//! A body that does not say how large it becomes grows in steps. If the whole budget has no room for a step, old and new, the body is
+//! decompressed twice: first only counted ([`Room::Counting`]), then into room for exactly that. So every body within the limits fits a
+//! budget that has room for it before and after, however it was written; of others, none is told to come again in vain.
+//!
 //! Small bodies are decompressed on the I/O thread, up to [`INLINE_BYTES`]; all others on a blocking thread.
 
 mod gzip;
@@ -18,7 +22,7 @@ mod zstd;
 
 use crate::{
     body::buffer::{Buffer, Full},
-    byte_budget::{ByteBudget, BytePermit},
+    byte_budget::{ByteBudget, BytePermit, NoRoom},
     failure::Failure,
     limits::Limits,
 };
@@ -34,6 +38,9 @@ const RATIO_FREE_BYTES: usize = 1 << 20;
 /// Members of gzip, or frames of zstd, of one body. Each costs a new decoder, and may be empty. Chosen: clients write one; those that
 /// compress in parallel write one for each MiB or so.
 const PARTS_MAX: u32 = 1_024;
+
+/// Bytes that are decompressed at a time when they are only counted. Chosen: a fraction of any budget.
+const COUNTED_BYTES: usize = 64 << 10;
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +89,17 @@ enum Decoder {
     Zstd(zstd::Zstd),
 }
 
+/// What the output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It grows.
+    Growing,
+    /// It is thrown away: so many bytes were.
+    Counting(usize),
+    /// It has room for all.
+    Exact,
+}
+
 /// What a decoder did in one call.
 struct Turn {
     /// Bytes of the input that it took.
@@ -99,6 +117,7 @@ pub(crate) struct Decompression {
     input: Buffer,
     taken: usize,
     output: Buffer,
+    room: Room,
     /// Memory of the decoder beside input and output.
     scratch: BytePermit,
     decoder: Option<Decoder>,
@@ -117,21 +136,26 @@ impl Decompression {
         budget: &ByteBudget,
         limits: &Limits,
     ) -> Result<Self, Failure> {
-        let refused = |full| Failure::full(full, limits);
         let hint = match compression {
             Compression::Gzip => gzip::size_hint(input.bytes()),
             // A frame says it itself.
             Compression::Zstd => 0,
         };
+        let held = input.held();
         let bytes_max = usize::try_from(limits.decompressed_bytes_max).unwrap_or(usize::MAX);
+        let hint = hint.min(bytes_max.saturating_add(1));
+        let needed = u64::try_from(held.saturating_add(hint)).unwrap_or(u64::MAX);
+        let first = if needed <= budget.total_bytes() { hint } else { 0 };
+        let no_room = |no_room| Failure::no_room(no_room, held, budget, limits.retry_after);
         // One byte more, so that a larger body is seen as such.
-        let output = Buffer::now(budget, hint, bytes_max.saturating_add(1)).map_err(refused)?;
-        let scratch = budget.try_take(0).map_err(|no_room| refused(Full::Budget(no_room)))?;
+        let output = Buffer::now(budget, first, bytes_max.saturating_add(1)).map_err(no_room)?;
+        let scratch = budget.try_take(0).map_err(no_room)?;
         Ok(Self {
             compression,
             input,
             taken: 0,
             output,
+            room: Room::Growing,
             scratch,
             decoder: None,
             parts: 0,
@@ -153,20 +177,23 @@ impl Decompression {
         loop {
             if self.decoder.is_none() {
                 if self.taken == self.input.len() && self.parts > 0 {
-                    return Ok(Progress::Done);
+                    let Room::Counting(counted) = self.room else { return Ok(Progress::Done) };
+                    self.begin_exact(counted)?;
+                    return Ok(Progress::More);
                 }
                 let expected = self.begin_part()?;
-                self.check(self.output.len().saturating_add(expected))?;
-                self.reserve(expected)?;
-                if expected > bytes {
-                    // A frame whose size is known is one step.
+                self.check(self.made().saturating_add(expected))?;
+                if self.skip(expected) {
+                    continue;
+                }
+                if !self.reserve(expected)? || expected > bytes {
+                    // Another room, or a frame whose size is known, which is one step.
                     return Ok(Progress::More);
                 }
             }
-            if self.output.len() >= stop {
+            if self.output.len() >= stop || !self.step()? {
                 return Ok(Progress::More);
             }
-            self.step()?;
         }
     }
 
@@ -202,15 +229,14 @@ impl Decompression {
     fn take_scratch(&mut self, bytes: usize) -> Result<(), Failure> {
         // The decoder before has gone, and its memory with it.
         self.scratch.shrink_to(0);
-        let taken = self.budget.try_take(bytes);
-        self.scratch = taken.map_err(|no_room| Failure::no_memory(no_room, self.retry_after))?;
+        self.scratch = self.budget.try_take(bytes).map_err(|no_room| self.no_room(no_room))?;
         Ok(())
     }
 
-    /// One call of the decoder, which fills what room there is.
-    fn step(&mut self) -> Result<(), Failure> {
-        if self.output.spare() == 0 {
-            self.reserve(1)?;
+    /// One call of the decoder, which fills what room there is. Returns whether there was room, or another one began.
+    fn step(&mut self) -> Result<bool, Failure> {
+        if self.output.spare() == 0 && !self.reserve(1)? {
+            return Ok(false);
         }
         let before = self.output.len();
         let rest = self.input.bytes().get(self.taken..).unwrap_or_default();
@@ -218,24 +244,94 @@ impl Decompression {
         let turn = match &mut self.decoder {
             Some(Decoder::Gzip(gzip)) => gzip.decompress(rest, output),
             Some(Decoder::Zstd(zstd)) => zstd.decompress(rest, output),
-            None => return Ok(()),
+            None => return Ok(true),
         };
         let Turn { taken, is_ended } = turn.map_err(|why| self.unreadable(&why))?;
         self.taken += taken;
-        self.check(self.output.len())?;
+        let made = self.output.len() - before;
+        if let Room::Counting(counted) = &mut self.room {
+            *counted = counted.saturating_add(made);
+            self.output.bytes_mut().clear();
+        }
+        self.check(self.made())?;
         if is_ended {
             self.decoder = None;
-        } else if taken == 0 && self.output.len() == before {
+        } else if taken == 0 && made == 0 {
             return Err(self.unreadable(&Unreadable("it ends in the middle".to_owned())));
         }
+        Ok(true)
+    }
+
+    /// Decompressed bytes so far, or counted ones.
+    fn made(&self) -> usize {
+        match self.room {
+            Room::Counting(counted) => counted,
+            Room::Growing | Room::Exact => self.output.len(),
+        }
+    }
+
+    /// Makes room for this many bytes. Returns whether there is: if there never can be, it begins to count instead.
+    fn reserve(&mut self, bytes: usize) -> Result<bool, Failure> {
+        match self.output.reserve(bytes) {
+            Ok(()) => Ok(true),
+            Err(Full::Limit) => Err(self.too_large()),
+            Err(Full::Budget(no_room)) => {
+                let failure = self.no_room(no_room);
+                if failure.after.is_some() || self.room != Room::Growing {
+                    return Err(failure);
+                }
+                self.begin_counting()?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Begins again, to count.
+    fn begin_counting(&mut self) -> Result<(), Failure> {
+        self.begin_again();
+        self.replace_output(COUNTED_BYTES)?;
+        self.room = Room::Counting(0);
         Ok(())
     }
 
-    fn reserve(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.output.reserve(bytes).map_err(|full| match full {
-            Full::Limit => self.too_large(),
-            Full::Budget(no_room) => Failure::no_memory(no_room, self.retry_after),
-        })
+    /// Begins again, with room for this many bytes.
+    fn begin_exact(&mut self, counted: usize) -> Result<(), Failure> {
+        self.begin_again();
+        // One byte more, so that a decoder at its end finds room and says so.
+        self.replace_output(counted.saturating_add(1))?;
+        self.room = Room::Exact;
+        Ok(())
+    }
+
+    fn begin_again(&mut self) {
+        self.decoder = None;
+        self.scratch.shrink_to(0);
+        (self.taken, self.parts) = (0, 0);
+    }
+
+    /// Another output; the former one is free before the permit for the other is taken.
+    fn replace_output(&mut self, bytes: usize) -> Result<(), Failure> {
+        let bytes_max = self.bytes_max.saturating_add(1);
+        self.output.clear();
+        self.output = Buffer::now(&self.budget, bytes, bytes_max).map_err(|no_room| self.no_room(no_room))?;
+        Ok(())
+    }
+
+    /// Counts a frame of zstd that says how large its content is, without decompressing it: that would need a window. Returns whether it did.
+    fn skip(&mut self, expected: usize) -> bool {
+        let (Room::Counting(counted), true) = (&mut self.room, expected > 0) else { return false };
+        *counted = counted.saturating_add(expected);
+        let rest = self.input.bytes().get(self.taken..).unwrap_or_default();
+        // It was found whole when it began.
+        self.taken = self.taken.saturating_add(zstd::frame_bytes(rest).unwrap_or(rest.len()));
+        self.decoder = None;
+        true
+    }
+
+    /// There is no permit beside what is held.
+    fn no_room(&self, no_room: NoRoom) -> Failure {
+        let held = self.input.held().saturating_add(self.output.held()).saturating_add(self.scratch.bytes());
+        Failure::no_room(no_room, held, &self.budget, self.retry_after)
     }
 
     /// Checks a size that the output has, or will have.

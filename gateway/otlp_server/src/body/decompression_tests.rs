@@ -34,7 +34,6 @@ fn zstd_streamed(bytes: &[u8]) -> Vec<u8> {
         encoder.compress_stream(&mut to, &mut input).unwrap();
     }
     while encoder.end_stream(&mut to).unwrap() > 0 {}
-    drop(to);
     out
 }
 
@@ -60,19 +59,35 @@ fn decompressed(
     compression: Compression,
     body: &[u8],
     step: usize,
+    within: (&ByteBudget, &Limits),
+) -> Result<Vec<u8>, Failure> {
+    let result = stepped(compression, body, step, within);
+    assert_eq!(within.0.used_bytes(), 0);
+    result
+}
+
+fn stepped(
+    compression: Compression,
+    body: &[u8],
+    step: usize,
     (budget, limits): (&ByteBudget, &Limits),
 ) -> Result<Vec<u8>, Failure> {
     let mut input = Buffer::now(budget, body.len(), usize::MAX).unwrap();
     input.append(body).unwrap();
-    let result = (|| {
-        let mut work = Decompression::begin(compression, input, budget, limits)?;
-        while work.run(step)? == Progress::More {}
-        let (bytes, permit) = work.finish();
-        assert!(permit.bytes() >= bytes.len(), "{permit:?} for {} bytes", bytes.len());
-        Ok(bytes.to_vec())
-    })();
-    assert_eq!(budget.used_bytes(), 0);
-    result
+    let mut work = Decompression::begin(compression, input, budget, limits)?;
+    while work.run(step)? == Progress::More {}
+    let (bytes, permit) = work.finish();
+    assert!(permit.bytes() >= bytes.len(), "{permit:?} for {} bytes", bytes.len());
+    Ok(bytes.to_vec())
+}
+
+/// The same in one step, beside what others hold.
+fn in_budget(
+    compression: Compression,
+    body: &[u8],
+    within: (&ByteBudget, &Limits),
+) -> Result<Vec<u8>, Failure> {
+    stepped(compression, body, usize::MAX, within)
 }
 
 fn outcome(compression: Compression, body: &[u8], limits: &Limits) -> (Outcome, String) {
@@ -171,14 +186,43 @@ fn small_equal_spans_may_have_any_ratio() {
 }
 
 #[test]
-fn a_body_that_does_not_fit_the_budget_is_told_to_come_again() {
-    let budget = ByteBudget::new(600 << 10);
+fn a_body_that_does_not_fit_the_budget_now_is_told_to_come_again() {
+    let budget = ByteBudget::new(64 << 20);
     for (name, compression, compressed) in forms() {
         let body = compressed(&telemetry(2 << 20));
-        let failure =
-            decompressed(compression, &body, usize::MAX, (&budget, &Limits::default())).unwrap_err();
+        let others = budget.try_take((64 << 20) - (600 << 10) - body.len()).unwrap();
+        let failure = in_budget(compression, &body, (&budget, &Limits::default())).unwrap_err();
+        assert_eq!(budget.used_bytes(), u64::try_from(others.bytes()).unwrap());
         assert_eq!(failure.outcome, Outcome::NoMemory, "{name}");
         assert_eq!(failure.after, Some(Duration::from_secs(1)));
+    }
+}
+
+/// Whatever a body says of its size, or does not say, the largest one fits a budget of the limits: none is told for ever to come again.
+#[test]
+fn the_largest_body_fits_a_budget_of_itself_before_and_after() {
+    let limits = Limits { decompressed_bytes_max: 4 << 20, ..Limits::default() };
+    let text = telemetry(4 << 20);
+    for (name, compression, compressed) in forms() {
+        let body = compressed(&text);
+        // The window of a stream of zstd at its usual level, and what decoders hold.
+        let decoder = (2 << 20) + (512 << 10);
+        let budget = ByteBudget::new(u64::try_from(body.len() + text.len() + decoder).unwrap());
+        let out = decompressed(compression, &body, usize::MAX, (&budget, &limits));
+        assert!(out.is_ok_and(|out| out == text), "{name}");
+    }
+}
+
+#[test]
+fn what_can_never_fit_the_budget_is_too_large_and_says_so() {
+    let text = telemetry(4 << 20);
+    for (name, compression, compressed) in forms() {
+        let budget = ByteBudget::new(3 << 20);
+        let failure =
+            decompressed(compression, &compressed(&text), usize::MAX, (&budget, &Limits::default()));
+        let failure = failure.unwrap_err();
+        assert_eq!((failure.outcome, failure.after), (Outcome::TooLarge, None), "{name}: {}", failure.words);
+        assert!(failure.words.contains("3145728 bytes"), "{}", failure.words);
     }
 }
 

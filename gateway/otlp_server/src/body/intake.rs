@@ -7,6 +7,7 @@ use crate::{
     body::message_head::{HeadReader, MessageHead},
     counters::{Counters, Protocol},
     failure::Failure,
+    limits::Limits,
 };
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -20,6 +21,10 @@ pub(crate) struct Intake<B> {
     /// What was read and not taken yet.
     rest: Bytes,
     deadline: Instant,
+    /// The longest time between two chunks.
+    pause_max: Duration,
+    /// When a client that was too slow should come again.
+    retry_after: Duration,
     counters: Arc<Counters>,
     protocol: Protocol,
     /// Whether anything was asked of the body: a client that waits for `100 Continue` sends nothing before.
@@ -32,9 +37,18 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Display,
 {
-    pub fn new(body: B, timeout: Duration, counters: Arc<Counters>, protocol: Protocol) -> Self {
-        let deadline = Instant::now() + timeout;
-        Self { body, rest: Bytes::new(), deadline, counters, protocol, is_begun: false, is_ended: false }
+    pub fn new(body: B, limits: &Limits, counters: Arc<Counters>, protocol: Protocol) -> Self {
+        Self {
+            body,
+            rest: Bytes::new(),
+            deadline: Instant::now() + limits.body_read_timeout.saturating_add(limits.permit_wait),
+            pause_max: limits.body_pause_max,
+            retry_after: limits.retry_after,
+            counters,
+            protocol,
+            is_begun: false,
+            is_ended: false,
+        }
     }
 
     /// The next bytes; `None` at the end.
@@ -43,9 +57,10 @@ where
             return Ok(Some(std::mem::take(&mut self.rest)));
         }
         self.is_begun = true;
+        let deadline = self.deadline.min(Instant::now() + self.pause_max);
         while !self.is_ended {
-            match timeout_at(self.deadline, self.body.frame()).await {
-                Err(_) => return Err(Failure::slow()),
+            match timeout_at(deadline, self.body.frame()).await {
+                Err(_) => return Err(Failure::slow(self.retry_after)),
                 Ok(None) => self.is_ended = true,
                 Ok(Some(Err(error))) => {
                     self.is_ended = true;

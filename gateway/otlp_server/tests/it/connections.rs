@@ -34,10 +34,14 @@ async fn until_closed(address: std::net::SocketAddr, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_in_time_may_be_sent_again() {
-    let world = World::start(|config| config.limits.body_read_timeout = SHORT).await;
+    let world = World::start(|config| {
+        config.limits.body_read_timeout = SHORT;
+        config.limits.retry_after = Duration::from_secs(7);
+    })
+    .await;
     let (body, _open) = Open::new("x");
     let answer = send(world.http, request(Method::POST, "/v1/traces", &[PROTOBUF], body)).await;
-    assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("1")));
+    assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("7")));
     for begin in [&b""[..], b"\0", &framed(0, b"message")[..8]] {
         let (body, _open) = Open::new(begin.to_vec());
         let answer = Http2::connect(world.grpc).await.send(export(&[], body)).await;
@@ -49,6 +53,28 @@ async fn a_body_that_does_not_come_in_time_may_be_sent_again() {
     assert_eq!(Http2::connect(world.grpc).await.send(export(&[], body)).await.grpc().0, "14");
     assert_eq!(world.count(Outcome::Slow), 5);
     assert_eq!(world.budget.used_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_pauses_gives_its_permit_back_before_its_time_is_over() {
+    let world = World::accepting(|config| {
+        config.limits.body_pause_max = SHORT * 4;
+        config.limits.body_read_timeout = Duration::from_mins(10);
+    })
+    .await;
+    // What comes slowly, and comes, is read.
+    let (body, more) = Open::new("x");
+    let sent = tokio::spawn(send(world.http, request(Method::POST, "/v1/traces", &[PROTOBUF], body)));
+    for _ in 0..6 {
+        tokio::time::sleep(SHORT).await;
+        more.send("x".into()).await.unwrap();
+    }
+    drop(more);
+    assert_eq!(soon(sent).await.unwrap().status, 200);
+    let (body, _open) = Open::new([&[0], &9_000_u32.to_be_bytes()[..]].concat());
+    let answer = Http2::connect(world.grpc).await.send(export(&[], body)).await;
+    assert_eq!((answer.grpc().0, answer.has_retry_info()), ("14", true));
+    assert_eq!((world.count(Outcome::Slow), world.budget.used_bytes()), (1, 0));
 }
 
 #[tokio::test]
@@ -69,6 +95,41 @@ async fn connections_that_do_not_begin_are_closed() {
     until_closed(world.http, b"POST /v1/traces HTTP/1.1\r\nhost: a\r\n").await;
     until_closed(world.http, b"P").await;
     crate::world::until(|| world.counters.connections_open() == 0).await;
+}
+
+#[tokio::test]
+async fn a_connection_of_http_1_waits_for_its_next_request_longer_than_for_its_headers() {
+    let world = World::accepting(|config| config.limits.header_read_timeout = SHORT).await;
+    let mut stream = soon(TcpStream::connect(world.http)).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut read = [0; 12];
+        soon(stream.read_exact(&mut read)).await.unwrap();
+        assert_eq!(&read, b"HTTP/1.1 404");
+        // The rest of the answer.
+        while soon(stream.read_u8()).await.unwrap() != b'}' {}
+        tokio::time::sleep(SHORT * 4).await;
+    }
+    assert_eq!(world.counters.connections_open(), 1);
+    // What begins a request has to complete its headers.
+    let begun = std::time::Instant::now();
+    stream.write_all(b"GET / HT").await.unwrap();
+    drop(soon(stream.read_to_end(&mut Vec::new())).await);
+    assert!(begun.elapsed() >= SHORT / 2 && begun.elapsed() < Duration::from_secs(30), "{begun:?}");
+    world.ended(ConnectionEnd::Broken, 1).await;
+}
+
+#[tokio::test]
+async fn half_a_preface_is_waited_for_as_headers_are() {
+    let world = World::accepting(|config| config.limits.header_read_timeout = SHORT).await;
+    for half in [&b"P"[..], b"PRI * HTT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
+        let closed = tokio::time::timeout(Duration::from_secs(20), until_closed(world.grpc, half)).await;
+        assert!(closed.is_ok(), "{half:?} is waited for");
+    }
+    // A whole one may wait for its first request.
+    let client = Http2::connect(world.grpc).await;
+    tokio::time::sleep(SHORT * 4).await;
+    assert_eq!(client.send(message()).await.grpc().0, "0");
 }
 
 #[tokio::test]
@@ -169,8 +230,7 @@ async fn a_flood_of_resets_ends_its_connection() {
     loop {
         let Ok(ready) = soon(sender.ready()).await else { break };
         sender = ready;
-        let head = export(&[], ());
-        let Ok((answer, mut body)) = sender.send_request(head, false) else { break };
+        let Ok((answer, mut body)) = sender.send_request(export(&[], ()), false) else { break };
         drop(body.send_data(Bytes::from(framed(0, b"x")), true));
         // Taken up, so that the pending ones are not what ends it.
         tokio::select! {

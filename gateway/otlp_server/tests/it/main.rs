@@ -1,5 +1,7 @@
 //! The server with real sockets: clients of gRPC and HTTP, and what they are answered.
 
+#![allow(clippy::unwrap_used, reason = "tests may unwrap")]
+
 mod bodies;
 mod certificates;
 mod client;

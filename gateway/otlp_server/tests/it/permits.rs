@@ -72,23 +72,38 @@ async fn a_client_that_goes_away_gives_its_permit_back() {
 
 #[tokio::test]
 async fn chunks_take_their_permit_in_steps() {
-    let world = World::start(|config| config.budget = ByteBudget::new(30_000)).await;
+    let world = World::start(|config| config.budget = ByteBudget::new(60_000)).await;
     let (body, more) = Open::new(vec![0; 5_000]);
     let sent = tokio::spawn(send(world.http, request(Method::POST, "/v1/traces", &[PROTOBUF], body)));
     crate::world::until(|| world.budget.used_bytes() == 8_192).await;
     more.send(vec![0; 5_000].into()).await.unwrap();
     crate::world::until(|| world.budget.used_bytes() == 16_384).await;
-    // 32,768 are more than there are.
+    // 32,768 are more than there are beside another request.
+    let other = world.budget.try_take(30_000).unwrap();
     more.send(vec![0; 10_000].into()).await.unwrap();
     assert_eq!(soon(sent).await.unwrap().status, 503);
-    assert_eq!(world.budget.used_bytes(), 0);
+    assert_eq!(world.budget.used_bytes(), 30_000);
+    drop(other);
+}
+
+/// A client that is told to come again does so for ever.
+#[tokio::test]
+async fn what_can_never_have_a_permit_is_too_large() {
+    let world = World::accepting(|config| config.budget = ByteBudget::new(20_000)).await;
+    let answer = post(world.http, &[PROTOBUF], vec![1; 20_001]).await;
+    assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (413, None));
+    assert!(answer.rpc_status().1.contains("20000 bytes"), "{answer:?}");
+    let answer = export_raw(world.grpc, &[], framed(0, &vec![1; 20_001])).await;
+    assert_eq!((answer.grpc().0, answer.has_retry_info()), ("8", false));
+    assert_eq!(post(world.http, &[PROTOBUF], vec![1; 20_000]).await.status, 200);
+    assert_eq!((world.count(Outcome::TooLarge), world.budget.used_bytes()), (2, 0));
 }
 
 #[tokio::test]
 async fn a_request_may_wait_for_its_permit() {
     let mut world = World::start(|config| {
         config.budget = ByteBudget::new(1_000);
-        config.limits.permit_wait = Duration::from_secs(60);
+        config.limits.permit_wait = Duration::from_mins(1);
     })
     .await;
     let client = Http2::connect(world.grpc).await;

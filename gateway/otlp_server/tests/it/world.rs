@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// How long a test waits for what must happen. Nothing takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits for what must happen.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -52,7 +52,7 @@ pub struct World {
     pub counters: Arc<Counters>,
     pub budget: ByteBudget,
     stop: oneshot::Sender<()>,
-    served: JoinHandle<Result<(), Unanswered>>,
+    serving: JoinHandle<Result<(), Unanswered>>,
 }
 
 /// What a server of a test is told, before the test changes it: 8 MiB, and all notices.
@@ -76,8 +76,8 @@ impl World {
         let server = Server::bind(config, Scripted(sender)).await.unwrap();
         let (grpc, http) = (server.grpc_address().unwrap(), server.http_address().unwrap());
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(server.serve(async { drop(stopped.await) }));
-        Self { grpc, http, arrivals, notices, counters, budget, stop, served }
+        let serving = tokio::spawn(server.serve(async { drop(stopped.await) }));
+        Self { grpc, http, arrivals, notices, counters, budget, stop, serving }
     }
 
     /// Answers everything so from now on, and counts it.
@@ -128,7 +128,7 @@ impl World {
     /// Begins the shutdown.
     pub fn stop(self) -> Stopping {
         self.stop.send(()).unwrap();
-        Stopping(self.served)
+        Stopping(self.serving)
     }
 }
 

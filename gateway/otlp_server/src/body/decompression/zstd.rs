@@ -78,6 +78,11 @@ pub(super) fn window_too_large(head: &Head) -> Failure {
     ))
 }
 
+/// Bytes of a whole frame as it is compressed.
+pub(super) fn frame_bytes(frame: &[u8]) -> Option<usize> {
+    find_frame_compressed_size(frame).ok()
+}
+
 /// The decoder.
 pub(super) struct Zstd(DCtx<'static>);
 
