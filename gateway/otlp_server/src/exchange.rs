@@ -25,7 +25,6 @@ use crate::{
 use ::http::{
     HeaderMap, HeaderName, Response, Version,
     header::{AUTHORIZATION, EXPECT},
-    request::Parts,
 };
 use bytes::Bytes;
 use hyper::body::Body;
@@ -102,10 +101,12 @@ where
 {
     let mut count = Count::begin(desk.counters.clone(), activity.clone(), protocol);
     let (parts, body) = request.into_parts();
+    let is_http_2 = parts.version == Version::HTTP_2;
+    let is_asked = parts.headers.contains_key(EXPECT);
     let mut intake = Intake::new(body, &desk.limits, desk.counters.clone(), protocol);
     let Handled { form, result } = match protocol {
-        Protocol::Grpc => grpc::handle(&desk, &parts, &mut intake).await,
-        Protocol::Http => http::handle(&desk, &parts, &mut intake).await,
+        Protocol::Grpc => grpc::handle(&desk, parts, &mut intake).await,
+        Protocol::Http => http::handle(&desk, parts, &mut intake).await,
     };
     count.outcome = match &result {
         Ok(accepted) if accepted.rejected_spans > 0 => Outcome::Partial,
@@ -113,8 +114,8 @@ where
         Err(failure) => failure.outcome,
     };
     tell(&desk.notices, &result, count.outcome);
-    if parts.version != Version::HTTP_2 {
-        discard(&parts, intake, desk.limits.body_bytes_max, activity);
+    if !is_http_2 && (intake.is_unread() || (intake.is_untouched() && !is_asked)) {
+        discard(intake, desk.limits.body_bytes_max, activity);
     }
     match (&result, form) {
         (Ok(accepted), Form::Grpc) => grpc_accepted(accepted),
@@ -135,20 +136,17 @@ fn tell(notices: &Notices, result: &Result<Accepted, Failure>, outcome: Outcome)
 
 /// Reads the rest of a body that was answered before it was read, so that the client gets the answer. A client that waits for
 /// `100 Continue` sends none, unless it is asked.
-fn discard<B>(parts: &Parts, intake: Intake<B>, bytes_max: u32, activity: Arc<Activity>)
+fn discard<B>(intake: Intake<B>, bytes_max: u32, activity: Arc<Activity>)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
 {
-    let is_sent = !parts.headers.contains_key(EXPECT);
-    if intake.is_unread() || (intake.is_untouched() && is_sent) {
-        // One for a connection, which takes no other request before; it ends at the deadline of the body.
-        activity.begin_request();
-        tokio::spawn(async move {
-            intake.discard(bytes_max).await;
-            activity.end_request(false);
-        });
-    }
+    // One for a connection, which takes no other request before; it ends at the deadline of the body.
+    activity.begin_request();
+    tokio::spawn(async move {
+        intake.discard(bytes_max).await;
+        activity.end_request(false);
+    });
 }
 
 impl<A: Acceptor> Desk<A> {

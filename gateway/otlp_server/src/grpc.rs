@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Method, Version, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Body;
 use std::fmt::Display;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The service of OpenTelemetry's traces, and its only method.
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -32,17 +33,40 @@ pub(crate) fn is_grpc(parts: &Parts) -> bool {
     name.eq_ignore_ascii_case("application/grpc") || name.eq_ignore_ascii_case("application/grpc+proto")
 }
 
-/// Handles a request that came to the port of gRPC.
-pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: &Parts, intake: &mut Intake<B>) -> Handled
+/// Handles a request that came to the port of gRPC. Its headers are free before its body is read: they may be as large as many a body.
+pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: Parts, intake: &mut Intake<B>) -> Handled
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
     B::Error: Display,
 {
-    if let Err(failure) = check_protocol(parts, desk.http_port) {
+    if let Err(failure) = check_protocol(&parts, desk.http_port) {
         return Handled { form: Form::Http(Encoding::Json), result: Err(failure) };
     }
-    Handled { form: Form::Grpc, result: take(desk, parts, intake).await }
+    let admitted = admit(desk, &parts);
+    drop(parts);
+    let result = match admitted {
+        Ok(admitted) => take(desk, admitted, intake).await,
+        Err(failure) => Err(failure),
+    };
+    Handled { form: Form::Grpc, result }
+}
+
+/// What is known of a request by its headers.
+struct Admitted {
+    tenant: Option<String>,
+    compression: Option<Compression>,
+    _turn: OwnedSemaphorePermit,
+}
+
+fn admit<A: Acceptor>(desk: &Desk<A>, parts: &Parts) -> Result<Admitted, Failure> {
+    let path = parts.uri.path();
+    if path != TRACES {
+        return Err(unknown(path));
+    }
+    let tenant = desk.admit(&parts.headers)?;
+    let compression = compression(parts)?;
+    Ok(Admitted { tenant, compression, _turn: desk.turn()? })
 }
 
 /// What gRPC answers with a status of HTTP.
@@ -59,19 +83,13 @@ fn check_protocol(parts: &Parts, http_port: Option<u16>) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn take<A, B>(desk: &Desk<A>, parts: &Parts, intake: &mut Intake<B>) -> Result<Accepted, Failure>
+async fn take<A, B>(desk: &Desk<A>, admitted: Admitted, intake: &mut Intake<B>) -> Result<Accepted, Failure>
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
     B::Error: Display,
 {
-    let path = parts.uri.path();
-    if path != TRACES {
-        return Err(unknown(path));
-    }
-    let tenant = desk.admit(&parts.headers)?;
-    let named = compression(parts)?;
-    let _turn = desk.turn()?;
+    let Admitted { tenant, compression: named, _turn } = admitted;
     let Some(head) = intake.message_head().await? else {
         return Err(Failure::malformed("the request has no message"));
     };

@@ -16,51 +16,69 @@ use ::http::{
 use bytes::Bytes;
 use hyper::body::Body;
 use std::fmt::Display;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Where traces go.
 const TRACES: &str = "/v1/traces";
 
-/// Handles a request that came to the port of HTTP.
-pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: &Parts, intake: &mut Intake<B>) -> Handled
+/// Handles a request that came to the port of HTTP. Its headers are free before its body is read, as those of gRPC.
+pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: Parts, intake: &mut Intake<B>) -> Handled
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
     B::Error: Display,
 {
-    if is_grpc(parts) {
+    if is_grpc(&parts) {
         let other = desk.grpc_port.map_or_else(String::new, |port| format!("; OTLP/gRPC is on port {port}"));
         let failure = Failure::wrong_type(format!("this port takes OTLP/HTTP, as POST {TRACES}{other}"));
         return Handled { form: Form::Grpc, result: Err(failure) };
     }
     let encoding = encoding(&parts.headers);
+    let admitted = admit(desk, &parts, encoding);
+    drop(parts);
+    let result = match admitted {
+        Ok(admitted) => take(desk, admitted, intake).await,
+        Err(failure) => Err(failure),
+    };
     // A body that is neither is answered in what people read.
-    let form = Form::Http(encoding.unwrap_or(Encoding::Json));
-    Handled { form, result: take(desk, parts, encoding, intake).await }
+    Handled { form: Form::Http(encoding.unwrap_or(Encoding::Json)), result }
 }
 
-async fn take<A, B>(
+/// What is known of a request by its headers.
+struct Admitted {
+    tenant: Option<String>,
+    encoding: Encoding,
+    compression: Option<Compression>,
+    length: Option<u64>,
+    _turn: OwnedSemaphorePermit,
+}
+
+fn admit<A: Acceptor>(
     desk: &Desk<A>,
     parts: &Parts,
     encoding: Option<Encoding>,
-    intake: &mut Intake<B>,
-) -> Result<Accepted, Failure>
-where
-    A: Acceptor,
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
-{
+) -> Result<Admitted, Failure> {
     check_path(parts)?;
     let tenant = desk.admit(&parts.headers)?;
     let encoding = encoding.ok_or_else(|| {
         Failure::wrong_type("the content type is neither application/x-protobuf nor application/json")
     })?;
     let compression = compression(&parts.headers)?;
-    let _turn = desk.turn()?;
-    let limits = &desk.limits;
-    let length = length(&parts.headers)?;
-    if length.is_some_and(|bytes| bytes > u64::from(limits.body_bytes_max)) {
-        return Err(Failure::body_too_large(length, limits.body_bytes_max));
+    let turn = desk.turn()?;
+    let (length, bytes_max) = (length(&parts.headers)?, desk.limits.body_bytes_max);
+    if length.is_some_and(|bytes| bytes > u64::from(bytes_max)) {
+        return Err(Failure::body_too_large(length, bytes_max));
     }
+    Ok(Admitted { tenant, encoding, compression, length, _turn: turn })
+}
+
+async fn take<A, B>(desk: &Desk<A>, admitted: Admitted, intake: &mut Intake<B>) -> Result<Accepted, Failure>
+where
+    A: Acceptor,
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Display,
+{
+    let Admitted { tenant, encoding, compression, length, _turn } = admitted;
     let bytes = length.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let mut body = desk.buffer(bytes).await?;
     while let Some(chunk) = intake.next().await? {

@@ -23,7 +23,7 @@ const CONNECTION_TLS_BYTES: u64 = 36 << 10;
 /// KiB), and the headers of an answer, which repeats little of what the client sent.
 const STREAM_BYTES: u64 = 2 << 10;
 
-/// What a request with a turn holds beside its headers and its body. Chosen: its task and its answer, of which
+/// What a request with a turn holds beside its body; its headers are free by then. Chosen: its task and its answer, of which
 /// [`crate::WORDS_BYTES_MAX`] are words, twice in gRPC.
 const REQUEST_BYTES: u64 = 8 << 10;
 
@@ -40,8 +40,8 @@ pub struct Limits {
     /// Bodies that are decompressed at the same time on threads of their own; the others wait. Smaller ones (64 KiB) need no thread.
     /// Default: 2. More than there are cores makes none of them faster.
     pub decompressions_max: usize,
-    /// Requests between their headers and their answer. More are answered with `UNAVAILABLE` or 503. Default: 1,024: each costs up to
-    /// [`Limits::header_bytes_max`] beside its body.
+    /// Requests between their headers and their answer. More are answered with `UNAVAILABLE` or 503. Default: 1,024: each costs up to 8 KiB
+    /// beside its body.
     pub requests_max: usize,
     /// Connections of both ports. More are closed at once, so that the client goes to another pod. Default: 1,024.
     pub connections_max: usize,
@@ -118,25 +118,22 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most that one connection holds beside the permits of its requests: a window or a read buffer, the headers that are being read,
-    /// its streams, and TLS records.
+    /// The most that one connection holds beside the permits of its requests: a window or a read buffer, the headers that are being read and
+    /// what they are read from, its streams, and TLS records.
     pub fn connection_bytes_max(&self) -> u64 {
         let window = u64::from(self.http2_window_bytes.max(WINDOW_BYTES_MIN));
         let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
         let streams = u64::from(self.concurrent_streams_max).saturating_mul(STREAM_BYTES);
-        window
-            .max(headers)
-            .saturating_add(headers)
-            .saturating_add(streams)
-            .saturating_add(CONNECTION_TLS_BYTES)
+        [headers, headers, streams, CONNECTION_TLS_BYTES]
+            .into_iter()
+            .fold(window.max(headers), u64::saturating_add)
     }
 
     /// The most that all connections and requests hold beside the permits. Few come near it: bodies are read as they arrive.
     pub fn outside_budget_bytes_max(&self) -> u64 {
         let times = |count: usize, bytes: u64| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(bytes);
-        let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
         times(self.connections_max, self.connection_bytes_max())
-            .saturating_add(times(self.requests_max, headers.saturating_add(REQUEST_BYTES)))
+            .saturating_add(times(self.requests_max, REQUEST_BYTES))
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a connection reads from: its stream, in turns, with an eye on where headers begin.
 //!
-//! - **Turns.** After [`TURN_BYTES`] other tasks have their turn. h2 keeps an entry of some hundred bytes for each frame of data that no
-//!   request has taken yet, and a frame may have one byte: a client that sends faster than its requests are scheduled would fill memory
-//!   with entries, far beyond the window.
+//! - **Turns.** After [`TURN_BYTES`] other tasks have their turn, those of the connection's requests among them: they free their headers,
+//!   and take what came of their bodies. Otherwise a burst would have the headers of all of its requests in memory at once.
 //! - **Headers.** An HTTP/1.1 connection that waits for its next request is idle; one that has begun to send it is not, and has
 //!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both.
 
@@ -15,7 +14,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are read before other tasks have their turn. Chosen: one frame of the usual size; in frames of one byte about 1,600.
+/// Bytes that are read before other tasks have their turn. Chosen: one frame of the usual size.
 const TURN_BYTES: usize = 16 << 10;
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).

@@ -9,6 +9,7 @@ mod connections;
 mod grpc;
 mod hostile;
 mod http;
+mod memory;
 mod permits;
 mod tls;
 mod world;
