@@ -17,7 +17,7 @@ use std::{path::PathBuf, sync::Arc};
 const CONNECTIONS_MAX: usize = 200;
 
 /// Requests between their headers and their answer. Chosen: the same.
-const REQUESTS_MAX: usize = 256;
+const REQUESTS_MAX: usize = 384;
 
 /// Requests of one connection at the same time. Chosen: the same; a Collector's exporter sends 10.
 const STREAMS_MAX: u32 = 32;

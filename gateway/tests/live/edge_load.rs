@@ -121,7 +121,7 @@ async fn peak_memory_is_below_the_limit_whatever_clients_send() {
         assert_eq!(stalled.unwrap().as_deref(), Some("HTTP/1.1 503"), "a body that pauses");
     }
     let peak = peak_kib(&edge);
-    println!("answers by status: {answers:?}; peak {} of {} MiB", peak >> 10, LIMIT_KIB >> 10);
+    eprintln!("answers by status: {answers:?}; peak {} of {} MiB", peak >> 10, LIMIT_KIB >> 10);
     assert!(peak < LIMIT_KIB, "{peak} KiB; {}", edge.said());
     assert!(answers.keys().all(|status| [200, 503].contains(status)), "{answers:?}");
     assert!(answers.get(&200).is_some_and(|count| *count >= 100), "{answers:?}");
