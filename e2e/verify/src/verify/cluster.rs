@@ -40,10 +40,12 @@ pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotat
     let mut ran_before = true;
     if is_local {
         e2e_stack::discard_leftovers()?;
+        let failed = steps.failed();
         steps.once("the stack comes up", || {
             ran_before = e2e_stack::up()?.ran_before;
             Ok(())
         })?;
+        ensure!(steps.failed() == failed, "end-to-end tests need the stack");
     }
     let outcome = target.resolve().and_then(|resolved| {
         let images = install::images(&resolved, &args.images)?;

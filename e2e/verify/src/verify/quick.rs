@@ -1,5 +1,5 @@
-//! The quick tier without a cluster: format, lints and the tests of every package, while the parts of the stack are built in parallel. Then
-//! the tests of chart and manifests, which need some of those parts.
+//! The quick tier without a cluster: format, lints and compilation, while the parts of the stack are built in parallel. Then the tests of every
+//! package, and beside them those of chart and manifests, which need some of those parts.
 
 use std::process::Command;
 
@@ -19,15 +19,40 @@ use super::{VerifyArgs, packages};
 pub fn run(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> {
     steps.once("format", format)?;
     steps.once("packages name only lower ones", packages::check)?;
-    std::thread::scope(|scope| {
-        // In parallel: Go and cargo both use all cores, but each has phases, mainly linking, in which it uses one.
-        let parts = scope.spawn(|| parts(args, steps, paths));
-        let ours = ours(steps);
-        let parts = parts.join().ok().context("the thread that builds the stack's parts panicked")?;
-        parts.and(ours)
-    })?;
-    steps.tests(&mut cargo(&["test", "--no-fail-fast", "--workspace", "--test", "config"]))?;
+    beside(
+        // Go and cargo both use all cores, but each has phases, mainly linking, in which it uses one.
+        || parts(args, steps, paths),
+        || compiled(steps),
+    )?;
+    beside(
+        // One of them renders on every core; the tests of the operator wait for most of their time.
+        || steps.tests(&mut cargo(&["test", "--no-fail-fast", "--workspace", "--test", "config"])),
+        || {
+            steps.tests(&mut cargo(&[
+                "test",
+                "--no-fail-fast",
+                "--workspace",
+                "--lib",
+                "--bins",
+                "--test",
+                "it",
+            ]))?;
+            steps.tests(&mut fuzz_inputs())
+        },
+    )?;
     interrupt::check()
+}
+
+/// Does both at the same time.
+fn beside(
+    one: impl FnOnce() -> anyhow::Result<()> + Send,
+    other: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        one.join().ok().context("a thread of verify panicked")?.and(other)
+    })
 }
 
 fn format() -> anyhow::Result<()> {
@@ -53,17 +78,14 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
     })
 }
 
-/// The steps that cargo runs.
-fn ours(steps: &Steps) -> anyhow::Result<()> {
+/// What cargo compiles: lints, then all programs and tests.
+fn compiled(steps: &Steps) -> anyhow::Result<()> {
     steps.once("lints", || {
         quiet("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
         // `--all-targets` leaves out tests that run only by name.
         quiet("lints", cargo(&["clippy", "--workspace", "--test", "live", "--", "-D", "warnings"]))
     })?;
-    steps
-        .once("tests compile", || quiet("compile", cargo(&["build", "--workspace", "--bins", "--tests"])))?;
-    steps.tests(&mut cargo(&["test", "--no-fail-fast", "--workspace", "--lib", "--bins", "--test", "it"]))?;
-    steps.tests(&mut fuzz_inputs())
+    steps.once("tests compile", || quiet("compile", cargo(&["build", "--workspace", "--bins", "--tests"])))
 }
 
 /// Runs the checked-in inputs of the fuzz targets with the stable compiler, without libFuzzer. The targets have their own workspace.
