@@ -3,7 +3,7 @@
 //! | part | bytes | why |
 //! | --- | --- | --- |
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics, tenants |
-//! | server | [`SERVER_BYTES`] | connections: TLS, frames and headers |
+//! | server | [`SERVER_BYTES`] | connections: TLS, frames, streams and headers |
 //! | workers | workers × ([`INDEX_PEAK_BYTES`] + record batch) | the index of the request that a thread splits, and the message that it writes |
 //! | messages | 2 × [`EdgeBudget::queue`] | messages under way to Kafka, and the batches that librdkafka compresses them to |
 //! | requests | the rest | bodies of requests, as received and decompressed, and of JSON also rewritten: the permits |
@@ -21,9 +21,9 @@ use crate::units::ByteSize;
 /// Program, thread stacks, runtime, Kafka metadata, metrics, tenants. Chosen: a gateway with little load has 21 MiB, with more threads.
 pub const BASE_BYTES: u64 = 32 << 20;
 
-/// Connections and headers of requests: TLS records, HTTP/2 windows and frames. Chosen: 256 connections of 116 KiB, and 512 requests with
-/// headers of 16 KiB. The edge asserts this maximum.
-pub const SERVER_BYTES: u64 = 38 << 20;
+/// Connections and headers of requests: TLS records, HTTP/2 windows, frames and streams. Chosen: 200 connections of 196 KiB, and 384 requests
+/// of 8 KiB. The edge asserts this maximum.
+pub const SERVER_BYTES: u64 = 42 << 20;
 
 /// A thread's index of a request: about 250,000 spans, which is more than 64 MiB of average ones. The edge asserts this maximum.
 pub const INDEX_BYTES_MAX: u64 = 8 << 20;

@@ -81,6 +81,11 @@ impl fmt::Debug for BytePermit {
 }
 
 impl BytePermit {
+    /// The budget that it is of.
+    pub(crate) fn budget(&self) -> &ByteBudget {
+        &self.budget
+    }
+
     /// What it is for.
     pub fn bytes(&self) -> usize {
         self.permit.num_permits()
@@ -135,8 +140,8 @@ mod tests {
     async fn a_permit_is_waited_for_and_more_than_the_budget_is_not() {
         let budget = ByteBudget::new(100);
         let all = budget.try_take(100).unwrap();
-        let (waiting, ()) = tokio::join!(budget.take_within(10, Duration::from_secs(60)), async { drop(all) });
+        let (waiting, ()) = tokio::join!(budget.take_within(10, Duration::from_mins(1)), async { drop(all) });
         assert_eq!(waiting.unwrap().bytes(), 10);
-        assert_eq!(budget.take_within(101, Duration::from_secs(60)).await.unwrap_err(), NoRoom(101));
+        assert_eq!(budget.take_within(101, Duration::from_mins(1)).await.unwrap_err(), NoRoom(101));
     }
 }

@@ -48,8 +48,8 @@ pub struct ServerConfig {
     pub tenant_header: Option<HeaderName>,
     /// What a request, a connection and the server may have.
     pub limits: Limits,
-    /// Memory for bodies. It should have room for the largest request as received and decompressed; one that has no room in all of it is
-    /// told to come again for ever.
+    /// Memory for bodies. It should have room for the largest request as received and decompressed, and for the window of zstd; one that has
+    /// no room in all of it is too large.
     pub budget: ByteBudget,
     /// Where the server counts.
     pub counters: Arc<Counters>,

@@ -17,7 +17,7 @@
 //! | no permit, too many requests, slow body, [`Refusal::Retry`] | `UNAVAILABLE`, `RetryInfo` | 503, `Retry-After` |
 //! | [`Refusal::TenantLimit`] | `RESOURCE_EXHAUSTED`, `RetryInfo` | 429, `Retry-After` |
 //! | [`Refusal::Malformed`], compression or framing that cannot be read | `INVALID_ARGUMENT` | 400 |
-//! | [`Refusal::TooLarge`], as received or decompressed | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 |
+//! | [`Refusal::TooLarge`], as received or decompressed; larger than the whole budget | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 |
 //! | no or wrong credentials | `UNAUTHENTICATED` | 401 |
 //! | another path, service or method; logs, metrics, profiles | `UNIMPLEMENTED` | 404 |
 //! | an HTTP method other than `POST` | 405 | 405 |
@@ -26,14 +26,27 @@
 //!
 //! Every answer over HTTP other than 200 has a `google.rpc.Status` as its body, in the encoding of the request.
 
+mod activity;
+mod answer;
+mod body;
 mod byte_budget;
 mod config;
+mod connection;
 mod counters;
+mod credentials;
+mod exchange;
+mod failure;
+mod files;
+mod grpc;
+mod http;
 mod limits;
 mod listener;
 mod notices;
+mod reading;
 mod request;
 mod server;
+mod status;
+mod tls;
 
 pub use byte_budget::{ByteBudget, BytePermit, NoRoom};
 pub use config::{CredentialFiles, ServerConfig, TENANT_BYTES_MAX, TlsFiles, WORDS_BYTES_MAX};

@@ -19,6 +19,14 @@ pub const HEADER_BYTES_MIN: u32 = 8_192;
 /// which answers use little. Chosen: two records of 16 KiB with their overhead.
 const CONNECTION_TLS_BYTES: u64 = 36 << 10;
 
+/// What an HTTP/2 connection holds of a request that has no turn yet, or whose answer the client has not taken yet. Chosen: h2's stream (0.5
+/// KiB), and the headers of an answer, which repeats little of what the client sent.
+const STREAM_BYTES: u64 = 2 << 10;
+
+/// What a request with a turn holds beside its body; its headers are free by then. Chosen: its task and its answer, of which
+/// [`crate::WORDS_BYTES_MAX`] are words, twice in gRPC.
+const REQUEST_BYTES: u64 = 8 << 10;
+
 /// Limits of a server. `Default` has a value for each, with the reason beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -32,8 +40,8 @@ pub struct Limits {
     /// Bodies that are decompressed at the same time on threads of their own; the others wait. Smaller ones (64 KiB) need no thread.
     /// Default: 2. More than there are cores makes none of them faster.
     pub decompressions_max: usize,
-    /// Requests between their headers and their answer. More are answered with `UNAVAILABLE` or 503. Default: 1,024: each costs up to
-    /// [`Limits::header_bytes_max`] beside its body.
+    /// Requests between their headers and their answer. More are answered with `UNAVAILABLE` or 503. Default: 1,024: each costs up to 8 KiB
+    /// beside its body.
     pub requests_max: usize,
     /// Connections of both ports. More are closed at once, so that the client goes to another pod. Default: 1,024.
     pub connections_max: usize,
@@ -50,10 +58,13 @@ pub struct Limits {
     pub resets_max: u32,
     /// Time for the first byte of a connection, and for the TLS handshake. Default: 10 s.
     pub handshake_timeout: Duration,
-    /// Time for the headers of an HTTP/1.1 request. Default: 10 s. HTTP/2 has [`Limits::idle_timeout`] instead.
+    /// Time for the headers of an HTTP/1.1 request, and for the preface of HTTP/2, from their first byte. Default: 10 s. Before that byte, and
+    /// for headers of HTTP/2, it is [`Limits::idle_timeout`].
     pub header_read_timeout: Duration,
     /// Time for a whole body: a slow client holds a permit for all of it. Default: 30 s, which is 4.5 Mbit/s for the largest body.
     pub body_read_timeout: Duration,
+    /// The longest time in which nothing comes of a body: a client that has vanished holds a permit for what it announced. Default: 10 s.
+    pub body_pause_max: Duration,
     /// Time without a request after which a connection is closed. Default: 300 s: exporters send every 5 to 60 s.
     pub idle_timeout: Duration,
     /// Time between two pings to an HTTP/2 client, and for its answer to one: a client that has vanished is found while it has requests.
@@ -92,9 +103,10 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             header_read_timeout: Duration::from_secs(10),
             body_read_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(300),
+            body_pause_max: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(5),
             ping_interval: Duration::from_secs(30),
-            connection_age_max: Duration::from_secs(600),
+            connection_age_max: Duration::from_mins(10),
             connection_grace: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(25),
             permit_wait: Duration::ZERO,
@@ -106,18 +118,32 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most that one connection holds beside the permits of its requests: a window or a read buffer, the headers that are being read,
-    /// and TLS records.
+    /// The most that one connection holds beside the permits of its requests: a window or a read buffer, the headers that are being read and
+    /// what they are read from, its streams, and TLS records.
     pub fn connection_bytes_max(&self) -> u64 {
         let window = u64::from(self.http2_window_bytes.max(WINDOW_BYTES_MIN));
         let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
-        window.max(headers) + headers + CONNECTION_TLS_BYTES
+        let streams = u64::from(self.concurrent_streams_max).saturating_mul(STREAM_BYTES);
+        [headers, headers, streams, CONNECTION_TLS_BYTES]
+            .into_iter()
+            .fold(window.max(headers), u64::saturating_add)
     }
 
     /// The most that all connections and requests hold beside the permits. Few come near it: bodies are read as they arrive.
     pub fn outside_budget_bytes_max(&self) -> u64 {
         let times = |count: usize, bytes: u64| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(bytes);
-        let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
-        times(self.connections_max, self.connection_bytes_max()).saturating_add(times(self.requests_max, headers))
+        times(self.connections_max, self.connection_bytes_max())
+            .saturating_add(times(self.requests_max, REQUEST_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_a_connection_are_part_of_what_it_holds() {
+        let of = |concurrent_streams_max| Limits { concurrent_streams_max, ..Limits::default() };
+        assert!(of(100).connection_bytes_max() >= of(10).connection_bytes_max() + 90 * 1_024);
     }
 }

@@ -135,7 +135,8 @@ mod tests {
             [NoticeKind::Accept, NoticeKind::FilesReloaded, NoticeKind::FilesFailed, NoticeKind::Ipv4Only];
         let requests = Outcome::ALL.map(NoticeKind::Request);
         let connections = ConnectionEnd::ALL.map(NoticeKind::Connection);
-        let places: Vec<_> = requests.into_iter().chain(connections).chain(others).map(NoticeKind::place).collect();
+        let places: Vec<_> =
+            requests.into_iter().chain(connections).chain(others).map(NoticeKind::place).collect();
         assert_eq!(places, (0..KINDS).collect::<Vec<_>>());
     }
 }

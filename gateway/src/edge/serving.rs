@@ -13,11 +13,14 @@ use sluice_otlp_server::{
 };
 use std::{path::PathBuf, sync::Arc};
 
-/// Connections of both ports. Chosen: with the headers below, what they hold at most is within [`SERVER_BYTES`].
-const CONNECTIONS_MAX: usize = 256;
+/// Connections of both ports. Chosen: with the three below, what they hold at most is within [`SERVER_BYTES`].
+const CONNECTIONS_MAX: usize = 200;
 
 /// Requests between their headers and their answer. Chosen: the same.
-const REQUESTS_MAX: usize = 512;
+const REQUESTS_MAX: usize = 384;
+
+/// Requests of one connection at the same time. Chosen: the same; a Collector's exporter sends 10.
+const STREAMS_MAX: u32 = 32;
 
 /// Bytes of a request's headers. Chosen: what most servers take.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
@@ -89,6 +92,7 @@ fn limits(config: &EdgeConfig) -> Limits {
         decompressions_max: config.workers as usize,
         requests_max: REQUESTS_MAX,
         connections_max: CONNECTIONS_MAX,
+        concurrent_streams_max: STREAMS_MAX,
         header_bytes_max: HEADER_BYTES_MAX,
         connection_age_max: config.limits.connection_age_max.to_std(),
         shutdown_timeout: config.shutdown.deadline.to_std(),

@@ -34,21 +34,26 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 const PARTITIONS: u32 = 6;
 
 /// The program; killed when the test is over.
-struct Edge {
-    child: Child,
+pub struct Edge {
+    pub child: Child,
     log: PathBuf,
 }
 
 impl Edge {
     /// Starts an edge for a topic; `more` is YAML below `kafka`, and `brokers` those that it asks.
-    fn start(topic: &Topic, brokers: &str, more: &str) -> Self {
+    pub fn start(topic: &Topic, brokers: &str, more: &str) -> Self {
+        Self::start_listening(topic, brokers, "", more)
+    }
+
+    /// The same; `listen` is YAML after the addresses of the server.
+    pub fn start_listening(topic: &Topic, brokers: &str, listen: &str, more: &str) -> Self {
         let folder = std::env::temp_dir();
         let named = |ending: &str| folder.join(format!("{}-edge.{ending}", topic.name));
         let (file, log) = (named("yaml"), named("log"));
         let config = format!(
             "contractVersion: 1\n\
              pipeline: {{namespace: live, name: live}}\n\
-             listen: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'}}\n\
+             listen: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'{listen}}}\n\
              kafka:\n  bootstrapServers: ['{brokers}']\n  topic: {}\n{more}\
              workers: 2\n\
              memory: {{limit: 192MiB}}\n\
@@ -67,19 +72,19 @@ impl Edge {
         Self { child, log }
     }
 
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
     /// An address of its log's line at the start.
-    fn address(&self, name: &str) -> Option<String> {
+    pub fn address(&self, name: &str) -> Option<String> {
         let said = self.said();
         let line = said.lines().find(|line| line.contains("the edge starts"))?;
         let (_, rest) = line.split_once(&format!(" {name}="))?;
         Some(rest.split_whitespace().next()?.to_owned())
     }
 
-    async fn wait_ready(&mut self) {
+    pub async fn wait_ready(&mut self) {
         let begun = Instant::now();
         while !matches!(&self.address("listen"), Some(at) if get(at, "/readyz").await.is_some_and(|(status, _)| status == 200))
         {
@@ -124,12 +129,12 @@ async fn asked(address: &str, request: Vec<u8>) -> Option<(u16, Vec<u8>)> {
     Some((status, answer[head + 4..].to_vec()))
 }
 
-async fn get(address: &str, path: &str) -> Option<(u16, Vec<u8>)> {
+pub async fn get(address: &str, path: &str) -> Option<(u16, Vec<u8>)> {
     asked(address, format!("GET {path} HTTP/1.1\r\nHost: edge\r\nConnection: close\r\n\r\n").into_bytes())
         .await
 }
 
-async fn post(address: &str, content_type: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
+pub async fn post(address: &str, content_type: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
     let head = format!(
         "POST /v1/traces HTTP/1.1\r\nHost: edge\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -138,7 +143,7 @@ async fn post(address: &str, content_type: &str, body: &[u8]) -> Option<(u16, Ve
 }
 
 /// A request with spans of so many traces, numbered from here: the number is in trace and span id.
-fn request(first: u64, traces: u64, spans_each: u8) -> Vec<u8> {
+pub fn request(first: u64, traces: u64, spans_each: u8) -> Vec<u8> {
     let span = |trace: u64, number: u8| Span {
         trace_id: [trace.to_be_bytes(), trace.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()].concat(),
         span_id: [&trace.to_be_bytes()[1..], &[number]].concat(),
@@ -155,7 +160,7 @@ fn request(first: u64, traces: u64, spans_each: u8) -> Vec<u8> {
 }
 
 /// Every span of a topic, by its name, with how often it is there. Checks that a trace has the partition of its key.
-fn stored(topic: &Topic) -> BTreeMap<String, usize> {
+pub fn stored(topic: &Topic) -> BTreeMap<String, usize> {
     let kafka = topic.kafka();
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap_servers.join(","))
