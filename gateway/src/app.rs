@@ -33,6 +33,7 @@ use crate::{
         row_expiry::RowExpiry,
         sink::{self, Sink},
         table_watch::{TableChanged, TableWatch},
+        ttl_watch::TtlWatch,
     },
     volume::spool::Spool,
 };
@@ -388,6 +389,7 @@ impl Gateway<'_> {
         let standing = Arc::new(GuaranteeState::new(self.metrics.guarantee.clone(), shards.len(), []));
         let group = &self.config.source.kafka.consumer_group;
         let deduplicated = deduplicated::Watch::new(&shards, group, self.metrics.clone());
+        let ttls = TtlWatch::new(&shards);
         let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let mut watch = watch.with_expiry(self.expiry.clone());
         let clock = Clock::start();
@@ -395,6 +397,7 @@ impl Gateway<'_> {
         standing.tell(clock.now());
         self.io.spawn(watch.run(move || clock.now()));
         self.io.spawn(deduplicated.run());
+        self.io.spawn(ttls.run());
         standing
     }
 

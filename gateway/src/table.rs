@@ -8,6 +8,7 @@
 //! | [`sink`] | all code that talks to ClickHouse | how are its servers reached, and does the table fit? |
 //! | [`schema`] | `ddl`, `check` | how should the table be created, and what differs? |
 //! | [`row_expiry`] | workers, `audit` | how old may a row be before the table's TTL deletes it? |
+//! | [`ttl_watch`] | a task of its own | does the table's TTL delete new rows at once? |
 //! | [`table_watch`] | inserts after a refusal | does the table still have the columns that blocks were encoded for? |
 
 pub mod sink;
@@ -17,3 +18,5 @@ pub mod schema;
 pub mod row_expiry;
 
 pub mod table_watch;
+
+pub mod ttl_watch;

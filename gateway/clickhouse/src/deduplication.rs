@@ -293,7 +293,7 @@ impl Probe {
             Ok(engine) => engine,
             // A table that the user may not see cannot be judged.
             Err(ProbeError::UnknownTable { .. }) => {
-                TableEngine { name: String::new(), deduplication_window_blocks: 0, ttl: RowTtl::None }
+                TableEngine { name: String::new(), deduplication_window_blocks: 0, ttl: RowTtl::default() }
             }
             Err(error) => return Err(error),
         };

@@ -29,7 +29,12 @@ impl Probe {
             None => None,
             Some(DefinitionRow { engine, engine_full, sorting_key }) => {
                 let columns = self.describe(&spec.table).await?;
-                Some(FoundTable { engine, engine_full, sorting_key, columns })
+                // A TTL is only compared if the spec asks for one.
+                let acting_at_once = match spec.ttl {
+                    Some(_) => self.acting_at_once_in(&spec.table, &engine_full).await,
+                    None => Vec::new(),
+                };
+                Some(FoundTable { engine, engine_full, sorting_key, columns, acting_at_once })
             }
         };
         let others = self.those_of(&names_of_views(spec)).await?;

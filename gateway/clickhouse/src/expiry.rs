@@ -8,7 +8,7 @@ use std::time::Duration;
 /// One second, ns.
 const SECOND_NANOS: u64 = 1_000_000_000;
 
-/// The ages at which rows expire, from the TTLs of the tables of all shards. A TTL that is not a plain age is ignored.
+/// The ages at which rows expire, from the TTLs of the tables of all shards. A rule of a TTL that is not a plain age is ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryAges {
     /// Of several shards, the shortest.
@@ -58,6 +58,14 @@ impl ExpiryRule {
         timestamp_nanos < self.before_nanos
             || self.wrapping.is_some_and(|wrapping| wrapping.has_expired(timestamp_nanos))
     }
+
+    /// Whether the TTL deletes a row with this `Timestamp` only because its 32 bits wrap: the row has not reached its age.
+    pub fn has_wrapped(&self, timestamp_nanos: i64) -> bool {
+        timestamp_nanos >= self.before_nanos
+            && self.wrapping.is_some_and(|wrapping| {
+                wrapping.has_expired(timestamp_nanos) && wrapping.wraps(timestamp_nanos)
+            })
+    }
 }
 
 /// A TTL `toDateTime(Timestamp) + age`.
@@ -70,9 +78,19 @@ struct Wrapping {
 impl Wrapping {
     /// Computes as the server does: the seconds of the row, and their sum with the age, each keep 32 bits. 0 stands for no TTL.
     fn has_expired(self, timestamp_nanos: i64) -> bool {
-        let seconds = i128::from(timestamp_nanos).div_euclid(i128::from(SECOND_NANOS));
-        let expiry = (seconds + i128::from(self.age_seconds)).rem_euclid(i128::from(SECONDS_OF_32_BITS));
+        let expiry = self.expiry(timestamp_nanos).rem_euclid(i128::from(SECONDS_OF_32_BITS));
         expiry != 0 && expiry <= i128::from(self.now_seconds)
+    }
+
+    /// Whether the row's expiry does not fit 32 bits.
+    fn wraps(self, timestamp_nanos: i64) -> bool {
+        !(0..i128::from(SECONDS_OF_32_BITS)).contains(&self.expiry(timestamp_nanos))
+    }
+
+    /// The seconds of the row and the age, without a limit.
+    fn expiry(self, timestamp_nanos: i64) -> i128 {
+        let seconds = i128::from(timestamp_nanos).div_euclid(i128::from(SECOND_NANOS));
+        seconds + i128::from(self.age_seconds)
     }
 }
 
@@ -99,8 +117,12 @@ mod tests {
 
     /// Whether a row with this `Timestamp` in seconds has expired now, by a TTL of so many days in 32 bits.
     fn has_expired(days: u64, seconds: i64) -> bool {
-        let ages = ExpiryAges::of([&RowTtl::AgeIn32Bits(Duration::from_hours(24 * days))]);
-        ages.at(NOW_SECONDS * SECOND_NANOS).has_expired(seconds * SECOND_NANOS.cast_signed())
+        rule(days).has_expired(seconds * SECOND_NANOS.cast_signed())
+    }
+
+    fn rule(days: u64) -> ExpiryRule {
+        let ttl = RowTtl::of_age_in_32_bits(Duration::from_hours(24 * days));
+        ExpiryAges::of([&ttl]).at(NOW_SECONDS * SECOND_NANOS)
     }
 
     #[test]
@@ -117,5 +139,22 @@ mod tests {
         assert!(!has_expired(1, end + now));
         // A TTL of 100 years expires every row of today.
         assert!(has_expired(36_500, now) && has_expired(36_500, now - 365 * DAY));
+    }
+
+    #[test]
+    fn a_row_that_has_reached_its_age_has_not_wrapped() {
+        let has_wrapped = |days, seconds: i64| rule(days).has_wrapped(seconds * SECOND_NANOS.cast_signed());
+        let (now, end) = (NOW_SECONDS.cast_signed(), SECONDS_OF_32_BITS.cast_signed());
+        assert!(has_expired(30, now - 40 * DAY) && !has_wrapped(30, now - 40 * DAY));
+        assert!(has_wrapped(30, end - 30 * DAY + 1) && has_wrapped(36_500, now));
+        assert!(!has_wrapped(30, now), "it has not expired");
+        // Another rule of the TTL deletes it because of its age.
+        let (old, wide) = (
+            RowTtl::of_age(Duration::from_hours(24)),
+            RowTtl::of_age_in_32_bits(Duration::from_hours(24 * 36_500)),
+        );
+        let both = ExpiryAges::of([&old, &wide]).at(NOW_SECONDS * SECOND_NANOS);
+        let nanos = |seconds: i64| seconds * SECOND_NANOS.cast_signed();
+        assert!(!both.has_wrapped(nanos(now - 2 * DAY)) && both.has_wrapped(nanos(now)));
     }
 }

@@ -101,6 +101,8 @@ pub mod tls;
 #[cfg(feature = "client")]
 pub mod token_places;
 pub mod ttl;
+#[cfg(feature = "client")]
+mod ttl_trial;
 pub mod typed_value;
 #[cfg(feature = "client")]
 mod zones;

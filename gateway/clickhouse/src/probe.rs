@@ -298,7 +298,7 @@ impl Probe {
     }
 }
 
-fn with_settings(question: Query, settings: &[(&str, &str)]) -> Query {
+pub(crate) fn with_settings(question: Query, settings: &[(&str, &str)]) -> Query {
     settings.iter().fold(question, |question, (name, value)| question.with_setting(*name, *value))
 }
 

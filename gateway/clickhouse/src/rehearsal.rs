@@ -89,6 +89,18 @@ impl Probe {
             == 1)
     }
 
+    /// The user's setting `readonly`: 0, or 1 or 2 with which no INSERT is accepted.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if no server answers.
+    pub async fn readonly(&self) -> Result<String, ProbeError> {
+        let answer = self
+            .client()
+            .query_raw("SELECT value FROM system.settings WHERE name = 'readonly'")
+            .fetch_one::<String>();
+        self.within(PROBE_TIMEOUT, "reading the setting readonly", answer).await
+    }
+
     /// Why INSERTs fail at materialized views that read the inserted rows with the rights of the user that inserts: one answer of the server for
     /// each such view. Views with a definer or `SQL SECURITY NONE`, and views that the user may not see, are left out.
     ///

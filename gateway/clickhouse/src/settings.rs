@@ -114,6 +114,9 @@ pub(crate) const WHOLE_PINNED: &[(&str, &str)] = &[
     ("read_overflow_mode", "throw"),
 ];
 
+/// Settings of a question that evaluates a TTL, besides [`QUESTION_PINNED`]: times that a type does not hold wrap, as in a merge.
+pub(crate) const TRIAL_PINNED: &[(&str, &str)] = &[("date_time_overflow_behavior", "ignore")];
+
 /// Settings of statements that create or change a table, besides [`QUESTION_PINNED`].
 pub(crate) const STATEMENT_PINNED: &[(&str, &str)] = &[
     // With 1, every column without an explicit modifier is Nullable.

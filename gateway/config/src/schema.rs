@@ -29,10 +29,13 @@ pub const EXPRESSION_BYTES_MAX: usize = 1_024;
 /// Maximum number of paths with a column of their own: the server's default; its developers advise against more.
 pub const DYNAMIC_PATHS_MAX: u32 = 1_024;
 
+/// A day.
+const DAY_SECONDS: u64 = 86_400;
+
 /// The shortest TTL. Chosen: partitions are days, and are dropped as a whole.
 const TTL_MIN: Duration = Duration::secs(3_600);
 
-/// The longest TTL: about what fits a `DateTime`.
+/// The longest TTL: 100 years. From now on, `Timestamp` plus that is before 2262, where `DateTime64(9)` ends.
 const TTL_MAX: Duration = Duration::secs(100 * 365 * 86_400);
 
 /// Types of a declared path; each also as `Nullable(…)`.
@@ -219,7 +222,7 @@ impl Schema {
         }
         if let Some(ttl) = self.ttl {
             found.add_if(!(TTL_MIN..=TTL_MAX).contains(&ttl), &at("ttl"), || {
-                format!("{ttl} is not between {TTL_MIN} and {TTL_MAX}")
+                format!("{} is not between {TTL_MIN} and {}", in_days(ttl), in_days(TTL_MAX))
             });
         }
         if let Some(blocks) = self.deduplication_window {
@@ -326,6 +329,15 @@ fn check_path(path: &str, type_name: &str, at: &str, found: &mut Violations) {
     found.add_if(!PATH_TYPES.contains(&of_nullable.unwrap_or(type_name)), &at, || {
         format!("{type_name:?} is not one of {}, each also as Nullable(…)", PATH_TYPES.join(", "))
     });
+}
+
+/// A duration in hours, and in days if it is whole days: configs have either.
+fn in_days(duration: Duration) -> String {
+    let seconds = duration.to_std().as_secs();
+    match seconds / DAY_SECONDS {
+        days @ 1.. if seconds.is_multiple_of(DAY_SECONDS) => format!("{duration} ({days}d)"),
+        _ => duration.to_string(),
+    }
 }
 
 /// Whether the text needs no quotes.

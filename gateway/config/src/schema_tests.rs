@@ -31,7 +31,9 @@ fn a_table_that_is_described_whole_passes() {
 fn each_rule_names_its_field() {
     for (schema, violation) in [
         ("cluster: a b", "cluster: \"a b\" is not a name"),
-        ("ttl: 59m", "ttl: 59m is not between 1h"),
+        ("ttl: 59m", "ttl: 59m is not between 1h and 876000h (36500d)"),
+        ("ttl: 36501d", "ttl: 876024h (36501d) is not between 1h and 876000h (36500d)"),
+        ("ttl: 876001h", "ttl: 876001h is not between 1h and 876000h (36500d)"),
         ("deduplicationWindow: 0", "deduplicationWindow: 0 is not between 1 and"),
         ("orderBy: ['a, b']", "orderBy: \"a, b\" is neither a column"),
         ("orderBy: ['f(a), b(c)']", "orderBy: \"f(a), b(c)\" is neither"),

@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_does_not_answer_in_time_is_told() {
         let consumer = client("OAUTHBEARER");
-        // Connections are taken by the system, and nobody reads them.
+        // The system accepts connections, and no program reads from them.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let credentials = ClientCredentials {
             endpoint: format!("http://{}/token", listener.local_addr().unwrap()),

@@ -38,7 +38,7 @@
 //! | `intValue` that does not fit 64 bits, or is not whole | a double: SDKs in JavaScript write every whole number so, `1e300` too |
 //! | times that do not fit 64 bits, such as `-5` and `1e300` | the nearest that does: 0 or 18446744073709551615. The clock of the producer is wrong, and that is not worth a message |
 //! | any other integer that does not fit its type, or is not whole | malformed |
-//! | `kind`, `code` | number (any of 32 bits) or name (`SPAN_KIND_SERVER`); an unknown name is malformed |
+//! | `kind`, `code` | number or name (`SPAN_KIND_SERVER`); an unknown name, and a number of more than 32 bits or with a fraction, is the value 0 |
 //! | doubles | number, number in a string, `"NaN"`, `"Infinity"`, `"-Infinity"`; beyond the range of a double: malformed |
 //! | bools | `true`, `false` |
 //! | a surrogate without its other half (`\ud83d`) | U+FFFD: SDKs in JavaScript cut strings between the halves |

@@ -57,9 +57,6 @@ pub enum Reason {
     /// An integer that does not fit the field, or is not whole.
     #[error("a number that does not fit the field")]
     NumberDoesNotFit,
-    /// An unknown name of the enumeration.
-    #[error("an unknown name of the enumeration")]
-    NameUnknown,
     /// An id that is not hex, or has the wrong length.
     #[error("{id} is not {digits} hex digits")]
     IdWrong {

@@ -142,11 +142,14 @@ impl Output<'_> {
                 }
                 Some(())
             }
-            // A negative value in its full width would take ten bytes; the walk reads the low 32 bits.
-            Kind::Enumeration(_) => number
-                .signed()
-                .and_then(|number| i32::try_from(number).ok())
-                .map(|number| self.wire.varint(key, number.cast_unsigned().into())),
+            Kind::Enumeration(_) => {
+                // A negative value in its full width would take ten bytes; the walk reads the low 32 bits. What is no value of 32 bits is one
+                // that OTLP does not know.
+                if let Some(number) = number.signed().and_then(|number| i32::try_from(number).ok()) {
+                    self.wire.varint(key, number.cast_unsigned().into());
+                }
+                Some(())
+            }
             _ => return Err(self.fail(Reason::TypeWrong)),
         };
         fits.ok_or_else(|| self.fail(Reason::NumberDoesNotFit))
@@ -156,9 +159,11 @@ impl Output<'_> {
     fn word<E: Error>(&mut self, field: Field, word: &str) -> Result<(), E> {
         let number = match (field.kind, word) {
             (Kind::Enumeration(names), _) => {
-                let number = names.iter().zip(0..).find(|(name, _)| **name == word).map(|(_, number)| number);
-                let number = number.ok_or_else(|| self.fail(Reason::NameUnknown))?;
-                Number::Unsigned(number)
+                // A name that OTLP does not know is the value 0, as a number that it does not know.
+                match names.iter().zip(0..).find(|(name, _)| **name == word) {
+                    Some((_, number)) => Number::Unsigned(number),
+                    None => return Ok(()),
+                }
             }
             (Kind::Double, "NaN") => Number::Float(f64::NAN),
             (Kind::Double, "Infinity") => Number::Float(f64::INFINITY),

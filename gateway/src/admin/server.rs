@@ -83,10 +83,10 @@ pub trait Health: Send + Sync + 'static {
 
 /// Why the admin server could not start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for metrics and probes: {source}")]
+#[error("cannot listen on {address} (admin.listen) for metrics and probes: {cause}")]
 pub struct Error {
     address: SocketAddr,
-    source: std::io::Error,
+    cause: std::io::Error,
 }
 
 /// The bound sockets.
@@ -107,7 +107,7 @@ impl Listeners {
 /// Binds the addresses. If the control port is taken, the gateway runs without it and accepts commands only from within the pod: several
 /// gateways may run on one machine.
 pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Listeners, Error> {
-    let refused = |source| Error { address: admin, source };
+    let refused = |cause| Error { address: admin, cause };
     let bound = listen(admin).await.map_err(refused)?;
     let listen_at = bound.local_addr().map_err(refused)?;
     let control = match control {
@@ -262,7 +262,7 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     .await
 }
 
-/// The answer of `/state`, with what this pod may tell the caller of itself.
+/// The answer of `/state`, with what this pod may tell the caller.
 async fn state(source: Arc<Source<impl Health>>, pod: PodIdentity) -> Response<Full<Bytes>> {
     let turns = source.states.clone();
     aside(turns, move || {

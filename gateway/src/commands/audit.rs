@@ -168,12 +168,17 @@ async fn lookups_in(shards: &[sink::Sink]) -> Result<Vec<Vec<Lookup>>, Error> {
 
 /// Why the audit may not see rows of the table, from all shards.
 async fn absence_in(shards: &[sink::Sink]) -> Result<Absence, sink::Error> {
-    let (mut ttls, mut hides_rows) = (Vec::with_capacity(shards.len()), false);
+    let (mut ttls, mut acting_at_once, mut hides_rows, mut keeps_none) =
+        (Vec::new(), Vec::new(), false, false);
     for shard in shards {
-        ttls.push(shard.engine().await?.ttl);
+        let engine = shard.engine().await?;
+        keeps_none |= engine.name == "Null";
+        ttls.push(engine.ttl);
+        acting_at_once.extend(shard.acting_at_once().await.unwrap_or_default());
         hides_rows |= shard.hides_rows().await?;
     }
-    Ok(Absence::new(&ttls, hides_rows))
+    let absence = Absence::new(&ttls, &acting_at_once, hides_rows);
+    Ok(if keeps_none { absence.of_table_without_rows() } else { absence })
 }
 
 /// A partition that is audited.
@@ -373,7 +378,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
             totals,
             findings: self.findings,
             inexact_keys,
-            expired_reason: self.absence.wrapped(),
+            expired_reason: self.absence.wrapped().filter(|_| totals.expired_at_once > 0),
             unseen_reasons: self.absence.reasons(),
             unread: self.unread.into_values().collect(),
         }

@@ -6,7 +6,7 @@ use crate::{
     table::sink::{self, Sink, shards},
 };
 use serde::Serialize;
-use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError};
+use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, ttl::AtOnce};
 use sluice_gateway_config::{
     CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, OnMissing, SchemaManagement, Sizing,
     budget::{Budget, smallest_limit},
@@ -183,6 +183,7 @@ async fn check_sink(
             );
             findings.promise(&promised(sink, is_compacted).await);
             findings.found.push(format!("durability {}", durability(sink).await));
+            findings.acts_at_once(&sink.acting_at_once().await.unwrap_or_default());
             let report = sink.differences(&mut |_| ()).await?;
             let differences =
                 report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
@@ -237,6 +238,12 @@ impl Findings {
     fn of(budget: &Budget) -> Self {
         let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
+    }
+
+    /// Adds rules of the table's TTL that act on new rows at once. A gateway inserts such rows, so that is a warning and no problem; it may
+    /// be meant for a rule with a condition.
+    fn acts_at_once(&mut self, rules: &[AtOnce]) {
+        self.warnings.extend(rules.iter().map(|rule| format!("sink.clickhouse: {rule}")));
     }
 
     /// Adds the guarantee. A gateway works with `at_least_once`, so that is a warning and no problem.
@@ -321,6 +328,18 @@ mod tests {
             assert!(text.contains(&line), "{text}");
             assert!(!text.contains("ok       delivery"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_ttl_that_deletes_new_rows_at_once_is_a_warning() {
+        let mut findings = Findings::of(&budgets().next().unwrap().1);
+        findings.acts_at_once(&[]);
+        assert!(findings.warnings.is_empty());
+        let rule = "toDate(Timestamp) + toIntervalDay(50000)".to_owned();
+        findings.acts_at_once(&[AtOnce { rule, reason: "its type is Date".into() }]);
+        assert!(findings.problems.is_empty());
+        let line = "\nwarning  sink.clickhouse: the table's TTL toDate(Timestamp) + toIntervalDay(50000) deletes every new row at once: its";
+        assert!(findings.to_string().contains(line), "{findings}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
         engine: TableEngine {
             name: engine.into(),
             deduplication_window_blocks: window_blocks,
-            ttl: RowTtl::None,
+            ttl: RowTtl::default(),
         },
         window_age: is_replicated.then_some(Duration::from_hours(1)),
         views: Vec::new(),

@@ -57,10 +57,10 @@ mod tests {
     fn rows_expire_at_the_shortest_age_of_all_shards() {
         let expiry = RowExpiry::default();
         assert_eq!(expiry.at(u64::MAX), ExpiryRule::NEVER);
-        let (hour, day) = (RowTtl::Age(Duration::from_hours(1)), RowTtl::Age(Duration::from_hours(24)));
-        expiry.set([&day, &RowTtl::None, &hour]);
+        let (hour, day) = (RowTtl::of_age(Duration::from_hours(1)), RowTtl::of_age(Duration::from_hours(24)));
+        expiry.set([&day, &RowTtl::default(), &hour]);
         assert_eq!(expiry.at(3_601_000_000_000), ExpiryRule::before(1_000_000_000));
-        expiry.set([&RowTtl::Other("toDate(Timestamp) + toIntervalHour(12)".into())]);
+        expiry.set([&RowTtl::of_other("toDate(Timestamp) + toIntervalHour(12)")]);
         assert_eq!(expiry.at(3_601_000_000_000), ExpiryRule::NEVER);
     }
 }

@@ -5,7 +5,7 @@ mod error;
 pub use error::Error;
 
 use crate::table::schema;
-use error::{ACCESS_DENIED, refused_setting};
+use error::{ACCESS_DENIED, READONLY, refused_setting};
 use sluice_clickhouse::{
     bearer::BearerFile,
     client::InsertClient,
@@ -22,6 +22,7 @@ use sluice_clickhouse::{
     probe_error::ProbeError,
     table::{self, TableFit},
     tls::{Tls, TlsFiles},
+    ttl::AtOnce,
 };
 use sluice_gateway_config::ClickHouse;
 use sluice_ranges::Destination;
@@ -194,6 +195,25 @@ impl Sink {
         self.ask(|probe| async move { probe.engine(&self.table).await }).await
     }
 
+    /// The rules of the table's TTL that act on new rows at once, from every server that answers. `None` if none does.
+    pub async fn acting_at_once(&self) -> Option<Vec<AtOnce>> {
+        let mut found = None::<Vec<AtOnce>>;
+        for probe in &self.probes {
+            match probe.acting_at_once(&self.table).await {
+                Ok(rules) => {
+                    let found = found.get_or_insert_default();
+                    for rule in rules {
+                        if found.iter().all(|known| known.rule != rule.rule) {
+                            found.push(rule);
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "a server cannot evaluate the table's TTL"),
+            }
+        }
+        found
+    }
+
     /// Whether row policies hide rows from the user at any server that answers.
     pub async fn hides_rows(&self) -> Result<bool, Error> {
         let (mut hides, mut is_answered, mut away) = (false, false, None);
@@ -217,7 +237,7 @@ impl Sink {
             }
             match probe.may_insert(&self.table, columns).await {
                 Ok(true) => {}
-                Ok(false) => obstacles.push(self.no_grant(probe)),
+                Ok(false) => obstacles.push(self.may_not_insert(probe).await),
                 Err(error) => obstacles.push(Error::Probe(error)),
             }
             match probe.refused_views(&self.table).await {
@@ -228,9 +248,14 @@ impl Sink {
         obstacles
     }
 
-    fn no_grant(&self, probe: &Probe) -> Error {
+    /// Why the server says that the user may not insert: with a profile that only reads it says so of a user that has the grant.
+    async fn may_not_insert(&self, probe: &Probe) -> Error {
         let (table, user) = (self.table_name(), self.credentials.user.clone());
-        Error::Grant { endpoint: probe.endpoint().to_string(), table, user }
+        let endpoint = probe.endpoint().to_string();
+        match probe.readonly().await {
+            Ok(readonly) if readonly != "0" => Error::ReadOnly { endpoint, table, user, readonly },
+            Ok(_) | Err(_) => Error::Grant { endpoint, table, user },
+        }
     }
 
     /// The server names only the grant that a statement lacks, so a user without any grant would get one after another.
@@ -241,6 +266,7 @@ impl Sink {
                 user: self.credentials.user.clone(),
                 source: Box::new(source),
             },
+            Error::Probe(source @ ProbeError::Refused { code: READONLY, .. }) => refused_setting(source),
             error => error,
         }
     }

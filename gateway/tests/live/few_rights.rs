@@ -1,7 +1,8 @@
 //! The errors for a user with few rights.
 //!
 //! The stack's user `writer` may insert into tables of these tests, and may read a table whose row policy hides all rows from it. Its
-//! profile allows queries of ten seconds, and its password ends with a space. The profile of `odd` changes what a server answers.
+//! profile allows queries of ten seconds, and its password ends with a space. The profile of `odd` changes what a server answers. Those of
+//! `reader` and `observer` only read.
 
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability;
@@ -14,6 +15,8 @@ use std::path::Path;
 
 const WRITER: (&str, &str) = ("writer", "sluice-local-only ");
 const ODD: (&str, &str) = ("odd", "sluice-local-only");
+const READER: (&str, &str) = ("reader", "sluice-local-only");
+const OBSERVER: (&str, &str) = ("observer", "sluice-local-only");
 
 /// A sink for the writer, with this timeout of inserts.
 fn sink(database: &Database, timeout: Duration) -> Sink {
@@ -110,6 +113,21 @@ async fn what_keeps_every_insert_from_succeeding_is_known_beforehand() {
     let text = obstacles[0].to_string();
     assert!(text.ends_with(&format!("GRANT INSERT ON {}.otel_traces TO writer", others.name)), "{text}");
     others.drop().await;
+}
+
+#[tokio::test]
+async fn a_profile_that_only_reads_is_named_and_no_grant_is_asked_for() {
+    let database = Database::new("only_reads").await;
+    let (_, columns) = database.with_table().await;
+    let reader = sink_of(READER, &database, Duration::secs(5));
+    let obstacles = reader.obstacles(&columns).await;
+    assert!(matches!(&obstacles[..], [Error::ReadOnly { .. }]), "{obstacles:?}");
+    let text = obstacles[0].to_string();
+    assert!(text.contains("sets readonly = 2") && text.contains("set readonly = 0"), "{text}");
+    // It may set nothing, so that it cannot even be asked.
+    let refused = sink_of(OBSERVER, &database, Duration::secs(5)).check_table().await.unwrap_err();
+    assert!(refused.to_string().contains("set readonly = 0 in the profile of its user"), "{refused}");
+    database.drop().await;
 }
 
 #[tokio::test]

@@ -39,4 +39,5 @@ mod rules;
 mod schema;
 mod server;
 mod summary;
+mod ttl;
 mod typed;

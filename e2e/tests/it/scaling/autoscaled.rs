@@ -266,7 +266,8 @@ fn spec(mode: &str) -> Value {
             // So long that arrivals decide: to work off the backlog sooner takes all gateways that there may be.
             "targetLag": "10m", "scaleDownAfter": "1m", "drain": {"timeout": "2m"},
         },
-        "gateway": {"resources": {"cpuRequest": "20m", "cpuLimit": CPU_LIMIT}},
+        // All of it reserved: what else runs on the machine takes none of what twelve of them may use.
+        "gateway": {"resources": {"cpuRequest": CPU_LIMIT, "cpuLimit": CPU_LIMIT}},
     })
 }
 

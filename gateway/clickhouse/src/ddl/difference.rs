@@ -34,7 +34,7 @@ use crate::sql::{identifier, table_name};
 use crate::table::{
     DefaultKind, DescribedColumn, Mismatch, Unfilled, check, described_columns, scope_layout, unfilled,
 };
-use crate::ttl::{self, RowTtl};
+use crate::ttl::{self, AtOnce, RowTtl};
 use crate::typed_value::TypedValue;
 
 /// What a server has.
@@ -59,6 +59,8 @@ pub struct FoundTable {
     pub sorting_key: String,
     /// Its columns, in order.
     pub columns: Vec<DescribedColumn>,
+    /// The rules of its TTL that act on new rows at once, if the spec has a TTL.
+    pub acting_at_once: Vec<AtOnce>,
 }
 
 /// A property that differs from the spec.
@@ -349,17 +351,32 @@ fn of_order(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
         .then(|| by_hand("sorting key".into(), wanted.clone(), table.sorting_key.clone(), NEW_TABLE.into()))
 }
 
+/// A TTL with the wanted age and another rule that deletes rows differs: the rule deletes younger rows, too. Rules that move rows or compress
+/// them again are kept.
 fn of_ttl(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
-    let wanted = spec.ttl?;
+    let wanted = Duration::from_secs(spec.ttl?.as_secs());
     let present = RowTtl::in_engine(&table.engine_full);
-    if present.age().is_some_and(|age| age.as_secs() == wanted.as_secs()) {
+    if present.is_only(wanted) {
         return None;
     }
-    let expression = ttl_expression(Duration::from_secs(wanted.as_secs()), "Timestamp");
-    let wrapped = present.wrapped().map(|wrapped| format!("; {wrapped}")).unwrap_or_default();
-    let would = format!("{} MODIFY TTL {expression}, which drops what is older{wrapped}", spec.alter());
+    let expression = ttl_expression(wanted, "Timestamp");
+    let kept = ttl::rules(&table.engine_full).filter(|rule| !rule.deletes()).map(|rule| rule.text);
+    let rules: Vec<&str> = [&*expression].into_iter().chain(kept).collect();
+    let notes = ttl_notes(&present, &table.acting_at_once);
+    let would = format!("{} MODIFY TTL {}, which drops what is older{notes}", spec.alter(), rules.join(", "));
     let found = ttl::expression(&table.engine_full).unwrap_or("none").to_owned();
     Some(by_hand("TTL".into(), expression, found, would))
+}
+
+/// What the present TTL deletes besides rows of an age, each after a semicolon.
+fn ttl_notes(present: &RowTtl, acting_at_once: &[AtOnce]) -> String {
+    let others = present.others().iter().map(|other| {
+        match acting_at_once.iter().find(|at_once| at_once.rule == *other) {
+            Some(at_once) => format!("; {at_once}"),
+            None => format!("; the present TTL also deletes rows by {other}"),
+        }
+    });
+    present.wrapped().map(|wrapped| format!("; {wrapped}")).into_iter().chain(others).collect()
 }
 
 /// A table that cannot be made durable by its settings.

@@ -17,6 +17,7 @@ fn made(layout: Layout) -> FoundTable {
         engine_full: "MergeTree PARTITION BY toDate(Timestamp) ORDER BY (ServiceName) SETTINGS index_granularity = 8192".into(),
         sorting_key: "ServiceName, SpanName, toDateTime(Timestamp), Timestamp".into(),
         columns: columns.collect(),
+        acting_at_once: Vec::new(),
     }
 }
 
@@ -344,6 +345,40 @@ fn a_ttl_of_32_bits_differs_and_is_told_with_what_it_deletes() {
     assert!(same_age[0].contains(text), "{same_age:?}");
     let wrapped = of("toDateTime(Timestamp) + toIntervalDay(36500)");
     assert!(wrapped[0].ends_with("(toDateTime) and deletes every new row at once"), "{wrapped:?}");
+}
+
+#[test]
+fn a_rule_of_the_ttl_that_deletes_other_rows_differs_and_a_rule_that_keeps_them_stays() {
+    let spec = TableSpec { ttl: Some(Duration::from_hours(12)), ..usual() };
+    let of = |ttl: &str, acting_at_once: &[AtOnce]| {
+        let engine_full = format!("MergeTree ORDER BY TraceId TTL {ttl} SETTINGS index_granularity = 8192");
+        found(&spec, FoundTable { engine_full, acting_at_once: acting_at_once.into(), ..made(Layout::Json) })
+    };
+    let (wanted, wraps) = (
+        "toDateTime64(Timestamp, 0) + toIntervalHour(12)",
+        "toDateTime(Timestamp) + toIntervalDay(29000) WHERE SpanName = 'x'",
+    );
+    let moves = "Timestamp + toIntervalHour(1) TO VOLUME 'cold'";
+    assert_eq!(of(&format!("{moves}, {wanted}"), &[]), Vec::<String>::new());
+    let at_once = AtOnce { rule: wraps.into(), reason: "it is past".into() };
+    for ttl in [format!("{wanted}, {wraps}, {moves}"), format!("{wraps}, {moves}, {wanted}")] {
+        let unknown = of(&ttl, &[]);
+        assert_eq!(unknown.len(), 1, "{unknown:?}");
+        let text = format!(
+            "MODIFY TTL toDateTime64(Timestamp, 0) + toIntervalSecond(43200), {moves}, which drops what is older; the present TTL also \
+             deletes rows by {wraps}"
+        );
+        assert!(unknown[0].ends_with(&text), "{unknown:?}");
+        let known = of(&ttl, std::slice::from_ref(&at_once));
+        assert!(known[0].ends_with(&format!("drops what is older; {at_once}")), "{known:?}");
+    }
+    let narrow = "toDate(Timestamp) + toIntervalDay(50000)";
+    let at_once = AtOnce { rule: narrow.into(), reason: "its type is Date, which has 16 bits".into() };
+    let told = of(narrow, &[at_once]);
+    assert!(
+        told[0].ends_with("deletes every new row at once: its type is Date, which has 16 bits"),
+        "{told:?}"
+    );
 }
 
 #[test]

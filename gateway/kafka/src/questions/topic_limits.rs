@@ -14,11 +14,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_gateway_config::{Kafka, Sizing};
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
-/// How often configs are read again. Chosen: they are changed by hand, and an estimate of hours may be late by one.
-const LEARN_INTERVAL: Duration = Duration::from_hours(1);
-
-/// The interval after brokers did not answer. Chosen: long enough to cause no load, short enough to know before it matters.
-const LEARN_RETRY: Duration = Duration::from_mins(5);
+/// How often configs are read again, also after brokers did not answer. Chosen: a topic that becomes compacted changes what the gateway
+/// promises. Each reading makes a connection of its own and logs in, so that a thousand gateways log in three times a second.
+const LEARN_INTERVAL: Duration = Duration::from_mins(5);
 
 /// How long the brokers may take.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,10 +42,11 @@ impl LimitsReader {
             warned.due(&kafka, &sizing, &learned).into_iter().for_each(|warning| tracing::warn!("{warning}"));
             Ok::<_, LimitsError>(learned)
         };
-        Self::start_with(ask)
+        Self::start_with(LEARN_INTERVAL, ask)
     }
 
     fn start_with<E: std::fmt::Display>(
+        interval: Duration,
         mut ask: impl FnMut() -> Result<Learned, E> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (learned_out, learned) = bounded(1);
@@ -55,7 +54,7 @@ impl LimitsReader {
         let work = move || {
             let mut is_said = false;
             loop {
-                let wait = match ask() {
+                match ask() {
                     Ok(limits) => {
                         #[expect(
                             clippy::disallowed_methods,
@@ -65,16 +64,15 @@ impl LimitsReader {
                         if sent.is_err() {
                             return;
                         }
-                        LEARN_INTERVAL
+                        is_said = false;
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut is_said, true) {
                             tracing::warn!(%error, "cannot read the topics' retention limits; retention estimates do without them");
                         }
-                        LEARN_RETRY
                     }
-                };
-                if ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                }
+                if ended.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
             }
@@ -97,15 +95,27 @@ mod tests {
     fn what_is_learned_waits_and_the_thread_ends_with_its_owner() {
         let (alive, ended) = bounded::<()>(0);
         let limits = TopicLimits { age: Some(Duration::from_secs(1)), ..TopicLimits::default() };
-        let reader = LimitsReader::start_with(move || {
+        let reader = LimitsReader::start_with(LEARN_INTERVAL, move || {
             let _alive = &alive;
             Ok::<_, String>(vec![("spans".into(), limits)])
         })
         .unwrap();
         let learned = reader.learned.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(learned, [("spans".into(), limits)]);
-        assert_eq!(reader.learned(), None, "the next answer is an hour away");
+        assert_eq!(reader.learned(), None, "the next answer is minutes away");
         drop(reader);
         assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Err(RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn a_topic_that_becomes_compacted_is_learned_also_after_a_time_without_an_answer() {
+        let of = |is_compacted| TopicLimits { is_compacted, ..TopicLimits::default() };
+        let mut answers = [Ok(of(false)), Err("no broker answers"), Ok(of(true))].into_iter();
+        let reader = LimitsReader::start_with(Duration::from_millis(1), move || {
+            answers.next().unwrap_or(Err("no more")).map(|limits| vec![("spans".into(), limits)])
+        })
+        .unwrap();
+        let learned = || reader.learned.recv_timeout(Duration::from_secs(10)).unwrap()[0].1;
+        assert_eq!((learned(), learned()), (of(false), of(true)));
     }
 }

@@ -50,8 +50,8 @@ fn the_reader_is_total_and_linear() {
     );
     in_time(
         "a string for a number",
-        &span(&repeated("\"kind\":\"", "\\u0000", "\"")),
-        Err(Reason::NameUnknown),
+        &span(&repeated("\"endTimeUnixNano\":\"", "\\u0000", "\"")),
+        Err(Reason::NotANumber),
     );
     in_time("a string for a list", &span(&repeated("\"links\":\"", "\\u0000", "\"")), Err(Reason::TypeWrong));
     in_time("a string for all", &repeated("\"", "\\u0000", "\""), Err(Reason::TypeWrong));

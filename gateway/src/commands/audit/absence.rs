@@ -2,13 +2,14 @@
 //!
 //! | condition | the span is |
 //! | --- | --- |
-//! | the table's TTL had expired the row when the span was compared, because of its age or because the TTL's 32 bits wrap | expired |
-//! | the table has a TTL that the audit cannot evaluate, or a row policy hides rows from the user | unseen |
+//! | the table's TTL had expired the row when the span was compared, because of its age | expired |
+//! | the same, because the TTL's 32 bits wrap | expired at once |
+//! | the table's TTL has a rule that the audit cannot evaluate, a row policy hides rows from the user, or the engine keeps no rows | unseen |
 //! | none of these | missing |
 
 use sluice_clickhouse::{
     expiry::{ExpiryAges, ExpiryRule},
-    ttl::RowTtl,
+    ttl::{AtOnce, RowTtl},
 };
 
 /// Why a span has no row.
@@ -16,8 +17,10 @@ use sluice_clickhouse::{
 pub enum Absent {
     /// Lost.
     Missing,
-    /// Deleted by the table's TTL.
+    /// Deleted by the table's TTL because of its age.
     Expired,
+    /// Deleted by the table's TTL at once, since its 32 bits wrap.
+    ExpiredAtOnce,
     /// Unknown: stored, deleted or lost.
     Unseen,
 }
@@ -40,21 +43,35 @@ pub struct AbsenceRule {
 }
 
 impl Absence {
-    /// From the TTLs of the table on all shards, and whether a row policy of a server hides rows from the user.
-    pub fn new(ttls: &[RowTtl], hides_rows: bool) -> Self {
+    /// From the TTLs of the table on all shards, their rules that act on new rows at once, and whether a row policy of a server hides rows
+    /// from the user.
+    pub fn new(ttls: &[RowTtl], acting_at_once: &[AtOnce], hides_rows: bool) -> Self {
         let mut reasons = Vec::new();
-        for ttl in ttls {
-            if let RowTtl::Other(expression) = ttl {
-                reasons.push(format!("the table has the TTL {expression}, which the audit cannot evaluate"));
+        for rule in ttls.iter().flat_map(RowTtl::others) {
+            let at_once = acting_at_once.iter().find(|at_once| at_once.rule == *rule);
+            let at_once = at_once.map(|at_once| format!("; {at_once}")).unwrap_or_default();
+            let reason = format!("the table has the TTL {rule}, which the audit cannot evaluate{at_once}");
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
             }
         }
-        reasons.dedup();
         if hides_rows {
             reasons.push(
                 "a row policy hides rows from the user; audit with a user without row policies".to_owned(),
             );
         }
         Self { ages: ExpiryAges::of(ttls), wrapped: ttls.iter().find_map(RowTtl::wrapped), reasons }
+    }
+
+    /// The same of a table of engine `Null`, which keeps no rows.
+    #[must_use]
+    pub fn of_table_without_rows(mut self) -> Self {
+        self.reasons.push(
+            "the table's engine Null keeps no rows; audit the table that its materialized view writes to \
+             (sink.clickhouse.table)"
+                .to_owned(),
+        );
+        self
     }
 
     /// What the TTL deletes although it is not old, if it does.
@@ -76,7 +93,9 @@ impl Absence {
 impl AbsenceRule {
     /// Why a span without a row is absent; `timestamp_nanos` is the `Timestamp` that its row would have, in ns since 1970.
     pub fn of(self, timestamp_nanos: i64) -> Absent {
-        if self.expiry.has_expired(timestamp_nanos) {
+        if self.expiry.has_wrapped(timestamp_nanos) {
+            Absent::ExpiredAtOnce
+        } else if self.expiry.has_expired(timestamp_nanos) {
             Absent::Expired
         } else if self.has_reasons {
             Absent::Unseen
@@ -96,8 +115,8 @@ mod tests {
 
     #[test]
     fn an_old_row_has_expired_and_a_young_one_is_missing() {
-        let hours = |hours| RowTtl::Age(Duration::from_hours(hours));
-        let rule = Absence::new(&[hours(2), RowTtl::None, hours(1)], false).at(NOW);
+        let hours = |hours| RowTtl::of_age(Duration::from_hours(hours));
+        let rule = Absence::new(&[hours(2), RowTtl::default(), hours(1)], &[], false).at(NOW);
         let hour = 3_600_000_000_000;
         assert_eq!(rule.of(NOW_NANOS - hour - 1), Absent::Expired);
         assert_eq!(rule.of(NOW_NANOS - hour), Absent::Missing);
@@ -105,23 +124,52 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_a_ttl_of_32_bits_deletes_at_once_has_expired() {
-        let absence = Absence::new(&[RowTtl::AgeIn32Bits(Duration::from_hours(24))], false);
+    fn a_row_that_a_ttl_of_32_bits_deletes_at_once_is_told_from_an_old_one() {
+        let absence = Absence::new(&[RowTtl::of_age_in_32_bits(Duration::from_hours(720))], &[], false);
         // 2109-01-01 00:00:00 UTC.
-        assert_eq!(absence.at(NOW).of(4_386_441_600_000_000_000), Absent::Expired);
+        assert_eq!(absence.at(NOW).of(4_386_441_600_000_000_000), Absent::ExpiredAtOnce);
         assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Missing);
+        assert_eq!(absence.at(NOW).of(NOW_NANOS - 40 * 86_400_000_000_000), Absent::Expired);
         assert!(absence.wrapped().is_some_and(|wrapped| wrapped.contains("32 bits")));
         assert_eq!(Absence::default().wrapped(), None);
     }
 
     #[test]
     fn what_cannot_be_told_is_unseen_with_the_reason() {
-        let other = RowTtl::Other("toDate(Timestamp) + toIntervalHour(12)".into());
-        let absence = Absence::new(&[other.clone(), other], true);
+        let other = RowTtl::of_other("toDate(Timestamp) + toIntervalHour(12)");
+        let absence = Absence::new(&[other.clone(), other], &[], true);
         assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
         let reasons = absence.reasons();
         assert_eq!(reasons.len(), 2, "{reasons:?}");
         assert!(reasons[0].contains("TTL toDate(Timestamp) + toIntervalHour(12), which"), "{reasons:?}");
         assert!(reasons[1].starts_with("a row policy hides rows"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_table_that_keeps_no_rows_has_lost_none() {
+        let absence = Absence::default().of_table_without_rows();
+        assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
+        assert!(absence.reasons()[0].starts_with("the table's engine Null keeps no rows"));
+    }
+
+    #[test]
+    fn every_rule_that_cannot_be_evaluated_is_named_beside_an_age() {
+        let (first, second) = (
+            "Timestamp + toIntervalDay(1) WHERE SpanName = 'old2'",
+            "toDate(Timestamp) + toIntervalDay(50000)",
+        );
+        let hour = "Timestamp + toIntervalHour(1)";
+        let at_once = AtOnce { rule: second.into(), reason: "its type is Date".into() };
+        for rules in [format!("{hour}, {first}, {second}"), format!("{first}, {second}, {hour}")] {
+            let ttl = RowTtl::in_engine(&format!("MergeTree ORDER BY a TTL {rules} SETTINGS x = 1"));
+            let absence = Absence::new(&[ttl], std::slice::from_ref(&at_once), false);
+            assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
+            assert_eq!(absence.at(NOW).of(NOW_NANOS - 3_600_000_000_001), Absent::Expired);
+            let expected = [
+                format!("the table has the TTL {first}, which the audit cannot evaluate"),
+                format!("the table has the TTL {second}, which the audit cannot evaluate; {at_once}"),
+            ];
+            assert_eq!(absence.reasons(), expected);
+        }
     }
 }

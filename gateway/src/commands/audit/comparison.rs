@@ -223,6 +223,10 @@ fn count_absent(totals: &mut Totals, absent: Absent, spans: u64) -> Absent {
     match absent {
         Absent::Missing => totals.missing += spans,
         Absent::Expired => totals.expired += spans,
+        Absent::ExpiredAtOnce => {
+            totals.expired += spans;
+            totals.expired_at_once += spans;
+        }
         Absent::Unseen => totals.unseen += spans,
     }
     absent

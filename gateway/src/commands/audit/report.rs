@@ -17,7 +17,9 @@ pub struct Totals {
     pub missing: u64,
     /// Spans without a row that the table's TTL has deleted: not lost.
     pub expired: u64,
-    /// Spans without a row of which the audit cannot tell whether they are lost.
+    /// Those of them that the TTL has deleted at once although they are not old: its 32 bits wrap.
+    pub expired_at_once: u64,
+    /// Spans without a row. The audit cannot tell whether they are lost.
     pub unseen: u64,
     /// Rows beyond the first of each span.
     pub doubled: u64,
@@ -38,6 +40,7 @@ impl AddAssign for Totals {
         self.rows += other.rows;
         self.missing += other.missing;
         self.expired += other.expired;
+        self.expired_at_once += other.expired_at_once;
         self.unseen += other.unseen;
         self.doubled += other.doubled;
         self.waiting += other.waiting;
@@ -239,7 +242,7 @@ fn counted(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// The last line. It says nothing of spans of which the audit does not know whether they are lost.
+/// The last line. It leaves out spans if the audit does not know whether they are lost.
 fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let Totals { missing, doubled, waiting, unseen, .. } = report.totals;
     let spans = counted(report.totals.spans, "span", "spans");
@@ -261,20 +264,28 @@ fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
 
 fn fmt_unread(f: &mut fmt::Formatter<'_>, unread: &Unread) -> fmt::Result {
     let Unread { topic, partition, first, next, reason } = unread;
-    writeln!(
-        f,
-        "not read: {topic}/{partition} offsets {first}..{next}: {reason}; to audit the partition without them: --topic {topic} \
-         --partition {partition} --until {first}"
-    )
+    write!(f, "not read: {topic}/{partition} offsets {first}..{next}: {reason}")?;
+    match first {
+        0 => writeln!(f),
+        _ => writeln!(
+            f,
+            "; to audit the partition without them: --topic {topic} --partition {partition} --until {first}"
+        ),
+    }
 }
 
 /// Spans without a row that are not missing.
 fn fmt_absent(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
-    let Totals { expired, unseen, .. } = report.totals;
+    let Totals { expired, expired_at_once, unseen, .. } = report.totals;
     if expired > 0 {
         let spans = counted(expired, "span has", "spans have");
-        let reason = report.expired_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        writeln!(f, "expired: {spans} no row: the table's TTL deletes such rows{reason}")?;
+        write!(f, "expired: {spans} no row: the table's TTL deletes such rows")?;
+        if let (Some(reason), 1..) = (report.expired_reason, expired_at_once) {
+            let part =
+                if expired_at_once == expired { "all".to_owned() } else { expired_at_once.to_string() };
+            write!(f, "; {part} of them at once: {reason}")?;
+        }
+        writeln!(f)?;
     }
     if unseen > 0 {
         let reasons = report.unseen_reasons.join("; ");

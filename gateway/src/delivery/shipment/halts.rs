@@ -62,7 +62,9 @@ impl Shipment {
 pub(super) fn advice(error: &InsertError) -> &'static str {
     match error.class {
         Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
-        Class::BackPressure => "the server is overloaded; they are retried more slowly, nothing is lost",
+        Class::BackPressure => {
+            "the server takes no more now: it is overloaded, or a quota is used up; they are retried more slowly, nothing is lost"
+        }
         Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
         Class::Poison => {
             "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \

@@ -28,7 +28,7 @@ impl TimeMetrics {
         }
         let expired = make.counter(
             "rows_expired_total",
-            "Rows older than the table's TTL when they were encoded; ClickHouse deletes them.",
+            "Rows that an age in the table's TTL had expired before they were encoded; ClickHouse deletes them.",
         );
         Self { replaced, expired }
     }

@@ -14,7 +14,7 @@ use sluice_gateway_config::SecretFileError;
 pub(super) const ACCESS_DENIED: u32 = 497;
 
 /// `READONLY`: the user may change no settings.
-const READONLY: u32 = 164;
+pub(super) const READONLY: u32 = 164;
 
 /// `SETTING_CONSTRAINT_VIOLATION`: the user's profile does not allow the value.
 const CONSTRAINT_VIOLATED: u32 = 452;
@@ -56,6 +56,12 @@ pub enum Error {
     /// The user may not insert.
     #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
     Grant { endpoint: String, table: String, user: String },
+    /// The user's profile refuses every INSERT, whatever grants the user has.
+    #[error(
+        "the profile of the user {user} at {endpoint} sets readonly = {readonly}, with which no INSERT is accepted into {table}: set \
+         readonly = 0 in that profile"
+    )]
+    ReadOnly { endpoint: String, table: String, user: String, readonly: String },
     /// The user may not read the columns, which comes before every INSERT.
     #[error(
         "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
@@ -87,9 +93,10 @@ impl Error {
         match self {
             Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
-            Self::Probe(ProbeError::Refused { .. }) | Self::Grant { .. } | Self::Columns { .. } => {
-                Some("AuthFailed")
-            }
+            Self::Probe(ProbeError::Refused { .. })
+            | Self::Grant { .. }
+            | Self::ReadOnly { .. }
+            | Self::Columns { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
@@ -125,7 +132,7 @@ pub(super) fn refused_setting(source: ProbeError) -> Error {
     let remedy = match &source {
         ProbeError::Other { code: Some(CONSTRAINT_VIOLATED), reason, .. } => setting_remedy(reason),
         ProbeError::Refused { code: READONLY, .. } => {
-            "every INSERT sends this setting: let the profile of the gateway's user change it (readonly = 0)"
+            "the gateway sends settings with every question and every INSERT: set readonly = 0 in the profile of its user"
                 .to_owned()
         }
         _ => return Error::Probe(source),

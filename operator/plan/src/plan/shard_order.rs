@@ -16,7 +16,11 @@ pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), 
     let sink = &pipeline.spec.sink.clickhouse;
     let status = pipeline.status.as_ref();
     let is_running = there(observed).is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
-    let has_blocks = status.and_then(|status| status.queue).is_some_and(|queue| queue.blocks > 0);
+    let has_blocks = match status.and_then(|status| status.queue) {
+        Some(queue) => queue.blocks > 0,
+        // No gateway has said yet what its volume holds.
+        None => observed.volumes.claims.iter().any(|claim| claim.is_bound && !claim.is_drained),
+    };
     if !is_running && !has_blocks {
         return Ok(());
     }

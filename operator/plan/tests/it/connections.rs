@@ -8,8 +8,8 @@ use sluice_crds::{
     ConnectionsStatus, QueueStatus, SecretUse, TracePipeline, TracePipelineStatus, status::reason,
 };
 use sluice_plan::{
-    ConnectionSeen, Observed, Planned, SecretSeen, ServersSeen, SourceFailure, TopicSeen, Unresolved,
-    WorkloadSeen, build, objects, plan, resolved, rollout::spec_known_as, status,
+    ClaimSeen, ConnectionSeen, Observed, Planned, SecretSeen, ServersSeen, SourceFailure, TopicSeen,
+    Unresolved, WorkloadSeen, build, objects, plan, resolved, rollout::spec_known_as, status,
 };
 
 /// What a pipeline says of its connections, as the spec of a connection.
@@ -301,6 +301,28 @@ fn shards_may_move_while_no_row_is_on_its_way() {
     let rests = Runs { gateways: 0, ..RUNS };
     assert_eq!(changed(A_B, Some(&[]), B_A, &rests), None, "no row is on its way");
     assert!(changed(A_B, Some(&[]), B_A, &Runs { blocks: 1, ..rests }).is_some(), "a volume has some");
+}
+
+#[test]
+fn shards_stay_while_no_gateway_has_said_what_its_volume_holds() {
+    let of = |clickhouse: &str| with("/spec/sink/clickhouse", serde_json::from_str(clickhouse).unwrap());
+    let (old, mut new) = (of(A_B), of(B_A));
+    let parts = build(&planned(&old, &observed(&old, 12))).into_parts();
+    let mut facts = observed(&new, 12);
+    facts.servers = Vec::from_iter(ServersSeen::of(&parts.config_map));
+    let claim = ClaimSeen { is_bound: true, ..ClaimSeen::default() };
+    for (claim, said, is_moved) in [
+        (claim.clone(), None, false),
+        (claim.clone(), Some(0), true),
+        (claim.clone(), Some(1), false),
+        (ClaimSeen { is_drained: true, ..claim.clone() }, None, true),
+        (ClaimSeen { is_bound: false, ..claim }, None, true),
+    ] {
+        facts.volumes.claims = vec![claim.clone()];
+        let queue = said.map(|blocks| QueueStatus { blocks, bytes: blocks });
+        new.status = Some(TracePipelineStatus { queue, ..TracePipelineStatus::default() });
+        assert_eq!(plan(&new, &facts, &defaults()).is_ok(), is_moved, "{claim:?} {said:?}");
+    }
 }
 
 #[test]

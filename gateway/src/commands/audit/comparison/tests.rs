@@ -218,9 +218,41 @@ fn what_a_ttl_deleted_or_a_policy_hides_is_not_missing() {
         ([totals.missing, totals.expired, totals.unseen], has_findings)
     };
     assert_eq!(counted(Absence::default().at(0)), ([3, 0, 0], true));
-    let second = Absence::new(&[RowTtl::Age(Duration::from_nanos(1))], true);
+    let second = Absence::new(&[RowTtl::of_age(Duration::from_nanos(1))], &[], true);
     assert_eq!(counted(second.at(9)), ([0, 3, 0], false));
     assert_eq!(counted(second.at(8)), ([0, 0, 3], false));
+    // A rule with a condition may have deleted what another rule keeps.
+    let ttl = "MergeTree ORDER BY a TTL Timestamp + toIntervalDay(30), Timestamp + toIntervalDay(1) WHERE a = 1 SETTINGS b = 1";
+    let several = Absence::new(&[RowTtl::in_engine(ttl)], &[], false);
+    let days = |days: u64| days * 86_400_000_000_000 + 8;
+    assert_eq!(counted(several.at(days(29))), ([0, 0, 3], false));
+    assert_eq!(counted(several.at(days(30))), ([0, 3, 0], false));
+}
+
+#[test]
+fn only_spans_that_a_ttl_of_32_bits_deleted_at_once_have_the_reason() {
+    let text = |expired: u64, expired_at_once: u64| {
+        let report = Report {
+            group: "g".into(),
+            table: "otel.otel_traces".into(),
+            partitions: Vec::new(),
+            totals: Totals { spans: 9, expired, expired_at_once, ..Totals::default() },
+            findings: Findings::new(0),
+            inexact_keys: 0,
+            unseen_reasons: Vec::new(),
+            expired_reason: Some("the present TTL has 32 bits"),
+            unread: Vec::new(),
+        };
+        report.to_string()
+    };
+    let rows = "no row: the table's TTL deletes such rows";
+    assert!(text(3, 0).contains(&format!("expired: 3 spans have {rows}\n")));
+    assert!(text(3, 2).contains(&format!(
+        "expired: 3 spans have {rows}; 2 of them at once: the present TTL has 32 bits\n"
+    )));
+    assert!(
+        text(3, 3).contains(&format!("expired: 3 spans have {rows}; all of them at once: the present TTL"))
+    );
 }
 
 fn logs() -> impl Strategy<Value = Vec<Log>> {
