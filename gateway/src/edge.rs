@@ -10,7 +10,8 @@
 //!
 //! | file | is |
 //! | --- | --- |
-//! | [`run`] | builds the parts, starts the threads and stops them |
+//! | [`run`] | builds the parts, and starts the threads |
+//! | [`ending`] | stops them in order |
 //! | [`serving`] | the OTLP server: its config, its limits and what it logs |
 //! | [`acceptor`] | a request from its body to its answer |
 //! | [`tenants`] | what each tenant may send |
@@ -21,6 +22,7 @@
 //! Limits: the parts of [`sluice_gateway_config::edge_budget`]. What it promises: EDGE.md.
 
 pub mod acceptor;
+pub mod ending;
 pub mod metrics;
 pub mod run;
 pub mod serving;

@@ -31,6 +31,10 @@ pub const MESSAGE_TARGET_BYTES: (ByteSize, ByteSize) = (ByteSize::kib(4), ByteSi
 /// The shortest and the longest age of a connection. Chosen: at less than 10 s clients mostly connect; more than a day redistributes nothing.
 pub const CONNECTION_AGE: (Duration, Duration) = (Duration::secs(10), Duration::secs(86_400));
 
+/// How long an edge still accepts connections and requests after SIGTERM, while it is not ready. It comes before `shutdown.deadline` begins.
+/// Chosen: nodes and load balancers take up to some seconds until they send no new connections to a pod that is terminating.
+pub const ENDPOINTS_WAIT: Duration = Duration::secs(5);
+
 /// Maximum bytes of a header's name. Chosen: more than any that is in use.
 pub const HEADER_BYTES_MAX: usize = 64;
 

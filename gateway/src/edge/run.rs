@@ -1,13 +1,13 @@
-//! Builds the parts of an edge, starts its threads, and stops them in order.
+//! Builds the parts of an edge, starts its threads, and stops them at a signal.
 //!
 //! Threads: the main thread (this file; it waits), `io` (server, admin, answers), `split-N` (requests into messages), `produce` and `topic`
-//! (the producer). Order of the shutdown: not ready, no new connections, the requests under way are answered, the producer has nothing
-//! left. What has no answer by `shutdown.deadline` is the client's to send again.
+//! (the producer). Order of the shutdown: [`ending`].
 
 use crate::{
     admin::server::listen,
     edge::{
         acceptor::Edge,
+        ending::{self, PRODUCE_TIMEOUT, Serving},
         metrics::EdgeMetrics,
         serving,
         splitting::{self, SplittingDeps},
@@ -18,29 +18,16 @@ use crate::{
 use anyhow::Context as _;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
 use sluice_kafka::producer::{Producer, ProducerLimits};
-use sluice_otlp_server::{ByteBudget, Counters, Unanswered};
+use sluice_otlp_server::{ByteBudget, Counters};
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
-    task::JoinHandle,
-    time::{Instant, timeout_at},
 };
-
-/// How long a message waits for its acknowledgement. Chosen: less than the 10 s after which clients of OpenTelemetry give up a request.
-const PRODUCE_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// How long messages of clients that have gone may take after the last answer: as long as one waits for its acknowledgement. The operator
-/// leaves 10 s between the deadline and the end of the grace period.
-const FLUSH_WAIT: Duration = PRODUCE_TIMEOUT;
 
 /// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
 const TENANTS_MAX: usize = 4_096;
@@ -79,13 +66,10 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let (stop, stopped) = oneshot::channel::<()>();
     let under_way = io.spawn(server.serve(async { drop(stopped.await) }));
     io.block_on(signals.next());
-    tracing::info!("stopping: answering the requests under way");
-    status.is_ending.store(true, Ordering::Relaxed);
-    drop(stop);
-    let deadline = Instant::now() + config.shutdown.deadline.to_std() + FLUSH_WAIT;
+    let (serving, deadline) = (Serving { stop, under_way }, config.shutdown.deadline.to_std());
     let ended = io.block_on(async {
         tokio::select! {
-            ended = end(under_way, &edge.producer, deadline) => ended,
+            ended = ending::end(&status.is_ending, serving, deadline, edge.producer.flushed()) => ended,
             () = signals.next() => Err(anyhow::anyhow!(
                 "stopped by a second signal before every request had its answer; clients send those again"
             )),
@@ -99,22 +83,6 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
 /// An address for the log; `off` without one.
 fn shown(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| "off".to_owned(), |address| address.to_string())
-}
-
-/// Waits until what is under way is answered, and the producer has nothing left.
-async fn end(
-    under_way: JoinHandle<Result<(), Unanswered>>,
-    producer: &Producer,
-    deadline: Instant,
-) -> anyhow::Result<()> {
-    under_way.await.context("the OTLP server")?.context(
-        "shutdown.deadline is over; clients send those requests again, and spans that Kafka has are there twice",
-    )?;
-    // Messages of clients that have gone.
-    if timeout_at(deadline, producer.flushed()).await.is_err() {
-        tracing::warn!("messages of clients that have gone are not acknowledged at the end");
-    }
-    Ok(())
 }
 
 fn runtime(config: &EdgeConfig) -> anyhow::Result<Runtime> {

@@ -65,7 +65,7 @@ pub struct ReadyEdge {
 pub enum EdgeScale {
     /// The operator sets this number.
     Fixed(u32),
-    /// A HorizontalPodAutoscaler.
+    /// A `HorizontalPodAutoscaler`.
     Autoscaled {
         /// The least.
         replicas_min: u32,

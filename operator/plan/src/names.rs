@@ -157,7 +157,7 @@ impl Names {
         format!("{}-gateway", self.pipeline)
     }
 
-    /// Deployment, Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and HorizontalPodAutoscaler of the edge.
+    /// Deployment, Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and `HorizontalPodAutoscaler` of the edge.
     pub fn edge(&self) -> String {
         format!("{}-edge", self.pipeline)
     }

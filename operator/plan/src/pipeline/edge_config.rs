@@ -9,7 +9,8 @@ use sluice_crds::{
 };
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
-    CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, Violations,
+    CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, Shutdown, Violations,
+    edge::ENDPOINTS_WAIT,
     edge_budget::{EdgeBudget, EdgeSizing},
 };
 use std::str::FromStr;
@@ -38,7 +39,7 @@ pub(crate) fn build(
         workers: sized.cores.min(WORKERS_MAX),
         memory: contract::Memory { limit: sized.memory },
         admin: contract::Admin::default(),
-        shutdown: contract::Shutdown::default(),
+        shutdown: Shutdown::default(),
         log: contract::Log { level: gateway_config::log_level(spec).into(), ..contract::Log::default() },
     };
     found.or(())?;
@@ -66,9 +67,10 @@ fn fits(config: &CheckedEdgeConfig) -> Result<(), Violations> {
     found.or(())
 }
 
-/// The termination grace period in seconds: for the requests under way, and for the process to end.
+/// The termination grace period in seconds: for the cluster to learn that the pod ends, for the requests under way, and for the process to end.
 pub(crate) fn grace_seconds(config: &CheckedEdgeConfig) -> u64 {
-    config.config().shutdown.deadline.as_millis() / 1_000 + gateway_config::LEAVE_SECONDS
+    let Shutdown { deadline } = config.config().shutdown;
+    (ENDPOINTS_WAIT.as_millis() + deadline.as_millis()) / 1_000 + gateway_config::LEAVE_SECONDS
 }
 
 /// The topic that spans are written to: the one that the spec names, else the first, which is the only one by a rule of the API server.

@@ -198,7 +198,11 @@ fn another_config_replaces_pods_and_none_leaves_before_another_one_is_ready() {
     let rolling = before.strategy.unwrap().rolling_update.unwrap();
     assert_eq!(serde_json::to_value(&rolling).unwrap(), json!({"maxSurge": 1, "maxUnavailable": 0}));
     let pod = before.template.spec.clone().unwrap();
-    assert_eq!(pod.termination_grace_period_seconds, Some(60), "50 s for requests, and 10 s to end");
+    assert_eq!(
+        pod.termination_grace_period_seconds,
+        Some(65),
+        "5 s for endpoints, 50 s for requests, 10 s to end"
+    );
     let limit = |memory: &str| {
         let resources = json!({"resources": {"limits": {"memory": memory}}});
         let container = workload(resources).template.spec.unwrap().containers.remove(0);

@@ -1,4 +1,4 @@
-//! The HorizontalPodAutoscaler of the edge.
+//! The `HorizontalPodAutoscaler` of the edge.
 
 use crate::{
     edge::{EdgeScale, ReadyEdge},
