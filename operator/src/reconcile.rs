@@ -306,7 +306,7 @@ async fn carry_out(
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
     let released = Box::pin(owner_references::unused(pipeline, &facts.observed.volumes, world)).await;
     let spec = Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await;
-    // Also at rest, and whatever keeps the gateways: neither waits for the other.
+    // Also at rest, and after a failure of the gateways: neither waits for the other.
     let edge = Box::pin(edge::tend(pipeline, plan, facts, world)).await;
     spec?;
     // Nothing else waits for either.

@@ -143,7 +143,7 @@ async fn say(pipeline: &TracePipeline, key: &Key, facts: &Facts, world: &World) 
 }
 
 /// Ends the edge before any gateway drains, so that gateways still read what it has accepted. Returns whether to reconcile again first. After the
-/// time limit, gateways drain whatever became of the edge.
+/// time limit, gateways drain also while pods of the edge exist.
 async fn edge_ends_first(pipeline: &TracePipeline, facts: &Facts, world: &World) -> Result<bool, Error> {
     let waits = !is_past_waiting(now(world), pipeline);
     match edge::ends_first(pipeline, facts, world).await {

@@ -50,7 +50,7 @@ pub struct Edge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<EdgeTls>,
 
-    /// How clients prove who they are. When it is not set, they need not: whoever reaches the Service can write spans; see also
+    /// How clients prove who they are. When it is not set, they need not: every client that reaches the Service can write spans; see also
     /// networkPolicy.otlpFrom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<EdgeAuthentication>,
@@ -211,7 +211,7 @@ pub struct EdgeTls {
 #[x_kube(
     validation = Rule::new("has(self.bearerTokensSecretRef) || has(self.basicUsersSecretRef)")
         .message("edge.authentication has bearerTokensSecretRef, basicUsersSecretRef or both: set one, or remove authentication to let \
-                  everybody in")
+                  every client in")
 )]
 pub struct EdgeAuthentication {
     /// A Secret in the pipeline's namespace with bearer tokens, one a line. With several, clients can change from one to the next without
@@ -462,9 +462,9 @@ pub enum EdgeServiceType {
     #[default]
     #[serde(rename = "ClusterIP")]
     ClusterIp,
-    /// Whoever reaches a node.
+    /// Clients that reach a node.
     NodePort,
-    /// Whoever reaches the load balancer.
+    /// Clients that reach the load balancer.
     LoadBalancer,
 }
 

@@ -103,7 +103,7 @@ pub struct ServerTls {
 }
 
 /// How clients prove who they are: one of the tokens or one of the users, in the header `Authorization`. If both files are set, either passes.
-/// The files are read again while the edge runs. Empty lines are ignored; a file without any other line lets nobody in.
+/// The files are read again while the edge runs. Empty lines are ignored; a file without any other line lets no client in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Authentication {

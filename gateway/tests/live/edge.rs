@@ -303,7 +303,7 @@ async fn what_was_answered_with_success_before_the_end_is_stored() {
             let http = http.clone();
             tokio::spawn(async move {
                 let mut answered = Vec::new();
-                for number in 0..1_000 {
+                for number in 0..100_000 {
                     let first = client * 1_000_000 + number * 10;
                     match post(&http, "application/x-protobuf", &request(first, 10, 2)).await {
                         Some((200, _)) => answered.push(first),

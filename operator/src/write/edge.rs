@@ -129,7 +129,7 @@ fn with_replicas(mut workload: Deployment, replicas: u32) -> Deployment {
     workload
 }
 
-/// Sets the number of exactly this Deployment, by its uid, whoever has the field.
+/// Sets the number of exactly this Deployment, by its uid, and takes the field from other managers.
 async fn set_replicas(now: &Deployment, replicas: u32, world: &World) -> Result<Deployment, Error> {
     let (name, namespace) = (now.name_any(), now.namespace().unwrap_or_default());
     let scaled = json!({
