@@ -20,8 +20,8 @@ pub use manifest::{connection_crd, connection_crd_yaml, crd, crd_yaml};
 pub use reference::{DERIVED, reference_markdown};
 pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Side, Tls, UsedKey};
 pub use status::{
-    ConnectionsStatus, DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, EdgeStatus, Lag, LossStatus,
-    MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
+    ConnectionsStatus, DeliveryStatus, DrainOutcome, DrainState, DrainStatus, EXACTLY_ONCE, EdgeStatus, Lag,
+    LossStatus, MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
     SchemaStatus, SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};

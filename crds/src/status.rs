@@ -23,7 +23,7 @@ pub use lifecycle::SuspensionStatus;
 pub use loss::LossStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
-pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
+pub use scaling::{DrainOutcome, DrainState, DrainStatus, Remembered, ScalingStatus};
 pub use schema::SchemaStatus;
 pub use volumes::{ReplacementStatus, VolumesStatus};
 

@@ -39,6 +39,12 @@ use serde::{Deserialize, Serialize};
         description = "the first of the servers; none for a connection with shards"
     ),
     printcolumn(
+        name = "Shards",
+        type_ = "string",
+        json_path = ".spec.clickhouse.shards[0].endpoints[0]",
+        description = "the first server of the first shard; none for a connection without shards"
+    ),
+    printcolumn(
         name = "Pipelines",
         type_ = "integer",
         json_path = ".status.pipelines",
@@ -143,6 +149,9 @@ pub struct TraceConnectionStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionRef {
     /// Its name.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub name: String,
 }

@@ -14,6 +14,11 @@ pub struct SuspensionStatus {
     /// them.
     #[serde(default, skip_serializing_if = "is_not")]
     pub has_committed: bool,
+
+    /// Whether each gateway had confirmed that it holds nothing when it was removed. Otherwise its queue volume may hold blocks, and shards
+    /// cannot be moved before the pipeline has resumed.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub is_empty: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

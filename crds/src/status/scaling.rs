@@ -80,6 +80,11 @@ pub struct DrainStatus {
     /// What they still hold, or why they stay.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// What was known of the gateways when they were removed. Absent before. Empty: each had confirmed that it holds nothing.
+    /// Unconfirmed: the pod of one did not run, one was of an older version, or one has a volume that cannot be read. TimedOut:
+    /// scaling.drain.timeout was over, and one held blocks or did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<DrainOutcome>,
 }
 
 /// How far gateways are on their way out.
@@ -91,6 +96,17 @@ pub enum DrainState {
     Resuming,
     /// They stay, and the operator tries again later.
     Waiting,
+}
+
+/// What was known of gateways when they were removed.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DrainOutcome {
+    /// Each had confirmed that it holds nothing.
+    Empty,
+    /// None is known to hold something, and not all have confirmed that they hold nothing.
+    Unconfirmed,
+    /// The time was over, and one held blocks or did not answer.
+    TimedOut,
 }
 
 /// What an operator hands on to the next one. Its fields are the operator's own affair and may change with its version.

@@ -78,7 +78,7 @@ fn a_connection_is_found_by_its_short_name_and_its_columns_are_fields() {
     assert_eq!(schema()["properties"]["status"]["default"], Value::Null, "nothing waits for an operator");
     for column in version["additionalPrinterColumns"].as_array().unwrap() {
         let path = column["jsonPath"].as_str().unwrap();
-        let pointer = path.trim_end_matches("[0]").replace('.', "/properties/");
+        let pointer = path.trim_end_matches("[0]").replace("[0]", "/items").replace('.', "/properties/");
         let is_metadata = path.starts_with(".metadata.");
         assert!(is_metadata || schema().pointer(&pointer).is_some(), "{path}: no such field");
     }

@@ -19,8 +19,11 @@ pub mod undrain;
 
 pub use crate::pipeline::drain_terms::Terms;
 
-use crate::ground::{moment::Moment, words::plural};
-use sluice_crds::{DrainState, DrainStatus, OnTimeout};
+use crate::ground::{
+    moment::Moment,
+    words::{form, plural},
+};
+use sluice_crds::{DrainOutcome, DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Gateways that answered a request to drain with [`Answer::Done`]: they hold nothing and can read all of their volumes. The same answer to
@@ -127,6 +130,7 @@ fn begin(now: Moment, seen: &Seen) -> Step {
         from: seen.current,
         since: now.time(),
         reason: format!("the drain of {} is about to begin", plural(leaving.len(), "gateway")),
+        outcome: None,
     };
     Step { replicas: seen.current, next: Some(drain) }
 }
@@ -138,7 +142,7 @@ fn leaving(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
         return begin(now, seen);
     }
     if seen.wanted > drain.target {
-        let next = changed(drain, DrainState::Resuming, now, "more gateways are wanted".into());
+        let next = changed(drain, DrainState::Resuming, now, back(drain, seen));
         return Step { replicas: seen.wanted, next: Some(next) };
     }
     Step { replicas: seen.current, next: Some(drain.clone()) }
@@ -147,7 +151,7 @@ fn leaving(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
 fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
     let stay = |drain| Step { replicas: seen.current.max(seen.wanted), next: Some(drain) };
     if seen.wanted > drain.target {
-        return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
+        return stay(changed(drain, DrainState::Resuming, now, back(drain, seen)));
     }
     if seen.wanted < drain.target || seen.current > drain.from {
         // The additional gateways get the request once the status has this, and have the whole timeout. `current` is larger than `from` if
@@ -156,6 +160,7 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
             target: seen.wanted,
             from: seen.current.max(drain.from),
             since: now.time(),
+            outcome: None,
             ..drain.clone()
         });
     }
@@ -167,15 +172,16 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     let goes_all_the_same =
         late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
     if held.is_empty() || goes_all_the_same {
+        let outcome = Some(outcome(&held, seen, leaving.clone()));
         let reason = gone(&held, seen, leaving, terms.on_timeout);
-        return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
+        return Step { replicas: drain.target, next: Some(DrainStatus { reason, outcome, ..drain.clone() }) };
     }
     if late {
         let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
         return stay(changed(drain, DrainState::Waiting, now, reason));
     }
     let reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
-    stay(DrainStatus { reason, ..drain.clone() })
+    stay(DrainStatus { reason, outcome: None, ..drain.clone() })
 }
 
 /// Waits until every gateway that was asked to drain reads again; before that, `replicas` is not lowered. If some do not answer until the
@@ -217,7 +223,23 @@ fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
 
 fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) -> DrainStatus {
     let since = if drain.state == state { drain.since.clone() } else { now.time() };
-    DrainStatus { state, since, reason, ..drain.clone() }
+    DrainStatus { state, since, reason, outcome: None, ..drain.clone() }
+}
+
+/// Why gateways that drain are to read again.
+fn back(drain: &DrainStatus, seen: &Seen) -> String {
+    let (wanted, are) = (plural(seen.wanted, "gateway"), form(seen.wanted, "is", "are"));
+    format!("{wanted} {are} wanted by now, and not {}", drain.target)
+}
+
+fn outcome(held: &[(u32, Answer)], seen: &Seen, mut leaving: Range<u32>) -> DrainOutcome {
+    if !held.is_empty() {
+        DrainOutcome::TimedOut
+    } else if leaving.all(|ordinal| seen.answers.get(&ordinal) == Some(&Answer::Done)) {
+        DrainOutcome::Empty
+    } else {
+        DrainOutcome::Unconfirmed
+    }
 }
 
 fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: OnTimeout) -> String {
@@ -291,7 +313,7 @@ mod tests {
     }
 
     fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
-        DrainStatus { state, target, from, since: Moment(0).time(), reason: String::new() }
+        DrainStatus { state, target, from, since: Moment(0).time(), reason: String::new(), outcome: None }
     }
 
     #[test]
@@ -309,6 +331,12 @@ mod tests {
         ] {
             let done = step(Moment(59_000), TERMS, begun.next.as_ref(), &seen(4, 2, &answers));
             assert_eq!(done.replicas, replicas, "{answers:?}");
+            let outcome = match (replicas, &answers[..]) {
+                (4, _) => None,
+                (_, [(_, Answer::Done), (_, Answer::Done)]) => Some(DrainOutcome::Empty),
+                _ => Some(DrainOutcome::Unconfirmed),
+            };
+            assert_eq!(done.next.as_ref().unwrap().outcome, outcome, "{answers:?}");
             assert!(done.next.is_some(), "what was begun is written until it is seen to be over");
         }
         assert_eq!(
@@ -386,7 +414,19 @@ mod tests {
             assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
             let gone = step(Moment(60_000), forced, Some(&begun), &late);
             let reason = format!("removed before they were empty{said}: gateway 3 does not answer");
-            assert_eq!((gone.replicas, gone.next.unwrap().reason), (2, reason));
+            let next = gone.next.unwrap();
+            assert_eq!((gone.replicas, &next.reason), (2, &reason));
+            assert_eq!(next.outcome, Some(DrainOutcome::TimedOut));
+            // More are wanted while their pods end: what was known of them does not count any more.
+            let back = step(
+                Moment(60_000),
+                forced,
+                Some(&next),
+                &Seen { running: vec![0, 1, 2], ..seen(2, 3, &[]) },
+            );
+            let back = back.next.unwrap();
+            assert_eq!((back.state, back.outcome), (DrainState::Resuming, None));
+            assert_eq!(back.reason, "3 gateways are wanted by now, and not 2");
         }
         // It is tried again after the same time, once all take part.
         let taking_part = seen(4, 2, &[(2, Answer::Done), (3, Answer::Done)]);

@@ -37,8 +37,8 @@ use crate::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use progress::Progress;
 use sluice_crds::{
-    Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, SuspensionStatus, TracePipeline,
-    TracePipelineStatus, VolumesStatus,
+    DrainOutcome, Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, SuspensionStatus,
+    TracePipeline, TracePipelineStatus, VolumesStatus,
     status::{condition, reason},
 };
 use sluice_gateway_config::Violations;
@@ -62,10 +62,12 @@ pub fn status(
     let coming = plan.filter(|_| comes).map_or(0, Plan::replicas);
     let words = Words { scaling: scaling.as_ref(), resized: resized.as_deref(), coming };
     let verdicts = verdicts(pipeline, observed, outcome, now, &words);
+    // None is made of a spec that is refused.
+    let is_job_known = outcome.is_ok() && observed.schema_job.is_some();
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
-        .map(|(kind, verdict)| match verdict::said_before(&verdict, kind, observed, &before.conditions) {
+        .map(|(kind, verdict)| match verdict::said_before(&verdict, kind, is_job_known, &before.conditions) {
             Some(said) => said.clone(),
             None => verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now),
         })
@@ -124,7 +126,9 @@ fn of_edge(
 fn suspension(pipeline: &TracePipeline, observed: &Observed) -> Option<SuspensionStatus> {
     let remembered = lifecycle::suspension(pipeline, lifecycle::there(observed).as_ref())?;
     let is_seen = Intent::of(pipeline) == Intent::Suspend && observed.has_committed;
-    Some(SuspensionStatus { has_committed: remembered.has_committed || is_seen, ..remembered })
+    let drain = observed.scaling.drain.as_ref().filter(|_| Intent::of(pipeline) == Intent::Suspend);
+    let is_empty = drain.map_or(remembered.is_empty, |drain| drain.outcome == Some(DrainOutcome::Empty));
+    Some(SuspensionStatus { has_committed: remembered.has_committed || is_seen, is_empty, ..remembered })
 }
 
 /// What verdicts are made from beside the facts.

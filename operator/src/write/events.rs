@@ -9,7 +9,8 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 use sluice_crds::{
-    DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
+    DeliveryStatus, DrainOutcome, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline,
+    TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_plan::{OneTimeEvent, drain::lifecycle::LetGo, one_time_events, scale::Limit, words};
@@ -159,22 +160,25 @@ fn promised(delivery: &DeliveryStatus) -> Event {
     happened("AtLeastOnce", EventType::Warning, &note, "Deliver")
 }
 
-/// Events about scaling: a rescale, a limit, or a drain that timed out.
+/// Events about scaling: a rescale, a limit, or a drain that timed out, after which gateways stay or leave all the same.
 fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>) -> Vec<Event> {
     let Some(after) = after else { return Vec::new() };
     let is_news = |of: fn(&ScalingStatus) -> Option<String>| {
         of(after).filter(|now| before.and_then(of).as_ref() != Some(now))
     };
-    let stays = |scaling: &ScalingStatus| {
-        let drain = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Waiting);
-        drain.map(|drain| drain.reason.clone())
-    };
     let rescaled = is_news(|scaling| scaling.last_rescale_time.as_ref().map(|at| at.0.to_string()))
         .map(|_| scaling_event("Rescaled", EventType::Normal, &after.reason));
     let limited = is_news(|scaling| scaling.limited.clone())
         .map(|limited| scaling_event(&limited, gravity(&limited), &after.reason));
-    let late = is_news(stays).map(|reason| scaling_event("DrainTimedOut", EventType::Warning, &reason));
+    let late = is_news(late_drain).map(|reason| scaling_event("DrainTimedOut", EventType::Warning, &reason));
     [rescaled, limited, late].into_iter().flatten().collect()
+}
+
+/// Why a drain was late; `None` while it is not.
+fn late_drain(scaling: &ScalingStatus) -> Option<String> {
+    let drain = scaling.drain.as_ref()?;
+    let is_late = drain.state == DrainState::Waiting || drain.outcome == Some(DrainOutcome::TimedOut);
+    is_late.then(|| drain.reason.clone())
 }
 
 /// A limit by the user's maximum or by the number of partitions is normal; any other limit is a warning.
@@ -263,9 +267,19 @@ mod tests {
             from: 2,
             since: Time(Timestamp::UNIX_EPOCH),
             reason: "late".into(),
+            outcome: None,
         };
         let with = |state| ScalingStatus { drain: Some(drain(state)), ..before.clone() };
         assert_eq!(reasons(&with(DrainState::Waiting)), ["DrainTimedOut"]);
+        let left = |outcome| {
+            let drain = DrainStatus { outcome: Some(outcome), ..drain(DrainState::Draining) };
+            ScalingStatus { drain: Some(drain), ..before.clone() }
+        };
+        assert_eq!(reasons(&left(DrainOutcome::TimedOut)), ["DrainTimedOut"]);
+        let again = left(DrainOutcome::TimedOut);
+        assert!(scaling_events(Some(&again), Some(&again)).is_empty(), "it is told once");
+        assert_eq!(reasons(&left(DrainOutcome::Empty)), Vec::<String>::new());
+        assert_eq!(reasons(&left(DrainOutcome::Unconfirmed)), Vec::<String>::new());
         assert_eq!(reasons(&with(DrainState::Draining)), Vec::<String>::new());
         assert!(scaling_events(Some(&before), None).is_empty());
     }

@@ -73,7 +73,7 @@ pub fn suspension(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> 
             // Gateways that are on their way out already are none that come back.
             let target = drain.filter(|drain| drain.state == DrainState::Draining).map(|drain| drain.target);
             let there = target.or_else(|| workload.map(|workload| workload.wanted)).unwrap_or(0);
-            Some(written.unwrap_or(SuspensionStatus { replicas: there, has_committed: false }))
+            Some(written.unwrap_or(SuspensionStatus { replicas: there, ..SuspensionStatus::default() }))
         }
         Intent::LeaveAlone | Intent::Remove => written,
         Intent::Run => {

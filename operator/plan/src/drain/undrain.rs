@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
-        DrainStatus { state, target, from, since: Moment(0).time(), reason: String::new() }
+        DrainStatus { state, target, from, since: Moment(0).time(), reason: String::new(), outcome: None }
     }
 
     fn replacing(gateway: u32) -> ReplacementStatus {

@@ -24,6 +24,8 @@ pub(super) struct ContainerEnd {
     pub at: Option<Timestamp>,
     /// Whether something else still runs in the pod, so that the Job has not ended with it.
     pub pod_runs: bool,
+    /// The pod's name.
+    pub pod: String,
 }
 
 impl ContainerEnd {
@@ -39,6 +41,7 @@ impl ContainerEnd {
                 said: Termination::of(ended),
                 at: ended.finished_at.as_ref().map(|time| time.0),
                 pod_runs: status.phase.as_deref() == Some("Running"),
+                pod: pod.metadata.name.clone().unwrap_or_default(),
             })
         })
     }
@@ -46,6 +49,18 @@ impl ContainerEnd {
     /// Whether it did what the Job was made for.
     pub(super) fn is_success(&self) -> bool {
         self.said.exit_code == 0
+    }
+
+    /// What it said, for people. Of a program that named no reason itself, such as one that was killed, also where to look.
+    pub(super) fn words(&self) -> String {
+        let Termination { exit_code, reason, message } = &self.said;
+        match reason {
+            Some(_) => message.clone(),
+            None => {
+                let message = if message.is_empty() { "it ended without a message" } else { message };
+                format!("{message} (exit code {exit_code}; kubectl logs {})", self.pod)
+            }
+        }
     }
 }
 

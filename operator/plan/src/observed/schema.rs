@@ -250,11 +250,12 @@ impl SchemaFailed {
 
 impl SchemaFailure {
     fn of(end: Option<ContainerEnd>, of_kubernetes: Option<&str>) -> Self {
-        let Some(ContainerEnd { said, .. }) = end else {
-            let message = of_kubernetes.unwrap_or("the schema Job failed").to_owned();
+        let Some(end) = end else {
+            let message = of_kubernetes.unwrap_or("the schema Job failed");
+            let message = format!("{message}; its pod is gone, and what it said");
             return Self { reason: reason::JOB_FAILED, message };
         };
-        Self { reason: named(said.reason.as_deref()), message: said.message }
+        Self { reason: named(end.said.reason.as_deref()), message: end.words() }
     }
 
     fn remembered(before: &SchemaStatus) -> Self {
@@ -308,7 +309,8 @@ mod tests {
         let terminated = json!({"exitCode": 69, "message": said});
         let status = json!({"name": SCHEMA_CONTAINER, "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": {"terminated": terminated}});
-        let pod: Pod = serde_json::from_value(json!({"status": {"containerStatuses": [status]}})).unwrap();
+        let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
         SchemaSeen::of(Some(&job), &[pod], NOW.parse().unwrap())
     }
 
@@ -335,7 +337,8 @@ mod tests {
                 "not reached: b",
             ),
             (r#"{"reason": "Novel", "message": "m"}"#, "JobFailed", "m"),
-            ("plain words", "JobFailed", "plain words"),
+            ("plain words", "JobFailed", "plain words (exit code 69; kubectl logs p)"),
+            ("", "JobFailed", "it ended without a message (exit code 69; kubectl logs p)"),
         ] {
             let failure = SchemaFailure { reason, message: message.into() };
             let time = "2026-01-01T00:00:00Z";
@@ -470,6 +473,9 @@ mod tests {
                 .unwrap();
         let seen = SchemaSeen::of(Some(&job), &[], NOW.parse().unwrap());
         let failure = seen.failure().unwrap();
-        assert_eq!((failure.reason, failure.message.as_str()), ("JobFailed", "backoff limit"));
+        assert_eq!(
+            (failure.reason, failure.message.as_str()),
+            ("JobFailed", "backoff limit; its pod is gone, and what it said")
+        );
     }
 }

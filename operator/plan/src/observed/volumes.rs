@@ -228,13 +228,13 @@ impl DrainJobSeen {
             _ if is_done => DrainJobState::Succeeded,
             (Some(failed), end) => {
                 let at = failed.last_transition_time.as_ref().map_or(now, |time| time.0);
-                let said = end.map(|end| end.said.message).filter(|message| !message.is_empty());
+                let said = end.map(|end| end.words());
                 let message = said.or_else(|| failed.message.clone()).unwrap_or_default();
                 DrainJobState::Failed { ago: since(at), message }
             }
             // What else runs in the pod keeps the Job from trying another one, and from failing until its deadline.
             (None, Some(end)) if end.pod_runs => {
-                DrainJobState::Failed { ago: since(end.at.unwrap_or(now)), message: end.said.message }
+                DrainJobState::Failed { ago: since(end.at.unwrap_or(now)), message: end.words() }
             }
             (None, _) => DrainJobState::Running,
         };
@@ -442,12 +442,16 @@ mod tests {
             message: message.to_owned(),
         };
         assert_eq!(of(ended("Failed"), &[]).state, failed("late"));
-        let pod: Pod = serde_json::from_value(json!({"status": {"containerStatuses": [{
-            "name": "drain", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "state": {"terminated": {"exitCode": 69, "message": "no server answers"}},
-        }]}}))
-        .unwrap();
-        assert_eq!(of(ended("Failed"), &[pod]).state, failed("no server answers"));
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [{
+                "name": "drain", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 69, "message": "no server answers"}},
+            }]}}))
+            .unwrap();
+        assert_eq!(
+            of(ended("Failed"), &[pod]).state,
+            failed("no server answers (exit code 69; kubectl logs p)")
+        );
         // Beside a container that was injected and runs on, its own result counts; what that one says is about something else.
         let beside = |exit_code: i32, phase: &str| -> Pod {
             let container = |name: &str, state: Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
@@ -460,8 +464,14 @@ mod tests {
         let at_work = json!({"conditions": []});
         assert_eq!(of(at_work.clone(), &[beside(0, "Running")]).state, DrainJobState::Succeeded);
         assert_eq!(of(ended("Failed"), &[beside(0, "Failed")]).state, DrainJobState::Succeeded);
-        assert_eq!(of(at_work.clone(), &[beside(69, "Running")]).state, failed("said"));
-        assert_eq!(of(ended("Failed"), &[beside(69, "Failed")]).state, failed("said"));
+        assert_eq!(
+            of(at_work.clone(), &[beside(69, "Running")]).state,
+            failed("said (exit code 69; kubectl logs )")
+        );
+        assert_eq!(
+            of(ended("Failed"), &[beside(69, "Failed")]).state,
+            failed("said (exit code 69; kubectl logs )")
+        );
         assert_eq!(of(at_work, &[beside(69, "Failed")]).state, DrainJobState::Running, "another pod follows");
         let none: Job = serde_json::from_value(json!({"metadata": {"name": "a-schema-3"}})).unwrap();
         assert_eq!(DrainJobSeen::of(&none, &[], now), None);

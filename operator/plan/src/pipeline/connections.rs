@@ -31,11 +31,16 @@ pub struct Unresolved {
     pub source: Option<String>,
     /// That of `sink.clickhouse`.
     pub sink: Option<String>,
+    /// That of both, where both reference one connection and neither gets it.
+    pub both: Option<String>,
 }
 
 impl Unresolved {
     /// All of it; `None` when nothing is wrong.
     pub fn words(&self) -> Option<String> {
+        if self.both.is_some() {
+            return self.both.clone();
+        }
         let all: Vec<&str> = [&self.source, &self.sink].into_iter().flatten().map(String::as_str).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -58,6 +63,13 @@ pub fn resolved(
     let mut resolved = pipeline.clone();
     let namespace = pipeline.metadata.namespace.as_deref().unwrap_or_default();
     let (kafka, clickhouse) = (&mut resolved.spec.source.kafka, &mut resolved.spec.sink.clickhouse);
+    let named =
+        kafka.connection_ref.clone().filter(|named| clickhouse.connection_ref.as_ref() == Some(named));
+    let both = named.and_then(|named| {
+        let field = "source.kafka.connectionRef, sink.clickhouse.connectionRef";
+        let wants = Wanted { field, part: "spec", namespace };
+        wants.part_of(&named, look_up(&named.name), Some).err()
+    });
     let source = kafka.connection_ref.clone().and_then(|named| {
         let wants = Wanted { field: "source.kafka.connectionRef", part: "spec.kafka", namespace };
         let found = wants.part_of(&named, look_up(&named.name), |spec| spec.kafka);
@@ -68,7 +80,7 @@ pub fn resolved(
         let found = wants.part_of(&named, look_up(&named.name), |spec| spec.clickhouse);
         found.map(|found| fill_sink(clickhouse, found)).err()
     });
-    (Cow::Owned(resolved), Unresolved { source, sink })
+    (Cow::Owned(resolved), Unresolved { source, sink, both })
 }
 
 fn fill_source(kafka: &mut KafkaSource, found: sluice_crds::KafkaConnection) {
@@ -101,19 +113,17 @@ impl Wanted<'_> {
         let Self { field, part: wanted, namespace } = self;
         match seen {
             ConnectionSeen::Known(spec) => part(*spec).ok_or_else(|| {
-                format!(
-                    "the TraceConnection {name:?} has no {wanted}, which {field} needs: add it, or name another connection"
-                )
+                format!("the TraceConnection {name:?} has no {wanted} ({field}): add it, or name another connection")
             }),
             ConnectionSeen::Missing => Err(format!(
-                "there is no TraceConnection {name:?} in the namespace {namespace:?}, which {field} names: apply it, or name another one"
+                "there is no TraceConnection {name:?} in the namespace {namespace:?} ({field}): apply it, or name another one"
             )),
             ConnectionSeen::Unreadable(why) => Err(format!(
-                "the operator cannot read the TraceConnection {name:?} of {field}: {why}; apply the CRD of the operator's version \
+                "the operator cannot read the TraceConnection {name:?} ({field}): {why}; apply the CRD of the operator's version \
                  (traceconnections.sluice.dev)"
             )),
             ConnectionSeen::NotListed => Err(format!(
-                "the operator cannot list TraceConnections, and {field} names {name:?}: apply the CRD traceconnections.sluice.dev, and \
+                "the operator cannot list TraceConnections, and so not read {name:?} ({field}): apply the CRD traceconnections.sluice.dev, and \
                  grant the rights of operator/SECURITY.md"
             )),
         }
@@ -235,16 +245,24 @@ mod tests {
         let missing = words(ConnectionSeen::Missing);
         assert_eq!(
             missing.source.unwrap(),
-            "there is no TraceConnection \"main\" in the namespace \"n\", which source.kafka.connectionRef names: apply it, or name \
-             another one"
+            "there is no TraceConnection \"main\" in the namespace \"n\" (source.kafka.connectionRef): apply it, or name another one"
         );
         assert!(missing.sink.unwrap().contains("sink.clickhouse.connectionRef"));
-        let part = words(ConnectionSeen::Unreadable("no".into())).words().unwrap();
-        assert!(part.contains("cannot read") && part.contains("; the operator cannot"), "{part}");
+        let both = words(ConnectionSeen::Unreadable("no".into())).words().unwrap();
+        assert_eq!(both.matches("cannot read").count(), 1, "{both}");
+        assert!(both.contains("(source.kafka.connectionRef, sink.clickhouse.connectionRef)"), "{both}");
+        let mut two = referring.clone();
+        two.spec.sink.clickhouse.connection_ref = Some(ConnectionRef { name: "other".into() });
+        let (_, each) = resolved(&two, |_| ConnectionSeen::Missing);
+        let each = each.words().unwrap();
+        assert!(
+            each.contains("\"main\"") && each.contains("; there is no TraceConnection \"other\""),
+            "{each}"
+        );
         assert!(words(ConnectionSeen::NotListed).words().unwrap().contains("apply the CRD"));
         let (found, half) = resolved(&referring, |_| known(&json!({"kafka": {"bootstrapServers": ["k:1"]}})));
         assert_eq!(found.spec.source.kafka.bootstrap_servers, ["k:1"]);
-        assert_eq!(half.source, None);
+        assert_eq!((&half.source, &half.both), (&None, &None));
         assert!(half.sink.unwrap().starts_with("the TraceConnection \"main\" has no spec.clickhouse"));
     }
 

@@ -3,7 +3,10 @@
 //! nothing of two edits in a row. So the planned servers are compared with those that the gateways were last given.
 
 use crate::{
-    drain::lifecycle::there, facts::Observed, observed::ServersSeen, pipeline::connections::where_it_stands,
+    drain::lifecycle::there,
+    facts::Observed,
+    observed::{ClaimSeen, ServersSeen},
+    pipeline::connections::where_it_stands,
 };
 use sluice_crds::{ClickHouseSink, TracePipeline};
 use sluice_gateway_config::Violations;
@@ -16,12 +19,8 @@ pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), 
     let sink = &pipeline.spec.sink.clickhouse;
     let status = pipeline.status.as_ref();
     let is_running = there(observed).is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
-    let has_blocks = match status.and_then(|status| status.queue) {
-        Some(queue) => queue.blocks > 0,
-        // No gateway has said yet what its volume holds.
-        None => observed.volumes.claims.iter().any(|claim| claim.is_bound && !claim.is_drained),
-    };
-    if !is_running && !has_blocks {
+    let unproved = unproved(pipeline, observed);
+    if !is_running && unproved.is_none() {
         return Ok(());
     }
     let remembered = status.and_then(|status| status.connections.as_ref());
@@ -29,12 +28,26 @@ pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), 
     let mut found = Violations::default();
     if let Some(wrong) = observed.servers.iter().find_map(|before| wrong(before, names, sink)) {
         let place = where_it_stands(sink.connection_ref.as_ref());
-        found.add(
-            FIELD,
-            format!("{wrong}{place}. The gateways keep the servers that they have; undo the change"),
-        );
+        let remedy = match unproved.filter(|_| !is_running) {
+            Some(claim) => format!(
+                "The queue volume {claim} may hold blocks for the former servers: undo the change, resume the pipeline until its gateways \
+                 have inserted them, and suspend it again"
+            ),
+            None => "The gateways keep the servers that they have; undo the change".to_owned(),
+        };
+        found.add(FIELD, format!("{wrong}{place}. {remedy}"));
     }
     found.or(())
+}
+
+/// A queue volume that may hold blocks while no gateway runs, by its claim. What gateways last reported is no proof: one may have fallen
+/// silent after it. A Job's mark is, and so is what each gateway confirmed before a suspension removed it.
+fn unproved<'a>(pipeline: &TracePipeline, observed: &'a Observed) -> Option<&'a str> {
+    let suspension = pipeline.status.as_ref().and_then(|status| status.suspension);
+    let confirmed =
+        suspension.filter(|suspension| suspension.is_empty).map_or(0, |suspension| suspension.replicas);
+    let may_hold = |claim: &&ClaimSeen| claim.is_bound && !claim.is_drained && claim.ordinal >= confirmed;
+    observed.volumes.claims.iter().find(may_hold).map(|claim| claim.name.as_str())
 }
 
 /// What is wrong with these servers after those. `names` are those that the shards had, as far as they are known.

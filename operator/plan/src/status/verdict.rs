@@ -137,7 +137,7 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
                 Verdict::unknown(failure.reason, &failure.message)
             }
             Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
-            None => not_yet(seen),
+            None => not_yet(pipeline, seen),
         },
     }
 }
@@ -239,7 +239,7 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
                 ),
             ),
             Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
-            None => not_yet(seen),
+            None => not_yet(pipeline, seen),
         },
     }
 }
@@ -308,23 +308,26 @@ pub(super) fn reconciliation_paused(intent: Intent) -> Verdict {
     }
 }
 
-/// What the schema Job last said of the sink or the table, while no Job can be planned and so none is looked at: the spec is refused, or
-/// a Secret is gone. The condition keeps the generation of the spec that it was said of.
+/// What the schema Job last said of the sink or the table, while no Job is made that could say more: the spec is refused, or a Secret is
+/// gone. The condition keeps the generation of the spec that it was said of.
 pub(super) fn said_before<'a>(
     verdict: &Verdict,
     kind: &str,
-    observed: &Observed,
+    is_job_known: bool,
     before: &'a [Condition],
 ) -> Option<&'a Condition> {
     let is_of_job = matches!(kind, condition::SINK_REACHABLE | condition::SCHEMA_READY);
-    let is_unseen = is_of_job && verdict.reason == reason::NOT_PROBED && observed.schema_job.is_none();
+    let is_unseen = is_of_job && verdict.reason == reason::NOT_PROBED && !is_job_known;
     let mut before = before.iter().filter(|one| one.type_ == kind && is_said_by_the_job(&one.reason));
     before.next().filter(|_| is_unseen)
 }
 
-fn not_yet(schema: &SchemaSeen) -> Verdict {
+fn not_yet(pipeline: &TracePipeline, schema: &SchemaSeen) -> Verdict {
     match schema {
         SchemaSeen::Running => Verdict::unknown(reason::JOB_RUNNING, "the schema Job is running"),
+        _ if Intent::of(pipeline) == Intent::Suspend => {
+            Verdict::unknown(reason::NOT_PROBED, "the schema Job runs when the pipeline resumes")
+        }
         _ => Verdict::unknown(reason::NOT_PROBED, "the schema Job has not run yet"),
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
         if let Some(message) = not_deleted(pipeline, observed) {
             return Verdict::yes(reason::NOT_DELETED, message);
         }
-        return Verdict::yes(reason::OK, "every queue volume that may hold blocks has a gateway");
+        return with_their_gateways(pipeline, observed);
     }
     let failed = left.iter().find_map(|claim| {
         let jobs = &mut observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
@@ -111,6 +111,32 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
     let stuck = stuck.map_or_else(String::new, |(job, why)| format!("; the Job {job} does not start: {why}"));
     let volumes = plural(count, "queue volume");
     Verdict::no(reason::DRAINING, format!("Jobs drain {volumes} without a gateway{stuck}"))
+}
+
+/// Every queue volume that may hold blocks belongs to a gateway, which may be suspended.
+fn with_their_gateways(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+    let rests = Intent::of(pipeline) == Intent::Suspend
+        && observed.workload.as_ref().is_some_and(|workload| workload.wanted == 0);
+    let suspension = pipeline.status.as_ref().and_then(|status| status.suspension).filter(|_| rests);
+    let Some(suspension) = suspension else {
+        return Verdict::yes(reason::OK, "every queue volume that may hold blocks has a gateway");
+    };
+    let claims = observed.volumes.claims.iter();
+    let waiting = claims.filter(|claim| claim.is_bound && !claim.is_drained && !claim.is_going).count();
+    if suspension.is_empty || waiting == 0 {
+        return Verdict::yes(
+            reason::OK,
+            "every gateway had inserted what it held before the suspension removed it",
+        );
+    }
+    let volumes = plural(waiting, "queue volume");
+    Verdict::no(
+        reason::SUSPENDED,
+        format!(
+            "{volumes} may hold blocks: it is not known of every gateway that it was empty when the suspension removed it. The gateways \
+             insert the blocks when the pipeline resumes"
+        ),
+    )
 }
 
 /// The message about claims in use that another client deleted. Kubernetes keeps each until its pod has ended; on a lost node that never

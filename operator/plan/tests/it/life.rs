@@ -5,11 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_crds::{
-    DeletionPolicy, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode, Resources,
-    ScalingMode, SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
+    DeletionPolicy, DrainOutcome, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode,
+    Resources, ScalingMode, SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
 };
 use sluice_plan::{
-    Intent, Moment, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
+    ClaimSeen, Intent, Moment, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
     drain::{
         Answer, Seen, Terms,
         lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms, there},
@@ -180,7 +180,14 @@ fn it_is_remembered_of_a_rest_that_kafka_had_offsets_of_the_group() {
 fn gateways_on_their_way_out_are_none_that_come_back() {
     let mut pipeline = in_mode(ScalingMode::Auto);
     pipeline.spec.suspend = true;
-    let drain = |state| DrainStatus { state, target: 2, from: 5, since: time(), reason: String::new() };
+    let drain = |state| DrainStatus {
+        state,
+        target: 2,
+        from: 5,
+        since: time(),
+        reason: String::new(),
+        outcome: None,
+    };
     for (state, replicas) in [(DrainState::Draining, 2), (DrainState::Waiting, 5)] {
         let scaling = sluice_crds::ScalingStatus { drain: Some(drain(state)), ..Default::default() };
         pipeline.status =
@@ -234,6 +241,56 @@ fn a_removal_does_what_the_policy_says() {
     }
 }
 
+/// Of a volume whose gateway did not confirm that it was empty, nobody may believe that it is.
+#[test]
+fn a_suspended_pipeline_remembers_whether_each_gateway_was_empty() {
+    let (mut pipeline, mut busy) = running(&json!({}), &[]);
+    pipeline.spec.suspend = true;
+    busy.volumes.claims = (0..3)
+        .map(|ordinal| ClaimSeen { ordinal, is_bound: true, has_gateway: true, ..ClaimSeen::default() })
+        .collect();
+    let drained = |status: &TracePipelineStatus| {
+        let found = status.conditions.iter().find(|one| one.type_ == "VolumesDrained").unwrap();
+        (found.status.clone(), found.reason.clone(), found.message.clone())
+    };
+    for (outcome, is_empty) in
+        [(DrainOutcome::Empty, true), (DrainOutcome::Unconfirmed, false), (DrainOutcome::TimedOut, false)]
+    {
+        let drain = |outcome| DrainStatus {
+            state: DrainState::Draining,
+            target: 0,
+            from: 3,
+            since: time(),
+            reason: String::new(),
+            outcome,
+        };
+        pipeline.status = None;
+        busy.scaling.drain = Some(drain(None));
+        let status = said(&pipeline, &busy);
+        assert!(!status.suspension.unwrap().is_empty, "they drain");
+        pipeline.status = Some(status);
+        busy.scaling.drain = Some(drain(Some(outcome)));
+        let status = said(&pipeline, &busy);
+        assert_eq!(status.suspension, Some(SuspensionStatus { replicas: 3, is_empty, has_committed: false }));
+        pipeline.status = Some(status);
+        let mut gone = Observed { workload: Some(workload(0)), ..busy.clone() };
+        gone.scaling.drain = None;
+        for claim in &mut gone.volumes.claims {
+            claim.has_gateway = false;
+        }
+        let rests = said(&pipeline, &gone);
+        assert_eq!(rests.suspension, pipeline.status.as_ref().unwrap().suspension, "it is remembered");
+        let (status, reason, message) = drained(&rests);
+        if is_empty {
+            assert_eq!((&*status, &*reason), ("True", "Ok"), "{message}");
+            assert!(message.starts_with("every gateway had inserted"), "{message}");
+        } else {
+            assert_eq!((&*status, &*reason), ("False", "Suspended"), "{message}");
+            assert!(message.starts_with("3 queue volumes may hold blocks"), "{message}");
+        }
+    }
+}
+
 #[test]
 fn a_limit_that_cannot_be_read_is_the_default_one() {
     let mut pipeline = deleted(DeletionPolicy::Drain);
@@ -254,6 +311,7 @@ fn a_pipeline_that_is_deleted_says_what_is_waited_for_and_keeps_what_was_said_of
         from: 3,
         since: time(),
         reason: "1 of 3 are empty".into(),
+        outcome: None,
     };
     let mut facts = Observed { workload: facts.workload, ..Observed::default() };
     facts.scaling.drain = Some(drain);

@@ -259,9 +259,17 @@ fn what_the_schema_job_said_stays_while_none_can_be_planned() {
     assert_eq!(summary(&refused)[0], "False/SpecInvalid");
     assert_eq!((of(&refused), words(&refused)), (of(&before), ["True/Ok", "True/Ok"].map(Into::into)));
     assert_eq!(of(&refused)[0].observed_generation, Some(1), "it was said of the spec before");
-    // Another Job is planned, and has not run: what the one before said is of another table.
+    // The refused spec names another table or other servers, of which no Job is made: gateways go on with those before.
     let another = Observed { schema_job: Some("demo-schema-2".into()), ..unseen.clone() };
-    assert_eq!(words(&said(&pipeline, &another)), ["Unknown/NotProbed"; 2]);
+    assert_eq!(of(&said(&pipeline, &another)), of(&before));
+    // Another Job is planned, and has not run: what the one before said is of another table.
+    let mut accepted = pipeline.clone();
+    accepted.spec.gateway.resources = Resources::default().with_memory("256Mi");
+    assert_eq!(words(&said(&accepted, &another)), ["Unknown/NotProbed"; 2]);
+    accepted.spec.suspend = true;
+    let rests = said(&accepted, &another);
+    assert_eq!(words(&rests), ["Unknown/NotProbed"; 2]);
+    assert_eq!(of(&rests)[1].message, "the schema Job runs when the pipeline resumes");
     // What gateways insert is seen to fail, whatever the Job said.
     let failing = Observed { sink: SinkSeen::Failing { all: true }, ..unseen.clone() };
     assert_eq!(words(&said(&pipeline, &failing))[0], "False/InsertsFailing");

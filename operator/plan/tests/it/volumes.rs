@@ -199,14 +199,16 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
     let workload = WorkloadSeen { wanted: 0, replicas: 0, ready: 0, ..facts.workload.clone().unwrap() };
     let facts = Observed { volumes: resting(&facts.volumes), workload: Some(workload), ..facts };
     for (suspend, came_back, orphaned, words) in [
-        (true, 4, 0, "every queue volume that may hold blocks has a gateway"),
+        (true, 4, 0, "every gateway had inserted what it held before the suspension removed it"),
         (true, 3, 1, "Jobs drain 1 queue volume without a gateway when the pipeline resumes"),
         // Three of them come back at once, and use their volumes again.
         (false, 4, 1, "Jobs drain 1 queue volume without a gateway"),
     ] {
         pipeline.spec.suspend = suspend;
-        let suspension = Some(SuspensionStatus { replicas: came_back, ..SuspensionStatus::default() });
-        pipeline.status = Some(TracePipelineStatus { suspension, ..TracePipelineStatus::default() });
+        let suspension =
+            SuspensionStatus { replicas: came_back, is_empty: true, ..SuspensionStatus::default() };
+        pipeline.status =
+            Some(TracePipelineStatus { suspension: Some(suspension), ..TracePipelineStatus::default() });
         let status = said(&pipeline, &facts);
         assert_eq!(status.volumes.as_ref().unwrap().orphaned, orphaned, "{words}");
         assert_eq!(condition(&status, "VolumesDrained").message, words);

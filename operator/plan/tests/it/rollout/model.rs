@@ -212,6 +212,7 @@ impl Model {
             from: self.replicas,
             since: Time(self.now),
             reason: String::new(),
+            outcome: None,
         });
     }
 

@@ -58,7 +58,14 @@ fn the_number_is_whose_the_mode_says() {
 fn whoever_was_told_to_leave_goes_on_leaving_until_something_is_decided() {
     let pipeline = pipeline(&json!({"mode": "Auto"}), None);
     let since = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    let drain = DrainStatus { state: DrainState::Draining, target: 3, from: 7, since, reason: String::new() };
+    let drain = DrainStatus {
+        state: DrainState::Draining,
+        target: 3,
+        from: 7,
+        since,
+        reason: String::new(),
+        outcome: None,
+    };
     let mut facts = facts(&pipeline, None, 7);
     facts.scaling.drain = Some(drain);
     assert_eq!(planned(&pipeline, &facts).replicas(), 3);
@@ -69,12 +76,19 @@ fn a_rest_that_is_left_for_recommend_ends_however_far_it_was() {
     let mut pipeline = pipeline(&json!({"mode": "Recommend"}), None);
     // Gateways were on their way out.
     let since = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    let drain = DrainStatus { state: DrainState::Draining, target: 0, from: 7, since, reason: String::new() };
+    let drain = DrainStatus {
+        state: DrainState::Draining,
+        target: 0,
+        from: 7,
+        since,
+        reason: String::new(),
+        outcome: None,
+    };
     let mut leaving = facts(&pipeline, None, 7);
     leaving.scaling.drain = Some(drain);
     assert_eq!(planned(&pipeline, &leaving).replicas(), 7);
     // It was suspended while it had none, and is resumed.
-    let suspension = Some(SuspensionStatus { replicas: 0, has_committed: true });
+    let suspension = Some(SuspensionStatus { replicas: 0, has_committed: true, is_empty: true });
     pipeline.status = Some(TracePipelineStatus { suspension, ..TracePipelineStatus::default() });
     assert_eq!(planned(&pipeline, &facts(&pipeline, None, 0)).replicas(), 24);
 }
