@@ -116,8 +116,8 @@ fn number_to_set(now: &Deployment, scale: EdgeScale) -> Option<u32> {
     }
 }
 
-fn has_replicas(managed: &[ManagedFieldsEntry], manager: &str) -> bool {
-    let of_manager = managed.iter().filter(|entry| entry.manager.as_deref() == Some(manager));
+fn has_replicas(entries: &[ManagedFieldsEntry], manager: &str) -> bool {
+    let of_manager = entries.iter().filter(|entry| entry.manager.as_deref() == Some(manager));
     let mut fields = of_manager.filter_map(|entry| entry.fields_v1.as_ref());
     fields.any(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
 }
@@ -244,9 +244,9 @@ mod tests {
 
     fn deployment(replicas: u32, managers: &[&str]) -> Deployment {
         let entry = |manager: &&str| json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}});
-        let managed: Vec<_> = managers.iter().map(entry).collect();
+        let entries: Vec<_> = managers.iter().map(entry).collect();
         serde_json::from_value(json!({
-            "metadata": {"name": "a", "managedFields": managed},
+            "metadata": {"name": "a", "managedFields": entries},
             "spec": {"replicas": replicas, "selector": {}, "template": {}},
         }))
         .unwrap()
